@@ -13,8 +13,8 @@ JOBS ?= 6
 PYTEST_ARGS ?=
 # Of `make nightly`; all of them where it is empty.
 PARTS ?=
-TESTS := $(BIN)/python -m tests.ci -n $(JOBS) --dist loadgroup
-TIMED := tests/ci/timed $(VENV)/.spent
+# One that fails is tried once more, and shown as R where it passes then: mend it at its cause.
+TESTS := $(BIN)/python -m pytest -q -n $(JOBS) --dist loadgroup --reruns 1 -r aR --durations 25
 
 # An environment that happens to be active is not the one of these targets.
 unexport VIRTUAL_ENV CONDA_PREFIX
@@ -31,11 +31,11 @@ test:
 	$(TESTS) $(PYTEST_ARGS)
 
 packages: | $(VENV)
-	@$(TIMED) "packages of the system" tests/hosts/install-packages
+	@tests/hosts/install-packages
 
 # Of other frameworks, for the templates at night; one that cannot be made is a reason to skip.
 environments: | $(VENV)
-	-@$(TIMED) "environments of other frameworks" $(PYTHON) -m tests.environments
+	-@$(PYTHON) -m tests.environments
 
 # What takes hours, or less with MINUTES=20 for each run of pytest; docs/nightly.md has what became of it.
 nightly: $(VENV)/.browser packages environments
@@ -58,7 +58,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	tests/ci/typed-templates $(BIN)/mypy
+	tests/templates/typed $(BIN)/mypy
 	$(BIN)/vermin --no-tips --violations -t=3.8- dtctl/agent dtctl/trainer.py
 	$(BIN)/python docs/generate.py --check
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(VENV)/.site
@@ -106,23 +106,23 @@ $(VENV):
 
 $(VENV)/.base: pyproject.toml | $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade pip
-	@$(TIMED) "dtctl" $(BIN)/python -m pip install --quiet -e .
+	@$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
-	@$(TIMED) "tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,docs]'
+	@$(BIN)/python -m pip install --quiet -e '.[dev,docs]'
 	@touch $@
 
 $(VENV)/.train: $(VENV)/.base
-	@$(TIMED) "TensorFlow" $(BIN)/python -m pip install --quiet -e '.[train]'
+	@$(BIN)/python -m pip install --quiet -e '.[train]'
 	@touch $@
 
 # Both at once: two pips at work in one place get in each other's way.
 $(VENV)/.all: $(VENV)/.base
-	@$(TIMED) "TensorFlow and tools of development" $(BIN)/python -m pip install --quiet -e '.[dev,docs,train]'
+	@$(BIN)/python -m pip install --quiet -e '.[dev,docs,train]'
 	@touch $(VENV)/.dev $(VENV)/.train $@
 
 # Pages are looked at in Debian's Chromium.
 $(VENV)/.browser: $(VENV)/.all
-	@$(TIMED) "what drives a browser" $(BIN)/python -m pip install --quiet -e '.[browser]'
+	@$(BIN)/python -m pip install --quiet -e '.[browser]'
 	@touch $@

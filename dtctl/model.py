@@ -163,6 +163,11 @@ class Host:
         return isinstance(self.reach, Local)
 
 
+FIELD = re.compile(r"\{(\w+)(?:\s*\|\s*(\w+)\s*)?\}")
+"""A field of a template, {task_index} or {ps_hosts|space}: its name, and what joins addresses in place of commas."""
+
+SPACE = "space"
+
 Dialect = Literal["tensorflow", "flags", "tf_config", "template", "pytorch", "jax", "mxnet", "cluster_spec", "none"]
 """How a trainer learns its place."""
 

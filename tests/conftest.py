@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests import environments
+from tests import environments, skips
 from tests.hosts import keys, private_network
 from tests.hosts.fleet import Fleet, missing
 
@@ -23,9 +23,11 @@ _SHARED_NETWORK = pytest.StashKey[bool]()
 _LONGEST_ID = 100
 
 
+@pytest.hookimpl(trylast=True)  # pytest-rerunfailures connects its workers by the network that they then leave
 def pytest_configure(config: pytest.Config) -> None:
     """Of tests that run beside each other each worker has a network of its own, where that can be."""
     is_worker = hasattr(config, "workerinput")
+    config.pluginmanager.register(skips)
     keys.key_directory()  # of the first process, for all workers
     config.stash[_SHARED_NETWORK] = not is_worker or bool(private_network.enter())
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from benchmarks.peers import page
 from benchmarks.peers.environment import Environment
 from benchmarks.peers.options import Options, Report
-from tests.nightly.page import commit
+from tests.nightly.running import commit
 from tests.tables import replace_part
 
 WIDTH = 100

@@ -21,7 +21,7 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
     is typed, too: the file is what is asked about.
     """
     from dtctl.operations.consent import Consents
-    from dtctl.render import hooks as shown
+    from dtctl.render import starting as shown
     from dtctl.render.terminal import console
 
     consents = Consents()

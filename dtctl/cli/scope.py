@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.cli import which
-from dtctl.cli.effects import may_guess
-from dtctl.cli.interrupts import left
+from dtctl.cli.commands import may_guess
+from dtctl.cli.ending import left
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from dtctl.cli.announcing import Announced
+    from dtctl.cli.ending import Announced
     from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
-    from dtctl.operations.memory.record import RunRecord
-    from dtctl.operations.memory.store import Memory
+    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.history.store import Memory
     from dtctl.operations.status import RunStatus
     from dtctl.transport.connect import Transports
 
@@ -43,7 +43,7 @@ class Scope:
 
     @functools.cached_property
     def memory(self) -> Memory:
-        from dtctl.operations.memory.store import Memory
+        from dtctl.operations.history.store import Memory
 
         def report(line: str) -> None:
             from dtctl.render.errors import note
@@ -112,10 +112,10 @@ class Scope:
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster that is named or whose file lies here.
 
-        Commands that only look fall back to the run that was started last, and say so; see effects.py.
+        Commands that only look fall back to the run that was started last, and say so; see commands/__init__.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
-        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.history.record import record_of
         from dtctl.plan.roster import plan_roster
 
         if self.run is not None:
@@ -161,7 +161,7 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.memory.record import record_of
+        from dtctl.operations.history.record import record_of
         from dtctl.operations.runs import check_known, unknown
         from dtctl.plan.roster import plan_roster
 
@@ -219,7 +219,7 @@ class Scope:
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         from dtctl.config import load_cluster
-        from dtctl.operations.memory.following import follow_file
+        from dtctl.operations.history.record import follow_file
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record

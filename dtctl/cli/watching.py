@@ -14,11 +14,11 @@ import typer
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.agent.run.telling import Happened
+    from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
     from dtctl.model import Cluster, TaskId
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
-    from dtctl.operations.memory.record import RunRecord
     from dtctl.operations.status import RunStatus
     from dtctl.render.logs import LogPrinter
 
@@ -58,7 +58,7 @@ def follow_logs(
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
     from dtctl.operations.logs.onward import onward
-    from dtctl.render.narrator import show_onward
+    from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
     while True:
@@ -91,11 +91,11 @@ def watch(
     """
     from dtctl.cli.consent import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, Seen, follow
+    from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.operations.status import status
-    from dtctl.operations.telling.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.render import errors
-    from dtctl.render.hooks import show_hook_failure, show_hooks
-    from dtctl.render.narrator import Narrator
+    from dtctl.render.logs import Narrator
+    from dtctl.render.starting import show_hook_failure, show_hooks
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate = Narrator(record.coordinator, printer)
@@ -136,9 +136,9 @@ def watch(
     raise AssertionError("following ends with Ended")
 
 
-def end_of(status: RunStatus) -> Sequence[Happened]:
+def end_of(status: RunStatus) -> Sequence[RunEvent]:
     """What hooks are told of a run that has ended, also where no coordinator tells of it."""
-    from dtctl.agent.run.telling import ENDED, ended
+    from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:
         return status.coordination.happened

@@ -7,13 +7,12 @@ import stat
 from collections.abc import Callable
 from pathlib import Path
 
-from dtctl.config.checks import check_code, check_presence, check_secrets, check_success
+from dtctl.config.checks import check_code, check_hooks, check_presence, check_secrets, check_success, read_hooks
+from dtctl.config.document import Findings
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, uses_mxnet
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.sections import ClusterFile, RecoveryEntry
-from dtctl.config.workable import check_hooks, read_hooks
-from dtctl.config.yaml.document import Findings
 from dtctl.errors import did_you_mean
 from dtctl.model import LEAD_JOBS, Cluster, Job, Recovery, TfConfig, Trainer
 from dtctl.strategies import PS, SERVER, circle, parties, waits

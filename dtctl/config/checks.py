@@ -1,16 +1,25 @@
-"""What no single value can tell: keys that are missing, and keys that contradict each other."""
+"""What can be read, and still cannot work or is hardly meant: told to those who are about to start it.
+
+Commands about a run that is there already do not ask: a file that no run can be started from may well stop one.
+"""
 
 from __future__ import annotations
 
 import os
 import pwd
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dtctl.config.sections import ClusterFile
-from dtctl.config.yaml.document import Findings
+from dtctl.config.document import Findings, KeyPath
+from dtctl.config.launching import directory_is_set, field_names, lacks_directory
+from dtctl.config.ranges import expand, fold
+from dtctl.config.sections import ClusterFile, LaunchKeys
+from dtctl.errors import closest
+from dtctl.model import FIELD, LEAD_JOBS, VALUE, Cluster, Hook, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
+from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
 
 _NEEDED = {
     "name": "name: digits",
@@ -93,3 +102,205 @@ def _homes(code: Path) -> Iterator[Path]:
         with suppress(KeyError):  # a number without a name, as in a container
             said.append(pwd.getpwuid(user).pw_dir)
     yield from (Path(home).resolve() for home in said if Path(home).is_absolute())
+
+
+def check_workable(content: ClusterFile, findings: Findings) -> None:
+    """Adds to the findings, and raises nothing but what they raise when there are too many.
+
+    `content` may have other mistakes, and what they leave out is not missed here.
+    """
+    check_lead(content, findings)
+    check_placeholders(content, findings)
+    doubt_hooks(content, findings)
+
+
+_NEAR = 0.8
+"""OtherTransport braces are the user's own: JSON, or words of the trainer."""
+
+
+def check_placeholders(content: ClusterFile, findings: Findings) -> None:
+    known = field_names(list(content.jobs))
+    jobs_are_known, dirs_are_known = not findings.lacks_keys_of("jobs"), not findings.has("dirs")
+    for path, text in _filled(content):
+        for field, joiner in dict.fromkeys(FIELD.findall(text)):
+            if joiner:
+                if field in known:
+                    summary = (
+                        f"{findings.name(*path)}: {{{field}|{joiner}}} stays as it is: only `template` joins lists"
+                    )
+                    findings.doubt(path, summary, f"write {{{field}}} here, or use `template`")
+            elif field not in known:
+                if jobs_are_known and (meant := closest(field, known, _NEAR)) is not None:
+                    summary = f"{findings.name(*path)}: {{{field}}} is no field, and stays as it is"
+                    findings.doubt(path, summary, f"did you mean '{{{meant}}}'?")
+            elif field.endswith("_dir") and dirs_are_known and not directory_is_set(field, content):
+                lacks_directory(path, f"{{{field}}}", findings)
+
+
+def _filled(content: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
+    """Each text that fields are filled in, with its path."""
+    sections: list[tuple[KeyPath, LaunchKeys]] = [(("trainer",), content.trainer)]
+    sections += [(("jobs", name), job) for name, job in content.jobs.items()]
+    for path, section in sections:
+        for index, word in enumerate(section.command or ()):
+            yield (*path, "command", index), word
+        if isinstance(section.args, dict):
+            yield from (((*path, "args", name), text) for name, text in section.args.items() if isinstance(text, str))
+        else:
+            yield from (((*path, "args", index), word) for index, word in enumerate(section.args or ()))
+        yield from (((*path, "env", name), text) for name, text in section.env.items())
+    for host, entry in content.hosts.items():
+        yield from ((("hosts", host, "env", name), text) for name, text in entry.env.items())
+
+
+MOST = 20
+
+
+def read_hooks(content: ClusterFile) -> dict[str, Hook]:
+    return {
+        name: Hook(
+            name=name,
+            on=tuple(dict.fromkeys(said.on)),
+            post=said.post,
+            headers=said.headers,
+            run=tuple(said.run or ()),
+            timeout_s=said.timeout,
+        )
+        for name, said in content.hooks.items()
+    }
+
+
+def check_hooks(content: ClusterFile, findings: Findings) -> None:
+    if len(content.hooks) > MOST:
+        findings.add(("hooks",), f"hooks has {len(content.hooks)} entries, expected at most {MOST}", at_key=True)
+    for name, said in content.hooks.items():
+        path = ("hooks", name)
+        if not (said.post or said.run) and not (findings.has(*path, "post") or findings.has(*path, "run")):
+            summary = f"hooks.{name} says neither post nor run"
+            findings.add(path, summary, "write, for example, post: ${SLACK_URL}", at_key=True)
+        if said.post and said.run:
+            summary = f"hooks.{name} says both post and run, expected one of them"
+            findings.add((*path, "run"), summary, "write two hooks", at_key=True)
+        if said.headers and said.run:
+            findings.add((*path, "headers"), f"hooks.{name}.headers belong to a post", "leave them out", at_key=True)
+
+
+def doubt_hooks(content: ClusterFile, findings: Findings) -> None:
+    """Secrets that stand in the file travel with it, and on the way to whom they are meant for."""
+    for hook in read_hooks(content).values():
+        for key in tokens_in(hook):
+            path = ("hooks", hook.name, *(["post"] if key == "post" else ["headers", key]))
+            summary = f"{findings.name(*path)} looks as if it held a secret, which travels with this file"
+            findings.doubt(path, summary, "write ${NAME} for it, and its value to trainer.env_file or the environment")
+        if hook.variables and (hook.post or "").lower().startswith("http://") and not _is_near(hook.post or ""):
+            path = ("hooks", hook.name, "post")
+            findings.doubt(path, f"{findings.name(*path)} sends secrets unencrypted", "write https://")
+
+
+def _is_near(url: str) -> bool:
+    host = VALUE.sub("x", url).partition("://")[2]
+    return host.startswith(("127.", "localhost", "[::1]"))
+
+
+_LEADING = (WORKER, *LEAD_JOBS)
+_KNOWN = (*_LEADING, PS, EVALUATOR, *KVSTORE_JOBS)
+_ENDLESS = (PS, *KVSTORE_JOBS)
+"""Jobs whose tasks serve until they are told to end."""
+_NEARLY_LEAD = 0.75
+
+
+def check_lead(content: ClusterFile, findings: Findings) -> None:
+    """A run ends with its lead: what never ends cannot lead it."""
+    jobs = list(content.jobs)
+    if not jobs or findings.lacks_keys_of("jobs"):
+        return
+    lead = lead_among(jobs)
+    if lead.job in _LEADING:
+        for job, meant in _slips(jobs, _KNOWN):
+            summary = f"jobs.{job}: dtctl knows no job of this name, so its tasks have no part in the way of training"
+            findings.doubt(("jobs", job), summary, f"did you mean '{meant}'?", at_key=True)
+        return
+    slips = _slips(jobs, _LEADING)
+    if lead.job in _ENDLESS:
+        summary = f"no job leads: {lead} would, and a {lead.job} never ends"
+        if slips:
+            job, meant = slips[0]
+            findings.add(("jobs", job), f"jobs.{job}: {summary}", f"did you mean '{meant}'?", at_key=True)
+        else:
+            hint = "call the job that trains worker or chief; or write it first, and its task 0 leads"
+            findings.add(("jobs", lead.job), summary, hint, at_key=True)
+    elif slips or len(jobs) > 1:
+        summary = f"no job is called {', '.join(_LEADING[:-1])} or {_LEADING[-1]}: {lead}, of the first job, leads"
+        job, hint = lead.job, "call the job that leads worker or chief, if it is another"
+        if slips:
+            job, hint = slips[0][0], f"did you mean '{slips[0][1]}'?"
+        findings.doubt(("jobs", job), summary, hint, at_key=True)
+
+
+def _slips(jobs: Sequence[str], names: Sequence[str]) -> list[tuple[str, str]]:
+    """Jobs whose names are almost one of those that no job has, each with that."""
+    near = [(job, closest(job, names, _NEARLY_LEAD)) for job in jobs if job not in _KNOWN]
+    return [(job, name) for job, name in near if name is not None and name not in jobs]
+
+
+_Load = tuple[tuple[str, int], ...]
+"""Jobs and how many of their tasks are on a host."""
+
+
+def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> None:
+    """Hosts that are alike are told once."""
+    entry_of = {name: key for key in content.hosts for name in expand(key)}
+    alike: dict[tuple[str, _Load], list[str]] = {}
+    for host, counts in _loads(cluster).items():
+        alike.setdefault((entry_of[host], tuple(counts.items())), []).append(host)
+    undeclared: dict[str, list[str]] = {}
+    for (entry, load), hosts in alike.items():
+        declared = "gpus" in content.hosts[entry].model_fields_set
+        if declared or cluster.hosts[hosts[0]].gpus:
+            _check_load(load, hosts, cluster, findings)
+            continue
+        for job, _ in load:
+            if cluster.jobs[job].gpus_per_task:
+                undeclared.setdefault(job, []).extend(hosts)
+    for job, hosts in undeclared.items():
+        path = _path(job, findings)
+        summary = f"{findings.name(*path)} does nothing on {fold(hosts)}, which no `gpus` is said of"
+        findings.doubt(path, summary, f"write under hosts how many there are: gpus: {cluster.jobs[job].gpus_per_task}")
+
+
+def _loads(cluster: Cluster) -> Mapping[str, Counter[str]]:
+    """Less the jobs that see no GPU."""
+    loads: dict[str, Counter[str]] = {}
+    for job in cluster.jobs.values():
+        for host in job.hosts if gpus_wanted(job) != 0 else ():
+            loads.setdefault(host, Counter())[job.name] += 1
+    return loads
+
+
+def _check_load(load: _Load, hosts: list[str], cluster: Cluster, findings: Findings) -> None:
+    gpus = cluster.hosts[hosts[0]].gpus
+    said = {job: number for job, number in load if gpus_wanted(cluster.jobs[job])}
+    sharing = {job: number for job, number in load if gpus_wanted(cluster.jobs[job]) is None}
+    wanted = sum((gpus_wanted(cluster.jobs[job]) or 0) * number for job, number in said.items())
+    if gpus == 0:
+        sharing = {}  # a host without any hides none, and its tasks find none
+    if wanted + sum(sharing.values()) <= gpus:
+        return
+    due = [f"{number} of {job} want {gpus_wanted(cluster.jobs[job])} each" for job, number in said.items()]
+    due += [f"{number} of {job} share {'the rest' if said else 'them'}" for job, number in sharing.items()]
+    has = f"{gpus} GPU{'' if gpus == 1 else 's'}" if gpus else "no GPU"
+    each = " each" if len(hosts) > 1 else ""
+    job = next(iter(said or sharing))
+    path = _path(job, findings)
+    hint = "place its tasks elsewhere, or set gpus_per_task: 0, which hides the GPUs from them"
+    most = (gpus - wanted + (gpus_wanted(cluster.jobs[job]) or 0) * said.get(job, 0)) // dict(load)[job]
+    if job in said and most >= 1 and not sharing:
+        hint = f"gpus_per_task: {most} is the most for {job} there; or place some of its tasks elsewhere"
+    summary = f"jobs.{job}: {fold(hosts)} has {has}{each}, too few for its tasks: {', '.join(due)}"
+    findings.add(path, summary, hint, at_key=path[-1] == job)
+
+
+def _path(job: str, findings: Findings) -> KeyPath:
+    """Where the number stands, or else the job."""
+    path: KeyPath = ("jobs", job, "gpus_per_task")
+    return path if findings.document.find(path) == path else path[:2]

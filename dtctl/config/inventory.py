@@ -8,11 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.config.known_hosts import why_not_written
-from dtctl.config.names import check_host, check_names, split_place
+from dtctl.config.document import Findings
+from dtctl.config.names import check_host, check_names, split_place, why_not_written
 from dtctl.config.ranges import count, expand, expand_value, fold
 from dtctl.config.sections import ClusterFile, HostEntry, HostSsh, SshDefaults
-from dtctl.config.yaml.document import Findings
 from dtctl.errors import UsageError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
 

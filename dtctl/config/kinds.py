@@ -12,7 +12,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from dtctl import durations
-from dtctl.config.yaml.document import Scalar
+from dtctl.config.document import Scalar
 from dtctl.errors import did_you_mean
 
 LONGEST_TO_SPLIT = 10_000

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from dtctl.config.fields import FIELD, SPACE
+from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError, did_you_mean
-from dtctl.model import DIRECTORY_NAMES, PLATFORM_NAMES, Dialect, Launch, lead_among
+from dtctl.model import DIRECTORY_NAMES, FIELD, PLATFORM_NAMES, SPACE, Dialect, Launch, lead_among
 from dtctl.strategies import SCHEDULER
 
 TASK_FIELDS = (
@@ -96,7 +95,7 @@ def _check_template(path: tuple[str, ...], section: LaunchKeys, content: Cluster
         findings.add((*path, "template"), summary, "leave out dialect or template", at_key=True)
     known = field_names(findings.names_in("jobs"))
     for index, word in enumerate(section.template or ()):
-        at: Path = (*path, "template", index)
+        at: KeyPath = (*path, "template", index)
         for field, joiner in dict.fromkeys(FIELD.findall(word)):
             if field.endswith("_hosts") and findings.lacks_keys_of("jobs"):
                 continue
@@ -135,7 +134,7 @@ def check_platform(path: tuple[str, ...], section: LaunchKeys, content: ClusterF
             lacks_directory((*path, "platform", index), word, findings)
 
 
-def lacks_directory(at: Path, field: str, findings: Findings) -> None:
+def lacks_directory(at: KeyPath, field: str, findings: Findings) -> None:
     name = field.strip("{}").lower().removesuffix("_dir")
     summary = f"{findings.name(*at)}: {field} has no value, because dirs.{name} is not set"
     findings.add(at, summary, f"write, for example, dirs: {{{name}: /data}}")

@@ -11,17 +11,19 @@ import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from dtctl.config.build import build
+from dtctl.config.checks import EXAMPLES, check_gpus, check_workable
+from dtctl.config.document import Document, Findings, KeyPath, Scalar, dotted, in_words
 from dtctl.config.launching import with_scheduler
-from dtctl.config.sections import ClusterFile
-from dtctl.config.workable import check_gpus, check_workable
-from dtctl.config.yaml.document import Findings, in_words
-from dtctl.config.yaml.overrides import apply_overrides
-from dtctl.config.yaml.reading import read_sections
-from dtctl.config.yaml.syntax import START
-from dtctl.config.yaml.yaml12 import parse
-from dtctl.errors import ConfigError, Place, Problem
+from dtctl.config.sections import SECTIONS, ClusterFile, Section, sections_with
+from dtctl.config.values import ARGS_MAPPING
+from dtctl.config.yaml12 import START, parse
+from dtctl.errors import ConfigError, Place, Problem, did_you_mean
 from dtctl.model import Cluster
 
 LIMIT_BYTES = 1_000_000
@@ -141,3 +143,135 @@ def _shown(file: Path) -> str:
         return str(file.absolute().relative_to(Path.cwd()))
     except ValueError:
         return str(file)
+
+
+def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
+    """Puts each value in its place, in the order given; what cannot be placed is added to the document's problems."""
+    for override in overrides:
+        shown = " ".join(override.split())
+        name = f"--set {shown if len(shown) <= 60 else shown[:57] + '...'}"
+        keys, equals, value = override.partition("=")
+        if not (equals and all(keys.strip().split("."))):
+            hint = "write --set path=value, for example --set dirs.work=/tmp/x"
+            document.problems.append(Problem(Place(name), f"{override!r} is not an override", hint))
+            continue
+        try:
+            part = parse(value, name, places=False)
+            document.graft(_path(document, keys.strip(), name), part)
+        except ConfigError as error:
+            document.problems += error.problems
+
+
+def _path(document: Document, keys: str, name: str) -> KeyPath:
+    """The steps that `keys` names; names of hosts may hold dots, so the longest key that is there wins."""
+    path: list[str | int] = []
+    here = document.data
+    while keys:
+        if here is not None and not isinstance(here, dict):
+            owner = ".".join(map(str, path))
+            summary = f"{owner} is {in_words(here)}, so {keys} cannot be set in it"
+            raise ConfigError([Problem(Place(name), summary, f"set it whole: --set '{owner}=...'")])
+        known = [key for key in here or {} if f"{keys}.".startswith(f"{key}.")]
+        step = max(known, key=len, default=keys.partition(".")[0])
+        keys = keys[len(step) + 1 :]
+        here = (here or {}).get(step)
+        path.append(step)
+    return tuple(path)
+
+
+_TYPES = {
+    "model_type": "a mapping (lines of KEY: VALUE)",
+    "dict_type": "a mapping (lines of KEY: VALUE)",
+    "list_type": "a list",
+}
+
+
+def read_sections(document: Document, findings: Findings) -> ClusterFile:
+    """The file without its mistakes, so that later checks can speak about the rest."""
+    data = document.data
+    while True:
+        try:
+            return ClusterFile.model_validate(data)
+        except ValidationError as error:
+            for details in error.errors(include_url=False):
+                path = document.find(details["loc"])
+                _report(details, path, findings)
+                data = _without(data, path)
+
+
+def _report(details: ErrorDetails, path: KeyPath, findings: Findings) -> None:
+    if details["type"] == "extra_forbidden":
+        siblings = _keys_at(path[:-1])
+        findings.add(path, f"{dotted(path)} is not a key here", _hint(str(path[-1]), siblings), at_key=True)
+        return
+    facts = details.get("ctx", {})
+    expected, hint = facts.get("expected") or _expected(details), facts.get("hint") or _example(path, details["input"])
+    if details["loc"][-1] == "[key]":
+        owner = dotted(path[:-1])
+        findings.add(path, f"{owner} has the key {str(path[-1])!r}, expected {expected}", hint, at_key=True)
+    else:
+        findings.add(path, f"{dotted(path)} is {in_words(details['input'])}, expected {expected}", hint)
+
+
+def _expected(details: ErrorDetails) -> str:
+    """What stands in a place that takes a mapping or a list."""
+    if details["loc"][-1] == ARGS_MAPPING:
+        return "a mapping of flags, or a list of words"
+    name = details.get("ctx", {}).get("class_name")
+    short = next((section.short for section in SECTIONS if section.__name__ == name), None)
+    return _TYPES[details["type"]] + (f", or text for the key '{short}'" if short else "")
+
+
+def _hint(key: str, siblings: list[str]) -> str:
+    """A slip of a letter is likelier than a key in the wrong place, and that is likelier than anything else."""
+    elsewhere = " and of ".join(sections_with(key))
+    return (
+        did_you_mean(key, siblings, cutoff=0.8)
+        or (f"it is a key of {elsewhere}" if elsewhere else did_you_mean(key, siblings))
+        or f"keys here: {', '.join(siblings)}"
+    )
+
+
+def _keys_at(path: KeyPath) -> list[str]:
+    section = _section_at(path)
+    return section.keys_in_order() if section is not None else []
+
+
+def _section_at(path: KeyPath) -> type[Section] | None:
+    where = ".".join(
+        "NAME" if depth == 1 and path[0] in ("hosts", "jobs") else str(step) for depth, step in enumerate(path)
+    )
+    return next((section for section in SECTIONS if section.where == (where or ClusterFile.where)), None)
+
+
+def _example(path: KeyPath, found: Any) -> str:
+    """How the innermost key on the way to `path` may be written that has an example."""
+    if isinstance(found, Scalar) and isinstance(found.value, str) and found.text.isdecimal():
+        return f"write it without quotes: {found.text}"
+    for depth in range(len(path), 0, -1):
+        section, key = _section_at(path[: depth - 1]), path[depth - 1]
+        field = section.model_fields.get(str(key)) if section is not None else None
+        if field is not None and field.examples:
+            return f"write, for example, {key}: {field.examples[0]}"
+    if not path:
+        return ""
+    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    tells what it takes"
+
+
+def _example_within(path: KeyPath) -> str:
+    """Where the place takes a mapping of keys that are known."""
+    section = _section_at(path)
+    fields = section.model_fields.items() if section is not None else ()
+    return next(
+        (f"write, for example, {path[-1]}: {{{key}: {one.examples[0]}}}" for key, one in fields if one.examples), ""
+    )
+
+
+def _without(data: Any, path: KeyPath) -> Any:
+    """`data` less the value at `path`; of a list nothing is taken out, for its indexes are places: the list goes."""
+    while path and isinstance(path[-1], int):
+        path = path[:-1]
+    if not path:
+        return {}
+    step, rest = path[0], path[1:]
+    return {key: _without(value, rest) if key == step else value for key, value in data.items() if key != step or rest}

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import count, expand, fold
 from dtctl.config.sections import JobEntry
-from dtctl.config.yaml.document import Findings, Path
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
@@ -68,7 +68,7 @@ def read_spares(
     return list(spares)
 
 
-def _named_hosts(text: str, path: Path, hosts: Mapping[str, Host], findings: Findings) -> list[str]:
+def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: Findings) -> list[str]:
     """The hosts that `text`, which stands at `path`, names."""
     try:
         names = expand(text)

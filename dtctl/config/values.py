@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Discriminator, Tag
 
 from dtctl import durations, model
-from dtctl.config.fields import split_template
+from dtctl.config.document import Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
     Kind,
@@ -26,9 +26,8 @@ from dtctl.config.kinds import (
     written,
 )
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
-from dtctl.config.yaml.document import Scalar
 from dtctl.errors import did_you_mean
-from dtctl.model import EVENTS, TRANSPORTS, OtherTransport, problem_of_url
+from dtctl.model import EVENTS, FIELD, TRANSPORTS, OtherTransport, problem_of_url
 
 _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -52,6 +51,11 @@ def _read_connect_timeout(raw: Any) -> float:
     if timeout > 86400:
         raise Unfit("a duration of at most 1d")
     return timeout
+
+
+def _split_template(text: str) -> list[str]:
+    """Splits like a shell, except at blanks within a field."""
+    return shlex.split(FIELD.sub(lambda found: "{" + "|".join(filter(None, found.groups())) + "}", text))
 
 
 def _read_word(raw: Any) -> str:
@@ -237,7 +241,7 @@ Words = Annotated[
     list[Word], OrText(shlex.split, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Template = Annotated[
-    list[Word], OrText(split_template, "one or more words: a list, or text that is split as a shell would split it")
+    list[Word], OrText(_split_template, "one or more words: a list, or text that is split as a shell would split it")
 ]
 Platform = Annotated[
     list[

@@ -13,7 +13,7 @@ from pathlib import Path
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Job
 from dtctl.places import check_private, make_private, open_regular, read_regular, replace_file, state_directory
-from dtctl.plan.local import on_this_machine
+from dtctl.plan.hosts import on_this_machine
 
 _MOST_SCRIPT_BYTES = 1 << 24
 

@@ -10,9 +10,9 @@ from dtctl.agent.records.answers import RunResult
 from dtctl.agent.records.dump import Dump
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import Request, about, ask
-from dtctl.operations.asking.plausible import check_run, check_tasks, wrong
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, about, ask
+from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
 WITHIN_S = 180.0

@@ -9,9 +9,9 @@ from typing import Literal
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said, silent
-from dtctl.operations.asking.plausible import wrong
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said, silent
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import about, final, request, said
-from dtctl.operations.asking.coordination import Coordination
-from dtctl.operations.asking.coordinator import coordinator_away, why_alone
-from dtctl.operations.asking.plausible import check_run, check_view
-from dtctl.operations.asking.streams import Away, Back, Streams
+from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.coordinator import coordinator_away, why_alone
+from dtctl.operations.client.plausible import check_run, check_view
+from dtctl.operations.client.snapshot import Coordination
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.stream import LogStream, Reading, Through
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import dtctl
-from dtctl.config.discovery import FILE_NAME
+from dtctl.config import FILE_NAME
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, LONGEST_CLUSTER
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.places import Folder

@@ -9,8 +9,8 @@ from dtctl.agent.records import answers
 from dtctl.bundle import Bundle, Sender
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, final, request, telling
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress, Report, final, request, telling
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.up.readying import converse
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport

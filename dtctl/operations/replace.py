@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
 from dtctl.model import Cluster, TaskId
-from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.status import status
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.fanout import SomeHostsFailed

@@ -1,15 +1,129 @@
-"""Who does what in the runs of a cluster. Pure."""
+"""What a plan consists of, and who does what in the runs of a cluster. Pure."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import itertools
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
-from dtctl.plan.success import decides, success_rule
-from dtctl.plan.values import Part, Roster, SuccessRule
-from dtctl.strategies import Strategy, role_of, scope_of, serves, strategy_of
+from dtctl.agent.records.marks import CODE, HOME, PATH
+from dtctl.model import LEAD_JOBS, Cluster, TaskId
+from dtctl.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster, TaskId
+    from dtctl.plan.hosts import Directories
+    from dtctl.strategies import Role, Scope, Strategy
+
+
+SuccessRule = Literal["lead", "all-workers"]
+
+
+@dataclass(frozen=True)
+class RosterEntry:
+    """What a task is to its run: where it is, and what its end, its loss and its success mean to the others."""
+
+    id: TaskId
+    host: str
+    role: Role
+    scope: Scope
+    vital: bool
+    """Its failure for good is that of the run."""
+    decides: bool
+    """Its success is, with that of the others that decide, the run's."""
+    serves: bool
+    """It ends when it is told to, after those whom it serves."""
+
+
+@dataclass(frozen=True)
+class TaskPlan(RosterEntry):
+    """One trainer process: what it is given. Strings may hold marks (agent.records.marks)."""
+
+    address: str
+    """host:port, as the other tasks reach it."""
+    port: int
+    gpus: tuple[int, ...] | None
+    """Indexes of the host's GPUs that the task sees; None: the host's GPUs are not declared, and none are hidden."""
+    argv: tuple[str, ...]
+    placed: int
+    """How many of its last words tell the task its place."""
+    env: Mapping[str, str]
+    secrets: tuple[str, ...]
+    keep_proxy: bool
+    ready: Literal["listening", "started"]
+    """When those that wait for it may start: its port listens, or it runs."""
+
+
+@dataclass(frozen=True)
+class Coordinator:
+    """The agent that decides for the whole run, on the lead's host."""
+
+    host: str
+    address: str
+    """host:port, as the agents of the other hosts reach it."""
+    port: int
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Tasks that need every task of the stages at the indexes `after` to be ready."""
+
+    name: str
+    tasks: tuple[TaskId, ...]
+    after: tuple[int, ...] = ()
+    held: bool = False
+    """They start when those are ready; else at once, and wait by themselves."""
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who does what in the runs of a cluster: all of a plan that needs no word of how hosts are reached."""
+
+    cluster: Cluster
+    tasks: tuple[RosterEntry, ...]
+    """In the order of the file."""
+    lead: TaskId
+    success: SuccessRule
+    strategy: Strategy
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Hosts that have a task, in the order of the file."""
+        used = {task.host for task in self.tasks}
+        return tuple(name for name in self.cluster.hosts if name in used)
+
+
+@dataclass(frozen=True)
+class RunPlan(Roster):
+    """Everything that one `dtctl up` would start."""
+
+    tasks: tuple[TaskPlan, ...]
+    stages: tuple[Stage, ...]
+    """In an order in which they may start."""
+    coordinator: Coordinator
+    needs_checkpoint: bool
+    """A ps that is lost takes parameters with it that only a complete checkpoint can bring back."""
+    settle_s: float
+    target_step: int | None
+    dirs: Mapping[str, Directories]
+    """By host."""
+    checkpoint_dirs: Mapping[str, tuple[str, ...]]
+    """By host, with marks."""
+
+    def on_host(self, host: str) -> tuple[TaskPlan, ...]:
+        return tuple(task for task in self.tasks if task.host == host)
+
+
+_SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH"}
+
+
+def shown(text: str) -> str:
+    """`text` for a person: the marks as the words that stand for them in a plan."""
+    for mark, words in _SHOWN.items():
+        text = text.replace(mark, words)
+    return text
 
 
 def plan_roster(cluster: Cluster) -> Roster:
@@ -20,9 +134,9 @@ def plan_roster(cluster: Cluster) -> Roster:
     )
 
 
-def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule) -> Part:
+def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule) -> RosterEntry:
     role = role_of(task, cluster.lead)
-    return Part(
+    return RosterEntry(
         id=task,
         host=cluster.host_of(task).name,
         role=role,
@@ -31,3 +145,47 @@ def _part(cluster: Cluster, task: TaskId, strategy: Strategy, rule: SuccessRule)
         decides=decides(task, cluster.lead, rule),
         serves=serves(role, strategy),
     )
+
+
+_STEP_FLAG = re.compile(r"--?(?:train_steps|max_steps|target_step)(?:=(?P<value>.*))?")
+
+
+def success_rule(cluster: Cluster) -> SuccessRule:
+    """The lead decides where parameters live on ps; collectives need every worker to finish."""
+    if cluster.success != "auto":
+        return cluster.success
+    return "lead" if PS in cluster.jobs or WORKER not in cluster.jobs else "all-workers"
+
+
+def decides(task: TaskId, lead: TaskId, rule: SuccessRule) -> bool:
+    """Its success is, with that of the others that decide, the run's."""
+    return task == lead or (rule == "all-workers" and task.job in (WORKER, *LEAD_JOBS))
+
+
+def known_target_step(cluster: Cluster) -> int | None:
+    """The step that a complete training reaches, as the file or the lead's arguments say; None: they do not."""
+    if cluster.target_step is not None:
+        return cluster.target_step
+    args = cluster.jobs[cluster.lead.job].launch.args
+    for word, following in itertools.pairwise((*args, "")):
+        flag = _STEP_FLAG.fullmatch(word)
+        if flag is not None:
+            text = following if flag["value"] is None else flag["value"]
+            return int(text) if text.isascii() and text.isdecimal() else None
+    return None
+
+
+def restoring_hosts(roster: Roster) -> tuple[str, ...]:
+    """The lead's host first, as the lead looks for the newest one.
+
+    With parameters on ps tasks each of those restores its own, from the same files (RestoreV2 runs on the device of
+    its variable); where all train alike each restores all.
+    """
+    lead = next(part.host for part in roster.tasks if part.id == roster.lead)
+    return tuple(dict.fromkeys([lead, *(part.host for part in roster.tasks if _restores(part, roster.strategy))]))
+
+
+def _restores(part: RosterEntry, strategy: Strategy) -> bool:
+    if strategy.keeps_parameters_on_ps:
+        return part.role == "ps"
+    return strategy in (Strategy.COLLECTIVE, Strategy.KVSTORE) and part.role == "worker"

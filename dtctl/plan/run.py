@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.marks import PATH
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
-from dtctl.plan.dialects import ClusterSpec, TfConfigs, fill, placement_env, placement_words
-from dtctl.plan.directories import Directories, checkpoint_directories, directories, on_host
-from dtctl.plan.gpus import visible_gpus
-from dtctl.plan.local import LOOPBACK
-from dtctl.plan.neighbours import VARIABLES, RankLayout
-from dtctl.plan.roster import plan_roster
-from dtctl.plan.success import known_target_step
-from dtctl.plan.values import Coordinator, Part, Roster, RunPlan, TaskPlan
+from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
+from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
+from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
 from dtctl.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 
 if TYPE_CHECKING:
@@ -101,7 +96,7 @@ class _Shared:
 
 def _plan_task(
     roster: Roster,
-    part: Part,
+    part: RosterEntry,
     shared: _Shared,
     gpus: tuple[int, ...] | None,
     dirs: Directories,
@@ -230,17 +225,6 @@ def platform_env(launch: Launch, fields: Mapping[str, str]) -> Mapping[str, str]
 
 def _value(name: str, fields: Mapping[str, str]) -> str:
     return fields["num_gpus" if name == "num_gpu" else name]
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Tasks that need every task of the stages at the indexes `after` to be ready."""
-
-    name: str
-    tasks: tuple[TaskId, ...]
-    after: tuple[int, ...] = ()
-    held: bool = False
-    """They start when those are ready; else at once, and wait by themselves."""
 
 
 def stages(cluster: Cluster) -> tuple[Stage, ...]:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec, comes_back_alone
-from dtctl.plan.directories import brought_along
+from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
     from dtctl.model import Cluster
-    from dtctl.plan.values import RunPlan, TaskPlan
+    from dtctl.plan.roster import RunPlan, TaskPlan
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
 

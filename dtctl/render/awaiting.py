@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.terminal.safe import one_line
@@ -37,7 +37,7 @@ class Awaiting:
 
     def __enter__(self) -> Awaiting:
         if self._shown and console.interactive():
-            from dtctl.render.terminal.last_line import LastLine
+            from dtctl.render.terminal.moving import LastLine
 
             self._until.enter_context(moving(LastLine(self._now)))
         return self
@@ -74,7 +74,7 @@ def dialling(
     if not console.interactive():
         yield
         return
-    from dtctl.render.terminal.last_line import LastLine
+    from dtctl.render.terminal.moving import LastLine
 
     with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -163,3 +164,18 @@ def _labelled(label: str, style: str, words: str) -> None:
     from dtctl.render.terminal.rich_console import text
 
     console.err().print(text((f"{label}:", style), " ", words))
+
+
+def show_trace() -> None:
+    """Shows what dtctl's own loggers say; request bodies, which may hold secrets, are never logged."""
+    handler = _Told()
+    handler.setFormatter(logging.Formatter("%(relativeCreated)6d ms  %(message)s"))
+    logger = logging.getLogger("dtctl")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in lines_of(self.format(record)):
+            console.tell(line)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.model import Host, TaskId
-from dtctl.plan.run import Stage
-from dtctl.plan.values import RunPlan, TaskPlan, shown
-from dtctl.render.hooks import hook_line
+from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
+from dtctl.render.starting import hook_line
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of

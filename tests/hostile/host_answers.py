@@ -15,7 +15,7 @@ Answer = Iterator[tuple[Fields, bytes]]
 CLUSTER, RUN, CREATED = "demo", "demo-1", 1000.0
 ROSTER = {"worker:0": "a", "worker:1": "b"}
 MARK = "as seen on host"
-"""Followed by the host's name: in what it shows of itself."""
+"""IntentFollower by the host's name: in what it shows of itself."""
 
 
 class GoneError(Exception):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.story import BURST_BYTES
+from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.conftest import MakeHost
 from tests.agent.coordinate.test_coordination import PLACES, Cluster

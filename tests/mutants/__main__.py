@@ -22,10 +22,9 @@ ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
 
 MODULES = (
-    *(f"agent/coordinate/{name}" for name in ("beginning", "contacts", "incidents", "told", "recovery")),
-    *(f"agent/coordinate/{name}" for name in ("shutdown", "silence", "start", "view")),
-    *(f"agent/run/{name}" for name in ("cause", "exits", "goodput", "intents", "limits", "outcome", "policy")),
-    *(f"agent/checkpoints/{name}" for name in ("tensor_bundle", "tensor_table")),
+    *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "lifecycle", "orders", "recovery", "view")),
+    *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
+    "agent/checkpoints/tensor_bundle",
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
     *(f"agent/supervise/{name}" for name in ("step_reader", "watchdog")),
     *(f"config/{name}" for name in ("placement", "ranges")),
@@ -33,7 +32,6 @@ MODULES = (
     *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
     *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
     *(f"operations/diagnosis/{name}" for name in ("hosts", "joins")),
-    "operations/progress",
     "transport/ssh/hostkeys",
 )
 """Decisions that are functions of what they are told."""

@@ -10,9 +10,9 @@ import sys
 import time
 import traceback
 
-from tests.nightly import page
+from tests.nightly import running
 from tests.nightly.parts import PARTS
-from tests.nightly.running import Seen
+from tests.nightly.running import Row, Seen
 
 
 def main() -> int:
@@ -29,15 +29,15 @@ def main() -> int:
 def ran(name: str) -> bool:
     """Whether the part has passed."""
     print(f"== {name}", flush=True)
-    commit, when, began = page.commit(), time.strftime("%Y-%m-%d %H:%M"), time.monotonic()
+    commit, when, began = running.commit(), time.strftime("%Y-%m-%d %H:%M"), time.monotonic()
     try:
         seen = PARTS[name]()
     except Exception as error:  # a part that breaks says so in its row, and the others have their turn
         traceback.print_exc()
         seen = Seen(False, f"broke: {type(error).__name__}: {error}"[:300])
     took = f"{(time.monotonic() - began) / 60:.1f} min"
-    row = page.Row(name, seen.result, when, commit, took, seen.text)
-    page.write(PARTS, {name: row})
+    row = Row(name, seen.result, when, commit, took, seen.text)
+    running.write(PARTS, {name: row})
     print(f"== {name}: {row.result}: {seen.text}", flush=True)
     return seen.passed
 

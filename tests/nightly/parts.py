@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from tests.nightly import wheel
-from tests.nightly.pythons import AGENT, CONTROLLER, dependencies, interpreter, lower_bounds
-from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest
+from packaging.requirements import Requirement
+
+from tests.desk import CLUSTER, LOCAL_HOSTS, STAND_IN
+from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest, run
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # of pytest
 
 CASES = os.environ.get("FUZZ", "20000")
 """Of each test that makes up its own."""
@@ -28,6 +36,15 @@ OF_THEIR_TIME = ("click<8.5",)
 BESIDE = ("-n", JOBS, "--dist", "loadgroup")
 PATIENT = "--timeout=7200"
 """Of one test: what takes a second by day takes hours here, or waits for thousands of commands of others."""
+
+
+AGENT = [f"3.{minor}" for minor in range(8, 15)]
+"""What agents run on."""
+
+CONTROLLER = [f"3.{minor}" for minor in range(10, 15)]
+"""What the rest runs on."""
+
+EXTRAS = ("top", "dashboard")
 
 
 def templates() -> Seen:
@@ -129,8 +146,94 @@ def documents() -> Seen:
     return pytest(sys.executable, "-m", "nightly", "tests/documents", DTCTL_NIGHTLY="1")
 
 
+def interpreter(version: str) -> str | None:
+    """One of that version that really runs, since a shim may only pretend."""
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"))
+    for candidate in filter(None, [shutil.which(f"python{version}"), *map(str, pyenv)]):
+        tell = [candidate, "-ISc", "import sys; print('%d.%d' % sys.version_info[:2])"]
+        if subprocess.run(tell, capture_output=True, text=True, check=False).stdout.strip() == version:
+            return candidate
+    return None
+
+
+def dependencies(project: Path) -> list[str]:
+    """Of dtctl and of its extras for screens, as pyproject.toml has them now: an installation may be an older one."""
+    with (project / "pyproject.toml").open("rb") as file:
+        told = tomllib.load(file)["project"]
+    return [*told["dependencies"], *(each for extra in EXTRAS for each in told["optional-dependencies"][extra])]
+
+
+def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:
+    """`typer>=0.19` -> `typer==0.19`: the versions that a constraint file holds pip to, on a Python of this version."""
+    for requirement in map(Requirement, dependencies):
+        if requirement.marker and not requirement.marker.evaluate({"python_version": version, "extra": ""}):
+            continue
+        bounds = [each.version for each in requirement.specifier if each.operator == ">="]
+        if len(bounds) != 1:
+            raise ValueError(f"{requirement} has no lower bound")
+        yield f"{requirement.name}=={bounds[0]}"
+
+
+def wheel() -> Seen:
+    """The wheel as a user has it: built, installed in an environment of its own, and used far from the checkout."""
+    with tempfile.TemporaryDirectory(prefix="dtctl-wheel-") as directory:
+        run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", directory, str(ROOT)])
+        (built,) = Path(directory).glob("dtctl-*.whl")
+        with environment(sys.executable, [str(built)]) as python:
+            home = Path(directory, "home")
+            home.mkdir()
+            User(python, home).tries_it()
+        return Seen(True, f"{built.name}: --help, init, up --local, logs, wait, stop, down")
+
+
+class User:
+    def __init__(self, python: str, home: Path) -> None:
+        self._dtctl, self.home = str(Path(python).with_name("dtctl")), home
+        self._environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "COLUMNS": "160"}
+
+    def dtctl(self, *words: str, directory: str = ".") -> str:
+        return run([self._dtctl, *words], cwd=self.home / directory, env=self._environment)
+
+    def tries_it(self) -> None:
+        assert str(ROOT) not in self.dtctl("--version")
+        assert "up" in self.dtctl("--help")
+        assert "trainer.command" in self.dtctl("explain")
+        self.finds_what_is_shipped()
+        self.dtctl("init", "--template", "hello", "first")
+        try:
+            self.dtctl("up", "--local", directory="first")
+            self.dtctl("wait", directory="first")
+            assert "step" in self.dtctl("logs", "-n", "all", directory="first")
+        finally:
+            self.dtctl("down", "--yes", directory="first")
+        self.stops_a_trainer_of_their_own()
+
+    def finds_what_is_shipped(self) -> None:
+        share = Path(self._dtctl).parents[1] / "share"
+        assert "dtctl" in run(["man", "-l", str(share / "man/man1/dtctl.1")])
+        for script in (
+            "bash-completion/completions/dtctl",
+            "zsh/site-functions/_dtctl",
+            "fish/vendor_completions.d/dtctl.fish",
+        ):
+            assert "_DTCTL_COMPLETE" in (share / script).read_text()
+        assert [*share.parent.glob("lib/python*/site-packages/dtctl/py.typed")]
+
+    def stops_a_trainer_of_their_own(self) -> None:
+        project = self.home / "second"
+        project.mkdir()
+        shutil.copy(STAND_IN, project)
+        (project / "cluster.yaml").write_text(CLUSTER.format(name="second", hosts=LOCAL_HOSTS, args="{}"))
+        try:
+            self.dtctl("up", "--local", directory="second")
+            assert "running" in self.dtctl("status", directory="second")
+            assert "3 tasks stopped, 0 left" in self.dtctl("stop", directory="second")
+        finally:
+            self.dtctl("down", "--yes", directory="second")
+
+
 PARTS: dict[str, Callable[[], Seen]] = {
-    "wheel": wheel.works,
+    "wheel": wheel,
     "documents": documents,
     "lowest": lowest,
     "pythons": pythons,

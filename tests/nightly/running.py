@@ -1,4 +1,4 @@
-"""What the parts of the nightly run: pytest under some interpreter, and environments that they make for it."""
+"""What the parts of the nightly run, what became of it, and the page that says so."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
-from tests.ci import verdict
-from tests.ci.ledger import FAILED, PASSED, SKIPPED, Ledger
 from tests.nightly import until
+from tests.tables import read_table, replace_table
 
 ROOT = Path(__file__).resolve().parents[2]
 JOBS = os.environ.get("JOBS", "6")
 MINUTES = float(os.environ.get("MINUTES") or 0)
 """After so many from its first test no run of pytest begins another; 0: all have their turn."""
+
+PAGE = ROOT / "docs" / "nightly.md"
+BEGIN, END = "<!-- the table is written by `make nightly` -->", "<!-- end of the table -->"
+HEAD = ("part", "result", "when", "commit", "took", "what was seen")
+WRITTEN_BY_ITSELF = ("docs/nightly.md", "docs/faults.md", "docs/performance.md")
 
 
 @dataclass(frozen=True)
@@ -44,26 +49,32 @@ class Seen:
 
 
 def pytest(python: str, *words: str, **environment: str) -> Seen:
-    """The tests, judged as `make test` is but for second tries."""
     with tempfile.TemporaryDirectory() as directory:
-        file = Path(directory, "ledger.json")
-        command = [python, "-m", "pytest", "-q", "-p", "tests.ci.ledger", f"--ledger={file}", *words]
+        report = Path(directory, "report.xml")
+        command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *words]
         if MINUTES:
             command += ["-p", "tests.nightly.until"]
             environment |= until.settings(MINUTES)
         done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, check=False)
-        if not file.exists():
-            return Seen(False, f"pytest ended with {done.returncode} and has not told what it did")
-        return judged(Ledger.read(file))
+        return judged(report, done.returncode)
 
 
-def judged(ledger: Ledger) -> Seen:
-    late = [name for name in ledger.named(SKIPPED) if ledger.tests[name].reason == until.NO_TIME]
-    numbers = {each: len(ledger.named(each)) for each in (PASSED, FAILED, SKIPPED)}
-    numbers |= {SKIPPED: numbers[SKIPPED] - len(late), f"not begun in {MINUTES:g} min": len(late)}
-    counts = ", ".join(f"{count} {what}" for what, count in numbers.items() if count)
-    wrong = [*verdict.complaints(ledger), *(f"failed: {name}" for name in ledger.named(FAILED)[:10])]
-    return Seen(not wrong, "; ".join([counts or "nothing has run", *wrong]), whole=not late)
+def judged(report: Path, code: int) -> Seen:
+    """By pytest's exit code and its report in JUnit's format."""
+    cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
+    reasons = [each.get("message") for case in cases for each in case.iter("skipped")]
+    broken = [case for case in cases if any(one.tag in ("failure", "error") for one in case)]
+    failed = [f"{case.get('classname')}.{case.get('name')}" for case in broken]
+    late = reasons.count(until.NO_TIME)
+    numbers = {"passed": len(cases) - len(failed) - len(reasons), "failed": len(failed)}
+    numbers |= {"skipped": len(reasons) - late, f"not begun in {MINUTES:g} min": late}
+    wrong = [f"failed: {name}" for name in failed[:10]]
+    if code and not (code == 1 and failed):
+        wrong.append(f"pytest ended with {code}")
+    if not numbers["passed"] and not failed:
+        wrong.append("no test has run")
+    counts = [f"{count} {what}" for what, count in numbers.items() if count]
+    return Seen(not wrong, "; ".join([", ".join(counts) or "nothing has run", *wrong]), whole=not late)
 
 
 @contextmanager
@@ -77,12 +88,46 @@ def environment(python: str, packages: Sequence[str], *options: str) -> Iterator
         yield own
 
 
-def run(command: Iterable[str], **keywords: object) -> str:
+def run(command: Sequence[str], cwd: Path | None = None, env: Mapping[str, str] | None = None) -> str:
     """What it prints; raises, with that, if it fails."""
-    words = list(command)
-    done = subprocess.run(  # type: ignore[call-overload]
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **keywords
-    )
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=cwd, env=env)
     if done.returncode:
-        raise RuntimeError(f"{' '.join(words)} ended with {done.returncode}: {done.stdout[-2000:]}")
-    return str(done.stdout)
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {done.stdout[-2000:]}")
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Row:
+    part: str
+    result: str = "not run"
+    when: str = ""
+    commit: str = ""
+    took: str = ""
+    seen: str = ""
+
+    def cells(self) -> tuple[str, ...]:
+        seen = self.seen if len(self.seen) <= 300 else self.seen[:300] + " ..."
+        cells = (self.part, self.result, self.when, self.commit, self.took, seen)
+        return tuple(cell.replace("|", "/").replace("\n", " ") for cell in cells)
+
+
+def rows(page: Path | None = None) -> dict[str, Row]:
+    return {cells[0]: Row(*cells) for cells in read_table(page or PAGE, BEGIN, END)}
+
+
+def write(parts: Iterable[str], new: Mapping[str, Row], page: Path | None = None) -> None:
+    """Every part has a row: a new one, the one that it had, or one that says that it has not run."""
+    old = rows(page)
+    table = [(new.get(part) or old.get(part) or Row(part)).cells() for part in parts]
+    replace_table(page or PAGE, BEGIN, END, HEAD, table)
+
+
+def commit(root: Path = ROOT) -> str:
+    """The short name of what is checked out, and whether files differ from it."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+
+    name = git("rev-parse", "--short=10", "HEAD").strip()
+    changed = [line[3:] for line in git("status", "--porcelain").splitlines()]
+    return name + (" and changes" if any(file not in WRITTEN_BY_ITSELF for file in changed) else "")

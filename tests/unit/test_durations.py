@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dtctl import durations
-from dtctl.cli.durations import seconds, seconds_ago
+from dtctl.cli.options import seconds, seconds_ago
+from dtctl.config.document import Scalar
 from dtctl.config.kinds import Unfit, read_duration
-from dtctl.config.yaml.document import Scalar
 from dtctl.errors import UsageError
 
 SPANS = [("500ms", 0.5), ("30s", 30.0), ("1.5m", 90.0), ("2h", 7200.0), ("7d", 604800.0), ("2 h", 7200.0), ("45", 45.0)]

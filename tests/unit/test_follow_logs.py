@@ -13,16 +13,16 @@ from dtctl.agent.records.reasons import fact
 from dtctl.cli import watching
 from dtctl.cli.options import Scope
 from dtctl.model import TaskId
-from dtctl.operations.asking.outcome import Outcome, Verdict
+from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs import onward as onwards
 from dtctl.operations.logs.onward import Onward
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.status import RunStatus
 from tests.unit.coordinated import record
 
 
-class Followed:
+class IntentFollower:
     """Runs that end one after the other; `asked` are the logs that were asked for of each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *then: Onward | None) -> None:
@@ -52,7 +52,7 @@ def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fewer = dataclasses.replace(record("digits-2"), roster={TaskId("worker", 0): "c", TaskId("worker", 1): "d"})
-    followed = Followed(monkeypatch, Onward(fewer), None)
+    followed = IntentFollower(monkeypatch, Onward(fewer), None)
     assert followed.by(Scope("logs"), ["worker"], lines=10, since=5.0, grep="loss") == 1
     assert [run for run, _ in followed.asked] == ["digits-1", "digits-2"]
     then = followed.asked[1][1]
@@ -62,7 +62,7 @@ def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
 
 
 def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = Followed(monkeypatch)
+    followed = IntentFollower(monkeypatch)
     assert followed.by(Scope("logs", run="digits-1"), None) == 1
     assert len(followed.asked) == 1
 
@@ -70,7 +70,7 @@ def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.M
 def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    followed = Followed(monkeypatch, Onward(None))
+    followed = IntentFollower(monkeypatch, Onward(None))
     assert followed.by(Scope("logs"), None) == 1
     assert (
         "digits-1 was stopped to make room for another run, which has not begun within 120 s" in capsys.readouterr().err

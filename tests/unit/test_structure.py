@@ -47,15 +47,15 @@ def modules() -> list[Path]:
 
 VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets"),
-    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.telling", "dtctl.agent.run.goodput"),
-    *("dtctl.agent.run.signatures", "dtctl.agent.run.hangs"),
+    *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
+    *("dtctl.agent.run.cause", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_table", "dtctl.agent.checkpoints.keras_files"),
-    "dtctl.agent.checkpoints.state_file",
+    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
+    "dtctl.agent.checkpoints.formats",
 )
 """What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
 
@@ -96,12 +96,12 @@ ROOMS = {
 ENTRIES = {
     "coordinate": {"role"},
     "supervise": {"supervisor"},
-    "survival": {"guard", "revival", "reboot", "logind"},
-    "logs": {"serving", "tail"},
-    "dump": {"serving", "spying", "hook"},
-    "bundles": {"store", "incoming", "manifest", "tree", "working"},
-    "checkpoints": {"reading", "mending", "evidence", "losing", "places", "serving", "storing"},
-    "metrics": {"reading", "copying", "finding"},
+    "survival": {"revival", "reboot", "systemd"},
+    "logs": {"serving", "lines"},
+    "dump": {"serving", "stacks", "threads"},
+    "bundles": {"store", "tree", "working"},
+    "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
+    "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
     "link": {"hub", "dialer", "messages", "lines", "tls"},

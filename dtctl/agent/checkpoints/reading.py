@@ -20,9 +20,8 @@ from ..host.budget import Budget, Spent
 from ..records.checkpoints import MOST_SHARDS
 from ..records.kinds import MOST
 from ..records.words import LAST_EPOCH, brief
-from . import keras_files, orbax
-from .tensor_bundle import MOST_BYTES, Index, file_size, number_in
-from .tensor_table import Damaged
+from . import formats
+from .tensor_bundle import MOST_BYTES, Damaged, Index, file_size, number_in
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ ASIDE = "damaged"
 LOOK_S = 3.0
 """How long a report takes at most; each directory gets a little even when those before it have used that up.
 
-The coordinator waits for it: with the mending before it, that is less than the time after which agents give it up."""
+The coordinator waits for it: with the repair before it, that is less than the time after which agents give it up."""
 
 LEAST_S = 0.5
 
@@ -164,7 +163,7 @@ def _collect(looked: _Look, below: str) -> List[str]:
                 if _add(looked.found, below, entry) or entry.name == ASIDE or _PASSING.match(entry.name):
                     continue
                 if files.leads_on(entry):
-                    if orbax.is_checkpoint(entry.path):
+                    if formats.is_orbax(entry.path):
                         _add_directory(looked.found, below, entry)
                     elif not below:
                         directories.append(entry.name)
@@ -178,7 +177,7 @@ def _collect(looked: _Look, below: str) -> List[str]:
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
     """Notes a file of a checkpoint; False for any other file."""
     match = _INDEX.match(entry.name)
-    whole = keras_files.NAME.match(entry.name) is not None
+    whole = formats.KERAS_NAME.match(entry.name) is not None
     if match or whole:
         try:
             status = entry.stat(follow_symlinks=False)
@@ -202,7 +201,7 @@ def _add_directory(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]
     with suppress(FileNotFoundError):  # removed, or renamed, just now
         status = os.stat(entry.path)
         one = _files_of(below + entry.name, found)
-        one.kind, one.index_bytes, one.time = "orbax", 0, orbax.modified(entry.path)
+        one.kind, one.index_bytes, one.time = "orbax", 0, formats.orbax_modified(entry.path)
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
 
 
@@ -246,10 +245,10 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     size_bytes = found.index_bytes or 0
     try:
         if found.kind == "keras":
-            step, shards, problem = None, 1, keras_files.problem(prefix)
+            step, shards, problem = None, 1, formats.keras_problem(prefix)
         elif found.kind == "orbax":
-            step, shards, problem = orbax.step(found.prefix), 1, orbax.problem(prefix)
-            size_bytes = orbax.size_bytes(prefix, budget)
+            step, shards, problem = formats.orbax_step(found.prefix), 1, formats.orbax_problem(prefix)
+            size_bytes = formats.orbax_size_bytes(prefix, budget)
         elif found.index_bytes is None:
             raise Damaged("the index is missing: the save has not ended, or was interrupted")
         else:

@@ -8,25 +8,30 @@ from __future__ import annotations
 import hashlib
 import os
 import time
+from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Budget, Spent
 from ..host.errors import Refused
 from ..records.checkpoints import is_part
 from ..records.words import brief
-from . import keras_files, orbax, pruning, reading, verifying
+from . import formats, reading, verifying
+from .reading import MOST_NAMES
+from .repair import OpenDirectory
 from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Mapping
+    from typing import Callable, Dict, List, Mapping, Tuple
 
-    from ..records.checkpoints import FilePart, FileSent, Pruned, Verified
+    from ..host.budget import Budget
+    from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
     from ..records.requests import CheckpointPlace, FetchRequest, Had, PruneRequest, VerifyRequest
-    from .places import Run
+    from .directories import Run
 
     Alive = Callable[[], None]
     Send = Callable[[FilePart, bytes], None]
+
 
 PART_BYTES = 1 << 20
 PRUNE_LIMIT_S = 600.0
@@ -53,16 +58,16 @@ def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     verdict = verifying.Verdict()
-    if keras_files.NAME.match(path):
+    if formats.KERAS_NAME.match(path):
         try:
-            verdict.problems = keras_files.damage(path, budget.check)
+            verdict.problems = formats.keras_damage(path, budget.check)
         except Spent as spent:
             verdict.unread = "not all of it was read: %s" % spent
         verdict.read_bytes = file_size(path) or 0
         if path.endswith(".h5") and verdict.sound:
             verdict.unread = "an HDF5 file has no checksums: only its length was checked"
     elif os.path.isdir(path):
-        found = orbax.problem(path)
+        found = formats.orbax_problem(path)
         verdict.problems = [found] if found is not None else []
         verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
     else:
@@ -90,26 +95,18 @@ def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pru
         if directory not in run.known:  # what a command line names may be anybody's, a model to begin from
             raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
     budget = _Time(PRUNE_LIMIT_S, alive)
-    return [pruning.prune(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
+    return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
 
 
 def _path(run: Run, wanted: CheckpointPlace) -> str:
-    _refuse_others(run, wanted["dir"])
+    if wanted["dir"] not in run.places():
+        raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
     parts = wanted["prefix"].split("/")
     if len(parts) > 2 or any(part in ("", ".", "..") or "\0" in part for part in parts):
         raise Refused("bad_request", "%s is not the name of a checkpoint" % ascii(wanted["prefix"])[:200])
     if len(parts) == 2:
-        base = os.open(wanted["dir"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.close(files.directory(parts[0], base))  # no link of another user's
-        finally:
-            os.close(base)
+        os.close(files.directory_below(wanted["dir"], parts[0]))  # no link of another user's
     return os.path.join(wanted["dir"], wanted["prefix"])
-
-
-def _refuse_others(run: Run, directory: str) -> None:
-    if directory not in run.places():
-        raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(directory)[:200])
 
 
 def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
@@ -124,29 +121,86 @@ def send_files(path: str, request: FetchRequest, put: Send) -> List[FileSent]:
 
 
 def _send(path: str, name: str, had: Mapping[str, Had], put: Send) -> FileSent:
-    opened = files.descriptor(path)
-    try:
-        found = os.fstat(opened)
+    with files.opened(path) as file:
+        found = os.fstat(file)
         identity = "%d-%d-%d" % (found.st_ino, found.st_size, found.st_mtime_ns)
         before = had.get(name)
-        skip = before["size"] if before is not None and before["identity"] == identity else 0
-        skip = min(skip, found.st_size)
+        skip = min(before["size"], found.st_size) if before is not None and before["identity"] == identity else 0
         digest, offset = hashlib.sha256(), 0
         while offset < found.st_size or not offset:
-            data = files.read_at(opened, offset, min(PART_BYTES, found.st_size - offset))
+            data = files.read_at(file, offset, min(PART_BYTES, found.st_size - offset))
             if not data and found.st_size:
                 raise Refused("internal", "%s became shorter while it was read" % path)
             digest.update(data)
             end = offset + len(data)
             if end > skip or end == found.st_size:
                 start = max(offset, skip)
-                put(
-                    {"name": name, "offset": start, "total": found.st_size, "identity": identity},
-                    data[start - offset :],
-                )
+                part: FilePart = {"name": name, "offset": start, "total": found.st_size, "identity": identity}
+                put(part, data[start - offset :])
             offset = end
             if not data:
                 break
         return {"name": name, "size": found.st_size, "sha256": digest.hexdigest()}
-    finally:
-        os.close(opened)
+
+
+MOST_LOOKED_AT = 10_000
+
+
+def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
+    """`live`: somebody may be saving there, who writes the file `checkpoint` himself."""
+    told = reading.look(directory, budget.until, MOST_LOOKED_AT)
+    answer: Pruned = {
+        "dir": directory,
+        "removed": [],
+        "kept": [],
+        "freed_bytes": 0,
+        "problem": told["problem"],
+        "listed": not live,
+    }
+    by_place: Dict[str, List[Checkpoint]] = {}
+    for one in told["all"]:
+        if one["complete"] and one["kind"] == "tensorflow":
+            by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
+    for below, found in by_place.items():
+        kept, doomed = _parted(directory, found, keep, budget.check)
+        answer["kept"] += kept
+        try:
+            with OpenDirectory.of(directory, below, budget.until) as place:
+                _remove(place, doomed, answer, dry_run, live)
+        except OSError as error:
+            answer["problem"] = brief("%s: %s" % (error.filename or directory, error.strerror))
+    return answer
+
+
+def _parted(
+    directory: str, found: List[Checkpoint], keep: int, check: Callable[[], None]
+) -> Tuple[List[Checkpoint], List[Checkpoint]]:
+    """What stays and what may go, the newest first. Where those that are to stay are damaged, older ones stay too."""
+    for number, one in enumerate(found):
+        verdict = verifying.verify(os.path.join(directory, one["prefix"]), check)
+        if not verdict.problems:
+            stays = max(keep, number + 1)
+            return found[:stays], found[stays:]
+    return found, []
+
+
+def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:
+    state = place.state()
+    going: List[Checkpoint] = []
+    for one in doomed:
+        named = formats.restored_name(state) == os.path.basename(one["prefix"])
+        (answer["kept"] if named else going).append(one)
+    if not dry_run and not live and going:
+        place.rename_in_state({name: name for name in (os.path.basename(one["prefix"]) for one in going)})
+    with os.scandir(place.descriptor) as listed:
+        names = [entry.name for _, entry in zip(range(MOST_NAMES), listed)]
+    for one in going:
+        own = [name for name in names if reading.belongs(name, os.path.basename(one["prefix"]))]
+        own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
+        for name in own:
+            with suppress(OSError):
+                answer["freed_bytes"] += files.look(name, place.descriptor).st_size
+            if not dry_run:
+                with suppress(FileNotFoundError):  # its trainer has removed it
+                    os.unlink(name, dir_fd=place.descriptor)
+        answer["removed"].append(one)

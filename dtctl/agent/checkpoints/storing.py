@@ -13,6 +13,7 @@ directory, and nothing but regular files is opened.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
@@ -22,18 +23,18 @@ from ..host import files
 from ..host.errors import Refused
 from ..records import json_text
 from ..records.checkpoints import is_part
-from . import below
-from .mending import OpenDirectory
+from .repair import OpenDirectory
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping
+    from typing import Callable, Dict, List, Mapping, Optional
 
     from ..records.checkpoints import Arrived, FileSent
     from ..records.requests import StoreRequest
 
     Alive = Callable[[], None]
 
+_BLOCK = 1 << 20
 _ID, _ARRIVED, _PLACING = "id-", "arrived", "placing"
 _TOKEN_S = 5.0
 _MOST_NOTE_BYTES = 4 << 20
@@ -48,7 +49,7 @@ class Arrival:
         self.name = request["name"]
         self.files: Mapping[str, FileSent] = {one["name"]: one for one in request["files"]}
         self._id = _ID + request["push"]
-        self._place = below.opened(directory, request["below"])
+        self._place = _open_below(directory, request["below"])
         self.there = self._is_there()
         self._parts = self._open_parts()
         self.token = self._own_token()
@@ -87,12 +88,9 @@ class Arrival:
     def verify(self, alive: Alive) -> None:
         """Reads what has arrived, and lets go of a file that is not what it should be. Raises what `alive` does."""
         for name, one in {} if self.there else self.files.items():
-            opened = files.descriptor(name, os.O_RDWR | os.O_CREAT, self._parts)
-            try:
-                os.fsync(opened)
-                same = below.sha256(opened, alive) == one["sha256"]
-            finally:
-                os.close(opened)
+            with files.opened(name, os.O_RDWR | os.O_CREAT, self._parts) as file:
+                os.fsync(file)
+                same = _sha256(file, alive) == one["sha256"]
             if not same:
                 os.unlink(name, dir_fd=self._parts)
                 raise Refused("checkpoint_damaged", "%s was damaged on its way here" % name, "", "try again")
@@ -101,7 +99,9 @@ class Arrival:
         """Gives the files their names, the index last, and then names the checkpoint to TensorFlow."""
         if not self.there:
             self._refuse_other()
-            self._note_placing()
+            with suppress(FileExistsError):
+                os.close(_create(_PLACING, self._parts))
+            os.fsync(self._parts)
             for name in self.files:
                 os.utime(name, (now, now), dir_fd=self._parts)  # the newest, however long it was on its way
                 os.rename(name, name, src_dir_fd=self._parts, dst_dir_fd=self._place)
@@ -127,7 +127,7 @@ class Arrival:
 
     def _is_there(self) -> bool:
         """This very checkpoint. Raises Refused for another one of its name."""
-        if not below.exists(self.name + ".index", self._place):
+        if not _exists(self.name + ".index", self._place):
             return False
         try:
             for name, one in self.files.items():
@@ -138,11 +138,8 @@ class Arrival:
         return True
 
     def _is_same(self, name: str, one: FileSent) -> bool:
-        opened = files.descriptor(name, at=self._place)
-        try:
-            return os.fstat(opened).st_size == one["size"] and below.sha256(opened) == one["sha256"]
-        finally:
-            os.close(opened)
+        with files.opened(name, at=self._place) as file:
+            return os.fstat(file).st_size == one["size"] and _sha256(file) == one["sha256"]
 
     def _taken(self, name: str) -> Refused:
         return Refused(
@@ -154,7 +151,7 @@ class Arrival:
 
     def _refuse_other(self) -> None:
         for name in self.files:
-            if below.exists(name, self._place):
+            if _exists(name, self._place):
                 raise self._taken(name)
 
     def _open_parts(self) -> int:
@@ -172,7 +169,7 @@ class Arrival:
         """Of this push: whoever comes first to a directory that hosts share gives it its name."""
         token = os.urandom(16).hex()
         try:
-            with open(below.made(self._id, self._parts), "w") as file:
+            with open(_create(self._id, self._parts), "w") as file:
                 file.write(token)
             return token
         except FileExistsError:
@@ -188,9 +185,9 @@ class Arrival:
         """The last steps of an earlier push were cut short: what it had given its name arrives once more."""
         if self.there:
             return
-        if below.exists(_PLACING, self._parts):
+        if _exists(_PLACING, self._parts):
             for name in self._note():
-                if is_part(self.name, name) and not below.exists(name, self._parts) and below.exists(name, self._place):
+                if is_part(self.name, name) and not _exists(name, self._parts) and _exists(name, self._place):
                     os.rename(name, name, src_dir_fd=self._place, dst_dir_fd=self._parts)
             os.unlink(_PLACING, dir_fd=self._parts)
         self._refuse_other()
@@ -206,16 +203,11 @@ class Arrival:
         self._write_note(wanted)
         sizes = {}
         for name, one in self.files.items():
-            size = below.size_of(name, self._parts)
+            size = _size_of(name, self._parts)
             if size > one["size"]:
                 os.unlink(name, dir_fd=self._parts)
             sizes[name] = size if size <= one["size"] else 0
         return sizes
-
-    def _note_placing(self) -> None:
-        with suppress(FileExistsError):
-            os.close(below.made(_PLACING, self._parts))
-        os.fsync(self._parts)
 
     def _note(self) -> Dict[str, str]:
         try:
@@ -228,6 +220,46 @@ class Arrival:
         new = _ARRIVED + ".new"
         with suppress(FileNotFoundError):
             os.unlink(new, dir_fd=self._parts)
-        with open(below.made(new, self._parts), "w") as file:
+        with open(_create(new, self._parts), "w") as file:
             json.dump(wanted, file)
         os.replace(new, _ARRIVED, src_dir_fd=self._parts, dst_dir_fd=self._parts)
+
+
+def _open_below(directory: str, name: Optional[str]) -> int:
+    """The configured directory may be reached through any link; what is in it may not."""
+    if name is None:
+        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    with suppress(FileExistsError):
+        os.mkdir(os.path.join(directory, name))
+    return files.directory_below(directory, name)
+
+
+def _create(name: str, at: int) -> int:
+    """The descriptor of a new file. Raises FileExistsError."""
+    return files.descriptor(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, at)
+
+
+def _exists(name: str, at: int) -> bool:
+    with suppress(FileNotFoundError):
+        os.stat(name, dir_fd=at, follow_symlinks=False)
+        return True
+    return False
+
+
+def _size_of(name: str, at: int) -> int:
+    try:
+        return files.look(name, at).st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _sha256(opened: int, alive: Callable[[], None] = lambda: None) -> str:
+    """`alive` is called from time to time, and may raise."""
+    digest, offset = hashlib.sha256(), 0
+    while True:
+        data = files.read_at(opened, offset, _BLOCK)
+        if not data:
+            return digest.hexdigest()
+        digest.update(data)
+        offset += len(data)
+        alive()

@@ -13,8 +13,7 @@ import struct
 from ..host import files
 from ..host.budget import Spent
 from ..host.crc32c import crc32c, masked
-from .tensor_bundle import Entry, Index
-from .tensor_table import Damaged
+from .tensor_bundle import Damaged, Entry, Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ def _verify(prefix: str, verdict: Verdict, check: Callable[[], None]) -> None:
         try:
             opened = files.descriptor(path)
         except OSError:
-            continue  # `problem` has said so of the first; others are told as missing, too
+            continue  # `problem` has reported the first
         try:
             for number in inside:
                 _hold(opened, names[number], tensors[number], verdict, check)

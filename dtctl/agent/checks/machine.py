@@ -9,7 +9,7 @@ import time
 from ..host import paths
 from ..run import environment
 from ..run.runfiles import RunFiles
-from ..survival import logind
+from ..survival import systemd
 from ..vitals import disks, neighbours
 from ..vitals.machine_load import MachineLoad
 
@@ -51,8 +51,8 @@ def _rights() -> Rights:
         "open_files": _limit(resource.RLIMIT_NOFILE),
         "processes": _limit(resource.RLIMIT_NPROC),
         "selinux": _selinux(),  # type: ignore[typeddict-item]
-        "kills_at_logout": logind.ends_logins(),
-        "lingers": logind.user_lingers(),
+        "kills_at_logout": systemd.ends_logins(),
+        "lingers": systemd.user_lingers(),
     }
 
 

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import socket
+
+from ..host import log
+from ..link.messages import PROTOCOL
+from ..link.tls import Identity
 from ..records.reasons import fact, sentence
+from ..run import intents
+from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Protocol, Set
+    from typing import Dict, List, Optional, Protocol, Set, Tuple
 
+    from ..link.lines import Message
+    from ..records.messages import Hello
     from ..records.reasons import Fact
+    from ..records.spec import Spec
+    from ..run.runfiles import RunFiles
     from .view import View
 
     class Tell(Protocol):
@@ -81,3 +92,141 @@ class Contacts:
     def _tell_away(self, host: str, why: Fact) -> None:
         self._told.add(host)
         self._tell("contact", [why], host=host)
+
+
+class Quorum:
+    """`may_start`: as it is now."""
+
+    def __init__(self, view: View) -> None:
+        self.may_start = True
+        self._view = view
+        self._vouched = True
+        """Somebody at a controller has just asked for this run."""
+        self._is_new_here = False
+        """Nobody has been asked since the machine was restarted."""
+        self._doubts = False
+        self._had = False
+        self._since: Optional[float] = None
+
+    def resume(self, *, rebooted: bool) -> None:
+        self._vouched = False
+        self._is_new_here = self._doubts = rebooted
+        self.may_start = False
+
+    def vouch(self) -> None:
+        """A person asks for something to be started."""
+        self._vouched = True
+
+    def look(self, now: float) -> None:
+        """`now` is the monotonic clock."""
+        present = [known for host, known in self._view.hosts.items() if not known["absent"] or host == self._own]
+        missing = sum(not known["connected"] for known in present) - (not self._view.hosts[self._own]["connected"])
+        if 2 * missing < len(present):
+            self._since = now if self._since is None else self._since
+            if not (self._doubts and missing and now - self._since < DIAL_AGAIN_S):
+                self._had, self._doubts, self._is_new_here = True, False, False
+            self.may_start = self._vouched or not self._doubts
+            return
+        self._since = None
+        if self._had:
+            self._had, self._doubts, self._vouched = False, True, False
+        self.may_start = self._vouched or (not self._is_new_here and self._is_complete())
+
+    @property
+    def _own(self) -> str:
+        return self._view.own_host
+
+    def _is_complete(self) -> bool:
+        """Nobody that others wait for is out of touch."""
+        view = self._view
+        return all(view.reached(task) or view.final(task) for task in view.present if view.waited_for(task))
+
+    def missing(self) -> int:
+        """How many hosts more have to be in touch."""
+        present = [known for known in self._view.hosts.values() if not known["absent"]]
+        return max(0, len(present) // 2 + 1 - sum(known["connected"] for known in present))
+
+
+AWAY_S = 45.0
+"""So long a host is away before its machine is asked: an agent that was killed is replaced sooner, and dials."""
+
+ASK_AGAIN_S = 30.0
+LIMIT_S = 5.0
+
+
+class Answering:
+    """Asks by threads that nobody waits for: a name may take minutes to be looked up."""
+
+    def __init__(self) -> None:
+        self._answers: Dict[str, bool] = {}
+        self._asking: Set[str] = set()
+        self._next: Dict[str, float] = {}
+
+    def of(self, host: str, address: str, port: int, now: float) -> Optional[bool]:
+        """As the last answer was, None before there is one. Nobody need listen on the port: to be refused will do."""
+        if host not in self._asking and now >= self._next.get(host, now):
+            import threading  # rarely needed
+
+            self._next[host] = now + ASK_AGAIN_S
+            self._asking.add(host)
+            try:
+                threading.Thread(target=self._ask, args=(host, address, port), daemon=True).start()
+            except RuntimeError:  # as many threads as the user may have
+                self._asking.discard(host)
+        return self._answers.get(host)
+
+    def forget(self, host: str) -> None:
+        """It is back."""
+        self._answers.pop(host, None)
+        self._next.pop(host, None)
+
+    def _ask(self, host: str, address: str, port: int) -> None:
+        self._answers[host] = answers(address, port)
+        self._asking.discard(host)
+
+
+def answers(address: str, port: int) -> bool:
+    """Whether a machine accepts a connection, or refuses it."""
+    try:
+        socket.create_connection((address, port), LIMIT_S).close()
+    except ConnectionRefusedError:
+        return True
+    except (OSError, UnicodeError):
+        return False
+    return True
+
+
+def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
+    """Identities of all older runs of the cluster that this host has coordinated and still has the files of."""
+    found = []
+    for other in revival.every(files.root):
+        try:
+            found.extend(_identity_before(other, spec))
+        except (OSError, ValueError) as error:  # half made, being removed, or damaged: that stops nobody else
+            log.note("coordinator: %s: %r" % (other.directory, error))
+    return found
+
+
+def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
+    held = other.spec()
+    if not _is_before(held, spec):
+        return []
+    identity = Identity(other.directory, held["run"])
+    identity.context(server=True)  # now is the time to find out that it is damaged
+    return [identity]
+
+
+def _is_before(other: Spec, spec: Spec) -> bool:
+    places = [(each["cluster"], each["host"]) for each in (other, spec)]
+    leads = other["coordinator"]["host"] == spec["coordinator"]["host"]
+    return places[0] == places[1] and leads and other["created"] < spec["created"]
+
+
+def last_words(hello: Hello) -> Tuple[List[Message], bool]:
+    """Messages that tell an agent of such a run to stop all its tasks and go. False if it has done so before."""
+    told = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
+    words: List[Message] = [
+        {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
+        {"type": "orders", "intents": told, "mending": False, "over": True},
+    ]
+    return words, bool(told)

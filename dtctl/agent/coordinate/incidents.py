@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..records.reasons import because, headline
 from ..records.whole_run import tells_steps
+from ..run.hangs import GAPS, LEAST_LEARNT_S, LOST_PROGRESS, patience
+from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,3 +106,97 @@ def _is_back(view: View, task: str) -> bool:
 
 def _trainers(view: View) -> List[str]:
     return view.with_role("lead", "worker")
+
+
+SILENCE_S = 120.0
+"""A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
+
+
+def after_a_hang(one: Incident) -> bool:
+    return headline(one["why"]) in LOST_PROGRESS
+
+
+def silence_limit(view: View, one: Incident) -> Optional[float]:
+    """Doubles with each restart of everybody in vain, as what is restored may take that long. None: for ever."""
+    stall_s = view.recovery["stall_s"]
+    if after_a_hang(one):
+        limit_s = max(stall_s or 0.0, SILENCE_S)
+    else:
+        learnt_s = max(view.entry(task)["first_step_s"] for task in view.tasks)
+        if stall_s == 0 or not learnt_s or _is_done(view):
+            return None
+        limit_s = max(LEAST_LEARNT_S if stall_s is None else max(stall_s, SILENCE_S), GAPS * learnt_s)
+    return patience(limit_s, incidents.in_vain(view))
+
+
+def all_are_there(view: View) -> bool:
+    """Of those that others wait for each is in touch, and back from its loss."""
+    there = all(view.reached(task) or view.final(task) for task in view.present if view.waited_for(task))
+    return there and not incidents.is_mending(view)
+
+
+def _is_done(view: View) -> bool:
+    """The last step is told: what closes is silent."""
+    step, target = view.step(), view.spec["target_step"]
+    return step is not None and target is not None and step >= target
+
+
+NEVER_BEGAN_S = 600.0
+"""So long nobody may do anything at all."""
+
+NEVER_BEGAN = "never_began"
+
+
+class Beginning:
+    """For how long nobody has worked in a run that has told no step, by the coordinator's own monotonic clock."""
+
+    def __init__(self) -> None:
+        self._since: Optional[float] = None
+
+    def look(self, view: View, now: float) -> Optional[float]:
+        """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits."""
+        if not (_may_be_judged(view) and _nobody_works(view)):
+            self._since = None
+            return None
+        self._since = now if self._since is None else self._since
+        idle_s = now - self._since
+        return idle_s if idle_s >= NEVER_BEGAN_S else None
+
+
+def whom_to_restart(view: View, *, saved: bool) -> List[str]:
+    """Everybody who trains. The ps tasks stay where nothing is saved: one that was trained in silence has it all."""
+    roles = ("lead", "worker", "ps") if saved else ("lead", "worker")
+    return [task for task in view.with_role(*roles) if view.intents[task]["want"] == "run"]
+
+
+def _may_be_judged(view: View) -> bool:
+    """Where the user has set a limit, or none, that holds. Programs that serve nobody may wait for anything."""
+    recovery = view.recovery
+    learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
+    lead = next((task for task in view.spec["tasks"] if task["id"] == view.lead), None)
+    listens = lead is not None and lead["ready"] == "listening"
+    is_new = not any(headline(one["why"]) == NEVER_BEGAN for one in view.data["incidents"])
+    return learns and listens and is_new and not _has_told_steps(view)
+
+
+def _has_told_steps(view: View) -> bool:
+    entries = [view.entry(task) for task in view.tasks]
+    return any(
+        entry["step"] is not None or any(past["step"] is not None for past in entry["history"]) for entry in entries
+    )
+
+
+def _nobody_works(view: View) -> bool:
+    """Of those who were let start, each runs, and is idle: the one that hangs may not listen yet.
+
+    An evaluator waits for what others save.
+    """
+    if any(incidents.still_open(view)):
+        return False
+    there = [task for task in view.present if view.role(task) != "evaluator" and not view.final(task)]
+    return bool(there) and all(_is_idle(view, task) for task in there)
+
+
+def _is_idle(view: View, task: str) -> bool:
+    runs = view.reached(task) and view.current(task) and view.state(task) == "running"
+    return runs and view.entry(task)["idle_since"] is not None

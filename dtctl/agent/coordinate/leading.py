@@ -14,18 +14,18 @@ from ..records.reasons import because, fact
 from ..records.spec import is_alone
 from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
-from .answering import AWAY_S, Answering
+from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
-from .report import events_since, hello, news
-from .services import Services
-from .story import Story
+from .history import History
+from .recovery import Services
+from .role import events_since, hello, news
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Set, Tuple, Union
 
-    from ..checkpoints.losing import Loss
+    from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.messages import FromHub
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..records.whole_run import PostedRequest
-    from ..run.intents import Followed
+    from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
 
     Heard = Union[Hello, News, Progress, Events]
@@ -69,7 +69,7 @@ class Leading:
         self._spec = spec
         self._host = spec["host"]
         self._path = files.path("cluster.json")
-        self._story = Story(files.path("history.jsonl"))
+        self._story = History(files.path("history.jsonl"))
         wall = time.time()
         before, damage = self._read_view()
         services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random, self._lost_checkpoint)
@@ -106,7 +106,7 @@ class Leading:
         """The run's end is told to its hooks, or to whom it cannot be told is known."""
         return self._over and (self._posting is None or self._posting.settled)
 
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Optional[Intents]:
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self._listen(now, wall)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
@@ -145,7 +145,7 @@ class Leading:
             return
         from ..link.hub import Hub
         from ..link.tls import Identity
-        from .superseded import last_words, superseded_identities
+        from .contacts import last_words, superseded_identities
 
         where = self.coordinator.view.coordinator
         try:
@@ -196,7 +196,7 @@ class Leading:
             why = str(damage)
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
-    def _hear_own(self, now: float, wall: float, state: State, intent: Followed) -> None:
+    def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
         begin = self._story.received(self._host)
         while begin < self._files.events.count:
             self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)
@@ -345,17 +345,19 @@ class Leading:
         return reading.newest(self._checkpoint_directories())
 
     def _mend_checkpoints(self, distrust: bool) -> List[str]:
-        from ..checkpoints import mending
+        from ..checkpoints import repair
 
         scratch = distrust and self._spec["recovery"]["allow_scratch"]
-        return [text for path in self._checkpoint_directories() for text in mending.mend(path, distrust, scratch)]
+        return [
+            text for path in self._checkpoint_directories() for text in repair.repair_directory(path, distrust, scratch)
+        ]
 
     def _lost_checkpoint(self) -> Optional[Loss]:
-        from ..checkpoints import losing
+        from ..checkpoints import repair
 
         directories = self._checkpoint_directories()
         others = outputs.of_cluster(self._files.root, self._spec["cluster"])
-        return losing.loss(directories, [path for path in others if path not in directories])
+        return repair.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
         return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])

@@ -2,23 +2,234 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from contextlib import suppress
 
-from ..host import log, paths
-from ..records.hooks import HookFile, ToldBook
-from ..run import telling
-from .hook import Hook
+from ..host import log, paths, programs
+from ..records import json_text
+from ..records.hooks import MOST_TOLD, HookFile, Sent, Told, ToldBook
+from ..records.kinds import Wrong, checked, made
+from ..records.reasons import fact
+from ..run import environment, run_events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Any, Callable, Dict, List, Mapping, Optional
 
-    from ..records.hooks import Post
+    from ..records.hooks import Post, Sent
     from ..records.reasons import Fact
     from ..records.whole_run import RunView
+    from ..run.run_events import RunEvent
     from ..run.runfiles import RunFiles
 
     Tell = Callable[[List[Fact]], None]
+
+
+PAUSES_S = (1.0, 5.0, 20.0)
+"""Before each further try."""
+
+MOST_WAITING = 50
+"""How far it may be behind; of more the oldest are left out."""
+
+_KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable": "hook_unreached"}
+
+
+class Hook:
+    """`told` is its part of told.json, which is written between `step` and `begin`."""
+
+    def __init__(
+        self,
+        post: Post,
+        cluster: str,
+        inherited: Mapping[str, str],
+        told: Optional[Told],
+        tell: Callable[[List[Fact]], None],
+    ) -> None:
+        self.name = post["name"]
+        self.told: Told = told or made(Told)
+        self._post = post
+        self._cluster = cluster
+        self._inherited = inherited
+        self._tell = tell
+        self._waiting: List[RunEvent] = []
+        self._current: Optional[RunEvent] = None
+        """What is being told."""
+        self._delivery: Optional[Delivery] = None
+        self._try_at = 0.0
+        self._passed = set(self.told["events"])
+
+    @property
+    def settled(self) -> bool:
+        return not self._waiting
+
+    def step(self, found: List[RunEvent], now: float) -> bool:
+        """Listens, and chooses what to tell next; whether `told` has changed."""
+        before = (len(self._passed), self.told["tries"])
+        sent = self._delivery.look(now) if self._delivery is not None else None
+        if sent is not None:
+            self._delivery = None
+            self._heard(sent, now)
+        self._take_up(found)
+        if self._current is None and self._waiting and now >= self._try_at:
+            # counted before it is tried: an agent that is killed again and again does not post for ever
+            self._current = self._waiting[0]
+            self.told["tries"] += 1
+        return before != (len(self._passed), self.told["tries"])
+
+    def begin(self, now: float) -> None:
+        if self._current is None or self._delivery is not None:
+            return
+        body = run_events.payload(self._current, self._cluster, rfc3339(self._current.time))
+        try:
+            self._delivery = Delivery(self._post, body, self._inherited, now)
+        except OSError as error:  # too many processes, or no memory
+            self._heard({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
+
+    def readers(self) -> List[int]:
+        return [] if self._delivery is None else [self._delivery.reader]
+
+    def due(self) -> Optional[float]:
+        if self._delivery is not None:
+            return self._delivery.deadline
+        return self._try_at if self._waiting else None
+
+    def give_up(self) -> bool:
+        """The run ends without the rest; whether there was any."""
+        if not self._waiting:
+            return False
+        self.close()
+        self._fail(fact("hook_unreached", what=self.name, text="no answer before the end of the run"))
+        self._pass(self._waiting)
+        return True
+
+    def close(self) -> None:
+        if self._delivery is not None:
+            self._delivery.end()
+        self._delivery = self._current = None
+
+    def _take_up(self, found: List[RunEvent]) -> None:
+        wanted = self._post["on"]
+        self._waiting = [
+            one for one in found if one.id not in self._passed and any(kind in wanted for kind in one.kinds)
+        ]
+        if self._current is None and len(self._waiting) > MOST_WAITING:
+            left_out = self._waiting[:-MOST_WAITING]
+            self._tell([fact("hook_behind", what=self.name, count=len(left_out))])
+            self._pass(left_out)
+
+    def _heard(self, sent: Sent, now: float) -> None:
+        assert self._current is not None
+        told, self._current = self._current, None
+        if sent["problem"] is None:
+            if self.told["broken"]:
+                self._tell([fact("hook_works", what=self.name)])
+            self.told["broken"] = False
+            self._pass([told])
+        elif sent["again"] and self.told["tries"] <= len(PAUSES_S):
+            self._try_at = now + PAUSES_S[self.told["tries"] - 1]
+        else:
+            self._fail(fact(_KINDS[sent["problem"]], what=self.name, text=sent["text"]))
+            self._pass([told])
+
+    def _fail(self, why: Fact) -> None:
+        """The first time after it has worked."""
+        if not self.told["broken"]:
+            tries = self.told["tries"]
+            self._tell([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
+        self.told["broken"] = True
+
+    def _pass(self, done: List[RunEvent]) -> None:
+        """It is not told of these any more."""
+        ids = [one.id for one in done]
+        self._passed.update(ids)
+        self.told["events"] = [*self.told["events"], *ids][-MOST_TOLD:]
+        self.told["tries"] = 0
+        self._try_at = 0.0
+        self._waiting = [one for one in self._waiting if one.id not in self._passed]
+
+
+def rfc3339(epoch_s: float) -> str:
+    whole = int(epoch_s)
+    return "%s.%03dZ" % (time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)), int((epoch_s - whole) * 1000))
+
+
+_START_S = 5.0
+"""What Python may take to start on a host that is busy."""
+_REAP_S = 0.2
+_MOST_BYTES = 65536
+_PASSED_ON = ("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROXIES)
+
+
+class Delivery:
+    """Raises OSError where no process can be started."""
+
+    def __init__(self, post: Post, body: Dict[str, Any], inherited: Mapping[str, str], now: float) -> None:
+        self.deadline = now + post["timeout_s"] + _START_S
+        self._timeout_s = post["timeout_s"]
+        self._heard = b""
+        self._process = subprocess.Popen(
+            [sys.executable, "-IS", programs.directory(), "post"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env=environment.encoded({name: value for name, value in inherited.items() if _is_passed_on(name)}),
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        given = {"url": post["url"], "headers": post["headers"], "timeout_s": post["timeout_s"], "body": body}
+        with suppress(BrokenPipeError), self._process.stdin as pipe:  # it has ended already
+            pipe.write(json.dumps(given).encode())  # less than a pipe holds: nobody is waited for
+        self.reader = self._process.stdout.fileno()
+        os.set_blocking(self.reader, False)
+
+    def look(self, now: float) -> Optional[Sent]:
+        """What has become of it; None while nobody knows."""
+        if not self._has_ended():
+            if now < self.deadline:
+                return None
+            self.end()
+            return _failed("no answer within %g s" % self._timeout_s)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
+        self.end()
+        try:
+            return checked(Sent, json_text.parse(self._heard))
+        except (Wrong, ValueError):
+            late = self._process.returncode == -signal.SIGALRM  # by its own clock
+            return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
+
+    def end(self) -> None:
+        self._process.kill()
+        with suppress(subprocess.TimeoutExpired):  # it hangs in the kernel; then it is reaped later
+            self._process.wait(_REAP_S)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+    def _has_ended(self) -> bool:
+        while len(self._heard) < _MOST_BYTES:
+            try:
+                data = os.read(self.reader, 4096)
+            except BlockingIOError:
+                return False
+            if not data:
+                return True
+            self._heard += data
+        return True
+
+
+def _failed(text: str) -> Sent:
+    return made(Sent, problem="unreachable", text=text, again=True)
+
+
+def _is_passed_on(name: str) -> bool:
+    return name in _PASSED_ON or name.lower() in _PASSED_ON
+
 
 LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
@@ -57,7 +268,7 @@ class Posting:
         """`over`: nothing more happens to the run."""
         if over and self._give_up_at is None:
             self._give_up_at = now + LAST_WORDS_S
-        found = telling.happened(view)
+        found = run_events.events_of(view)
         changes = [hook.step(found, now) for hook in self._hooks]
         if self._give_up_at is not None and now >= self._give_up_at:
             changes += [hook.give_up() for hook in self._hooks]

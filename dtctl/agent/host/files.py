@@ -9,10 +9,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from contextlib import contextmanager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import Iterator, Optional
 
 _SAFELY = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY
 
@@ -63,6 +64,16 @@ def descriptor(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) ->
     return opened
 
 
+@contextmanager
+def opened(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) -> Iterator[int]:
+    """As `descriptor`, which is closed at the end."""
+    file = descriptor(path, flags, at)
+    try:
+        yield file
+    finally:
+        os.close(file)
+
+
 def private(path: str, flags: int) -> int:
     """An `opener` for `open`."""
     return descriptor(path, flags)
@@ -70,25 +81,22 @@ def private(path: str, flags: int) -> int:
 
 def read(path: str, most: int, at: Optional[int] = None) -> bytes:
     """The whole file. Raises Unfit, also for one of more than `most` bytes."""
-    opened = descriptor(path, at=at)
-    try:
-        size = os.fstat(opened).st_size
+    with opened(path, at=at) as file:
+        size = os.fstat(file).st_size
         if size > most:
             raise Unfit(path, "is too large: it has %d bytes, and %d are the most" % (size, most))
-        return read_at(opened, 0, size)
-    finally:
-        os.close(opened)
+        return read_at(file, 0, size)
 
 
-def read_at(opened: int, offset: int, size: int) -> bytes:
+def read_at(file: int, offset: int, size: int) -> bytes:
     """So many bytes from there; fewer at the end of the file."""
-    data = os.pread(opened, size, offset) if size > 0 else b""
+    data = os.pread(file, size, offset) if size > 0 else b""
     if len(data) in (0, size):
         return data
     pieces = [data]
     read_bytes = len(data)
     while read_bytes < size:
-        piece = os.pread(opened, size - read_bytes, offset + read_bytes)
+        piece = os.pread(file, size - read_bytes, offset + read_bytes)
         if not piece:
             break
         pieces.append(piece)
@@ -116,3 +124,12 @@ def directory(path: str, at: Optional[int] = None) -> int:
         os.close(place)
     links = 0 if stat.S_ISLNK(found.st_mode) else os.O_NOFOLLOW
     return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | links, dir_fd=at)
+
+
+def directory_below(path: str, name: str) -> int:
+    """The descriptor of a directory in another, which itself may be reached through any link. Raises Unfit, OSError."""
+    base = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return directory(name, base)
+    finally:
+        os.close(base)

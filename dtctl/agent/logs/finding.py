@@ -3,6 +3,11 @@
 Plain words (`loss`, `loss|accuracy`) are looked for by the session itself, which is as fast as reading. Any other
 regular expression may take exponentially long (`(a+)+$`), and nothing in Python ends a search that has begun. So it
 runs in a process of its own, which the kernel ends when one piece of a log has taken it SEARCH_CPU_S of CPU time.
+
+Lines that report errors are tracebacks as a whole, and the words by which programs end (run/cause.py). Lines come in
+order and in pieces of any size. What is known of Python's tracebacks is their first line, and that their frames are
+indented; an exception's message may have any number of lines, of which those are taken that are indented, that belong
+to a known message of TensorFlow, or that lead to the next traceback of a chain.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ from contextlib import suppress
 
 from ..host import daemon
 from ..host.errors import Refused
+from ..run import cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,9 +53,6 @@ class Words:
         if not any(word in shown for word in self._words):
             return None
         return [any(word in line for word in self._words) for line in lines_of(shown)]
-
-    def close(self) -> None:
-        """There is nothing to be ended."""
 
 
 class Expression:
@@ -153,3 +156,127 @@ def _receive(line: socket.socket, size: int) -> bytes:
             raise EOFError
         data += piece
     return bytes(data)
+
+
+# lines that report errors
+
+MOST_LINES = 400
+"""Of one error."""
+
+_VAGUE_LINES = 40
+"""That may follow an exception whose first line says nothing yet."""
+
+_LONGEST = 2000
+"""Characters of a line that are looked at."""
+
+_HINTS = (
+    *(b"Traceback", b"rror", b"ERROR", b"CRITICAL", b"FATAL", b"atal ", b"Exception", b"CUDA", b"terminate called"),
+    *(b"denied", b"not found", b"No space", b"Segmentation", b"corruption", b"smashing", b": E ", b": F "),
+)
+_GLOG = re.compile(rb"^[EF]\d{4} ", re.MULTILINE)
+"""Every error's first line has one of these."""
+
+_TRACEBACK = "Traceback (most recent call last):"
+_MARK = re.compile(r"\[[^\]\n]{1,40}\]:? ?\Z|\s*\Z")
+"""What launchers put before each line, as in `[rank0]: `."""
+
+_IGNORED = ("Exception ignored ", "Error in atexit", "Error in sys")
+"""Before a traceback that ends nothing."""
+
+_CHAIN = re.compile(r"During handling of the above|The above exception was|(?:Current t|T)hread 0x|Extension modules:")
+
+
+_NEXT = re.compile(r"\s*\d+(?:/\d+|%)|(?:INFO|WARNING|DEBUG)\b|[IW]\d{4} |\d{4}-\d\d-\d\d[ T]\d\d:\d\d")
+"""What belongs to no error: a bar, which may be indented, and what is logged."""
+
+
+class ErrorFinder:
+    """`marks` is asked for all lines of one attempt's log, in order."""
+
+    def __init__(self, masks: Masks) -> None:
+        self._masks = masks
+        self._inside = ""
+        """frames, message, ignored, or nothing."""
+        self._prefix = ""
+        self._left = 0
+        """Lines that this error may still have."""
+        self._vague = 0
+        self._blank: List[int] = []
+        """Lines of this piece that belong to an error if what follows them does."""
+        self._ignored = False
+        """The line before says that what follows ends nothing."""
+
+    def marks(self, data: bytes) -> Marks:
+        shown = self._masks.hide_lines(data)
+        if not self._inside and not self._ignored and not _hints(shown):
+            return None
+        self._blank = []
+        found: List[bool] = []
+        for number, line in enumerate(lines_of(shown)):
+            mark = self._is_told(number, line)
+            if mark:
+                for blank in self._blank:
+                    found[blank] = True
+            if mark is not None:
+                self._blank = []
+            found.append(bool(mark))
+        return found if True in found else None
+
+    def _is_told(self, number: int, data: bytes) -> Optional[bool]:
+        """None: only if a later line of the same error says so."""
+        if not self._inside and not self._ignored and not _hints(data):
+            return False
+        whole = data[: 4 * _LONGEST].decode("utf-8", "replace").rstrip("\r").rpartition("\r")[2][:_LONGEST].rstrip()
+        text = whole[len(self._prefix) :] if self._inside and whole.startswith(self._prefix) else whole
+        if self._inside and self._left > 0:
+            self._left -= 1
+            ignored = self._inside == "ignored"
+            within = self._within(text)
+            if within is None:
+                self._blank.append(number)
+            if within is not False:
+                return False if ignored else within
+        return self._begins(whole)
+
+    def _begins(self, line: str) -> bool:
+        """Whether an error is told from this line on."""
+        ignored, self._ignored = self._ignored, line.startswith(_IGNORED)
+        self._inside, self._prefix, self._left, self._vague = "", "", MOST_LINES, 0
+        if line.endswith(_TRACEBACK) and _MARK.match(line[: -len(_TRACEBACK)]):
+            self._prefix = line[: -len(_TRACEBACK)]
+            self._inside = "ignored" if ignored else "frames"
+            return not ignored
+        if not self._ignored and cause.complains(line):
+            self._inside = "message"
+            return True
+        return False
+
+    def _within(self, line: str) -> Optional[bool]:
+        """Whether the error that is being told goes on; None for a line that says nothing."""
+        indented = line[:1].isspace()
+        if self._inside == "ignored":
+            if not indented:
+                self._inside, self._left = "", 0  # its last line
+            return True
+        if self._inside == "frames":
+            if line and not indented:
+                self._inside = "message"
+                self._vague = _VAGUE_LINES if cause.says_nothing_yet(line) else 0
+            return True
+        if not line:
+            return None
+        self._vague -= 1
+        if _NEXT.match(line):
+            return False
+        what = cause.tells_what(line)
+        told = what or indented or self._vague > 0 or cause.tells_where(line) or _CHAIN.match(line) is not None
+        if what or "[Op:" in line:
+            self._vague = 0
+        return told
+
+
+def _hints(data: bytes) -> bool:
+    """A regular expression of all of them takes twenty times as long."""
+    if any(hint in data for hint in _HINTS):
+        return True
+    return (data[:1] in (b"E", b"F") or b"\nE" in data or b"\nF" in data) and _GLOG.search(data) is not None

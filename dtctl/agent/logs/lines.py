@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import deque
+from contextlib import suppress
+
+from ..host import files, paths
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Tuple
+
+    from ..host.secrets import Masks
+
+    Sample = Tuple[float, int]
+
 
 CHUNK = 256 * 1024
 LINE_LIMIT = 4 * 1024 * 1024
@@ -53,17 +62,14 @@ def _to_end_of_line(descriptor: int, offset: int, size: int, data: bytes) -> byt
     return b"".join(pieces)
 
 
-def backward(descriptor: int, end: int, cut_line: Callable[[bytes], int] = len) -> Iterator[Tuple[int, bytes]]:
-    """The lines of `[0, end)` with their line ends and where they start, the last one first.
-
-    They end at a line that is longer than the limit; only the last part of that is given.
+def backward(descriptor: int, end: int) -> Iterator[Tuple[int, bytes]]:
+    """The lines of `[0, end)` with their line ends and where they start, the last one first, as far back as to a line
+    that is longer than the limit.
     """
     pieces: List[bytes] = []  # of a line that began before what has been read, the last one first
     length = 0
     while end > 0:
         if length >= LINE_LIMIT:
-            start, data = _cut_before(descriptor, end, cut_line)
-            yield start, data + b"".join(reversed(pieces))
             return
         start = max(0, end - _BLOCK)
         block = os.pread(descriptor, end - start, start)
@@ -84,14 +90,6 @@ def backward(descriptor: int, end: int, cut_line: Callable[[bytes], int] = len) 
         yield 0, b"".join(reversed(pieces))
 
 
-def _cut_before(descriptor: int, end: int, cut_line: Callable[[bytes], int]) -> Tuple[int, bytes]:
-    """Where a line that is too long may be cut at `end` or shortly before it, and what lies between."""
-    start = max(0, end - _BLOCK)
-    block = os.pread(descriptor, end - start, start)
-    cut = cut_line(block)
-    return start + cut, block[cut:]
-
-
 def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = len) -> int:
     """Where the line begins that `offset` lies in; `offset` itself when it is between two lines.
 
@@ -99,10 +97,11 @@ def line_start(descriptor: int, offset: int, cut_line: Callable[[bytes], int] = 
     """
     lowest = offset - LINE_LIMIT
     while offset > 0:
-        if offset <= lowest:
-            return _cut_before(descriptor, offset, cut_line)[0]
         start = max(0, offset - _BLOCK)
-        newline = os.pread(descriptor, offset - start, start).rfind(b"\n")
+        block = os.pread(descriptor, offset - start, start)
+        if offset <= lowest:
+            return start + cut_line(block)
+        newline = block.rfind(b"\n")
         if newline >= 0:
             return start + newline + 1
         offset = start
@@ -118,33 +117,16 @@ def tail_start(
 ) -> Tuple[int, int]:
     """Where the last `lines` of the wanted lines of `[0, end)` begin, and how many there are.
 
-    `marks` tells of each of several lines whether it is wanted, None if none is; without it all are.
+    `marks` gives of each of several lines whether it is wanted, None if none is; without it all are.
     """
-    start, found = end, 0
-    if marks is not None:
-        return _tail_of_wanted(descriptor, end, lines, marks, cut_line)
-    if lines > 0:
-        for offset, _ in backward(descriptor, end, cut_line):
-            start, found = offset, found + 1
-            if found == lines:
-                break
-    return start, found
-
-
-def _tail_of_wanted(
-    descriptor: int,
-    end: int,
-    lines: int,
-    marks: Callable[[bytes], Optional[List[bool]]],
-    cut_line: Callable[[bytes], int],
-) -> Tuple[int, int]:
     first, found = end, 0
     while end > 0 and found < lines:
         start = line_start(descriptor, max(0, end - CHUNK), cut_line)
         data = os.pread(descriptor, end - start, start)
-        wanted = marks(data) or []
+        wanted = marks(data) if marks else None
+        every = split(data) if wanted or not marks else []
         offset = start + len(data)
-        for line, mark in zip(reversed(split(data) if wanted else []), reversed(wanted)):
+        for line, mark in zip(reversed(every), reversed(wanted or [True] * len(every))):
             offset -= len(line)
             if mark and found < lines:
                 first, found = offset, found + 1
@@ -155,7 +137,7 @@ def _tail_of_wanted(
 
 
 def front(descriptor: int) -> int:
-    """Where the first whole line begins of a log whose front was cut off: what is gone is a hole (cutting.py)."""
+    """Where the first whole line begins of a log whose front was cut off: what is gone is a hole."""
     try:
         start = os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError:
@@ -171,3 +153,114 @@ def split(data: bytes) -> List[bytes]:
     lines = [line + b"\n" for line in data.split(b"\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
+
+
+_MOST_SAMPLES = 1_000_000
+"""Several weeks' worth; older lines get the time of the oldest sample."""
+
+_REFRESH_BYTES = 1024 * 1024
+_LONGEST = 64
+"""Bytes of a line."""
+
+_LAST_TIME = 1e11
+
+SAMPLED_S = 1.0
+"""Between a line and the sample that has it."""
+
+
+class Times:
+    """The samples of one attempt from an offset of its log on; a log that became shorter has only the later ones."""
+
+    def __init__(self, path: str, offset: int) -> None:
+        self._path = path
+        samples, self._position = _last_samples(path, lambda sample: sample[1] <= offset)
+        self._samples = deque(samples)
+
+    def pieces(self, offset: int, data: bytes, last_write: float) -> Iterator[Tuple[int, bytes, float]]:
+        """`data`, which is whole lines, cut where the time changes: offset, lines, time.
+
+        What no sample covers yet was written just now, by the log's own time stamp. Offsets may only grow.
+        """
+        self._refresh()
+        while self._samples and self._samples[0][1] <= offset:
+            self._samples.popleft()
+        start = 0
+        for when, size in self._samples:
+            cut = len(data) if size >= offset + len(data) else data.rfind(b"\n", start, max(start, size - offset)) + 1
+            if cut > start:
+                yield offset + start, data[start:cut], when
+                start = cut
+            if start == len(data):
+                return
+        yield offset + start, data[start:], last_write
+
+    def _refresh(self) -> None:
+        data = b""
+        with suppress(OSError), files.opened(self._path) as times:  # if there is one
+            data = os.pread(times, _REFRESH_BYTES, self._position)
+        for line in split(data):
+            sample = _sample(line)
+            if sample is None:
+                break  # half written
+            self._position += len(line)
+            if self._samples and sample[1] < self._samples[-1][1]:
+                self._samples.clear()
+            self._samples.append(sample)
+
+
+def size_when(path: str, fits: Callable[[float], bool]) -> int:
+    """The size that the log had at the last sample whose time `fits`; 0 where no sample tells."""
+    samples, _ = _last_samples(path, lambda sample: fits(sample[0]))
+    return samples[0][1] if samples and fits(samples[0][0]) else 0
+
+
+def _last_samples(path: str, enough: Callable[[Sample], bool]) -> Tuple[List[Sample], int]:
+    """Samples from the first one, going backward, that is `enough`, in order; and where the file's whole lines end."""
+    samples: List[Sample] = []
+    position: Optional[int] = None
+    with suppress(OSError), files.opened(path) as descriptor:
+        for start, line in backward(descriptor, os.fstat(descriptor).st_size):
+            sample = _sample(line)
+            if sample is None:
+                continue
+            if position is None:
+                position = start + len(line)
+            if samples and sample[1] > samples[-1][1]:
+                break  # of what the log held before it became shorter
+            samples.append(sample)
+            if enough(sample) or len(samples) >= _MOST_SAMPLES:
+                break
+    return samples[::-1], position or 0
+
+
+def _sample(line: bytes) -> Optional[Sample]:
+    """None unless the line is one of ours: a plausible time, and a size."""
+    if len(line) > _LONGEST or not line.endswith(b"\n"):
+        return None
+    words = line.split()
+    try:
+        when, size = float(words[0]), int(words[1])
+    except (ValueError, IndexError):
+        return None
+    return (when, size) if 0 <= when < _LAST_TIME and size >= 0 else None
+
+
+KEPT_BYTES = 2048
+_READ_BYTES = 1 << 16
+"""A cause may stand before much that a program writes while it goes down."""
+
+
+def end_of(path: str, masks: Masks) -> str:
+    """At most 64 KiB of whole lines without secrets; of a progress bar its last state."""
+    text = paths.tail(path, _READ_BYTES).encode("utf-8", "surrogateescape")
+    lines = [line.rsplit(b"\r", 1)[-1] for line in masks.hide(text).replace(b"\r\n", b"\n").rstrip().split(b"\n")]
+    return b"\n".join(lines).decode("utf-8", "replace")
+
+
+def last_lines(end: str) -> str:
+    """Of what `end_of` gives at most 2 KiB of whole lines."""
+    data = end.encode("utf-8", "replace")
+    kept = data[-KEPT_BYTES:]
+    if len(kept) < len(data):
+        kept = kept[kept.find(b"\n") + 1 :]
+    return kept.decode("utf-8", "replace")

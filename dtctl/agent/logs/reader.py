@@ -6,16 +6,14 @@ import os
 import time
 
 from ..host import files
-from .lines import forward, front, line_start, tail_start
+from .lines import SAMPLED_S, Times, forward, front, line_start, size_when, tail_start
 from .sieve import Blocks
-from .times import Times, offset_at, offset_until
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, Iterator, Optional, Tuple
 
-    from .selection import Selection
-    from .sieve import Dated
+    from .sieve import Dated, Selection
 
     LogFrame = Tuple[Dict[str, Any], bytes]
 
@@ -61,13 +59,10 @@ class AttemptLog:
     def begin(self, over: bool, lines: int) -> int:
         """Chooses the last `lines` of the selection as what is read first; how many there are."""
         try:
-            descriptor = files.descriptor(self._log)
+            with files.opened(self._log) as log:
+                self._offset, found = self._begin(log, os.fstat(log), over, lines)
         except OSError:
-            return 0  # that is told when it is read
-        try:
-            self._offset, found = self._begin(descriptor, os.fstat(descriptor), over, lines)
-        finally:
-            os.close(descriptor)
+            return 0  # that is reported when it is read
         return found
 
     def has_grown(self) -> bool:
@@ -103,11 +98,8 @@ class AttemptLog:
         if look == self._looked:
             return
         self._looked = look
-        descriptor = files.descriptor(self._log)
-        try:
-            yield from self._read(descriptor, os.fstat(descriptor), over, at_returns)
-        finally:
-            os.close(descriptor)
+        with files.opened(self._log) as log:
+            yield from self._read(log, os.fstat(log), over, at_returns)
 
     def _read(self, descriptor: int, found: os.stat_result, over: bool, at_returns: bool) -> Iterator[LogFrame]:
         self._find_place(descriptor, found, over)
@@ -160,10 +152,11 @@ class AttemptLog:
         if not over and end == found.st_size:
             end = line_start(descriptor, end, cut)
         start = 0
-        if self._selection.since is not None:
-            if found.st_mtime < self._selection.since:
+        since = self._selection.since
+        if since is not None:
+            if found.st_mtime < since:
                 return end, 0
-            start = line_start(descriptor, min(end, offset_at(self._times_path, self._selection.since)), cut)
+            start = line_start(descriptor, min(end, size_when(self._times_path, lambda when: when < since)), cut)
         if lines is None:
             return start, 0
         if self._selection.errors:
@@ -193,7 +186,7 @@ class AttemptLog:
         until = self._selection.until
         if until is None or found.st_mtime <= until:
             return found.st_size
-        size = min(found.st_size, offset_until(self._times_path, until))
+        size = min(found.st_size, size_when(self._times_path, lambda when: when <= until + SAMPLED_S))
         return line_start(descriptor, size, self._selection.masks.cut)
 
     def _chosen(self, data: bytes, pieces: Iterable[Dated]) -> Iterator[LogFrame]:

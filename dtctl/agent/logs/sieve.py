@@ -4,18 +4,21 @@ from __future__ import annotations
 
 from collections import deque
 
+from .finding import ErrorFinder, Expression, finder
 from .lines import split
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Deque, Iterable, Iterator, List, Optional, Tuple, Union
+    from typing import Callable, Deque, Iterable, Iterator, List, Optional, Tuple, Union
 
-    from .finding import Expression, Marks, Words
-    from .troubles import Troubles
+    from ..host.secrets import Masks
+    from ..records.requests import LogsRequest
+    from .finding import Marks, Words
 
-    Finder = Union[Words, Expression, Troubles]
+    Finder = Union[Words, Expression, ErrorFinder]
     Dated = Tuple[int, bytes, float]
     """Lines: where they start, and when they were written."""
+
 
 _MOST_BEFORE_BYTES = 1 << 20
 """Of the lines that are kept to be shown before one that is found."""
@@ -134,3 +137,38 @@ class Blocks:
 
     def start(self, end: int) -> int:
         return self._blocks[0][0] if self._blocks else end
+
+
+class Selection:
+    """Of all tasks of one request. `check` raises when nobody waits for an answer any more."""
+
+    def __init__(self, request: LogsRequest, masks: Masks, check: Callable[[], None]) -> None:
+        self.lines = request["lines"]
+        self.since = request["since"]
+        self.until = request["until"]
+        self.context = request["context"]
+        self.errors = request["errors"]
+        self.masks = masks
+        self.check = check
+        grep = request["grep"]
+        self.finder = None if grep is None else finder(grep, masks)
+
+    @property
+    def all_lines(self) -> bool:
+        """Of the time that is meant."""
+        return self.finder is None and not self.errors
+
+    @property
+    def remembers(self) -> bool:
+        """Whether a line is meant depends on the lines before it."""
+        return self.errors or self.context > 0
+
+    def sieve(self) -> Optional[Sieve]:
+        """For one attempt's log; None: all its lines."""
+        if self.errors:
+            return Sieve(ErrorFinder(self.masks), self.context, last_words=True)
+        return None if self.finder is None else Sieve(self.finder, self.context)
+
+    def close(self) -> None:
+        if isinstance(self.finder, Expression):
+            self.finder.close()

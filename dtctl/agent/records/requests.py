@@ -281,7 +281,7 @@ EventsRequest = Record(
         "whole": Usual[bool, False],
     },
 )
-"""The story from line `from` on; a negative number counts from its end. Followed, it ends when the run has."""
+"""The story from line `from` on; a negative number counts from its end. IntentFollower, it ends when the run has."""
 
 
 class GcRequest(Record):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from ..checkpoints import places
+from ..checkpoints import directories
 from ..run import environment
 from . import runs
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..records.requests import FetchRequest, PruneRequest, VerifyRequest
 
 
-def places_of(run: runs.Run) -> places.Run:
+def places_of(run: runs.Run) -> directories.Run:
     code = run.files.code_directory()
-    return places.Run(run.spec, code, environment.Marks(code).words)
+    return directories.Run(run.spec, code, environment.Marks(code).words)
 
 
 def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:

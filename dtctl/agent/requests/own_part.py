@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact
-from ..run import ending, intents
+from ..run import intents, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class OwnPart:
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
         """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
         asked = [task for task in self.hosts if named is None or task in named]
-        first = ending.first(self._run.spec["roster"], asked)
+        first = outcome.without_servers(self._run.spec["roster"], asked)
         return self.tasks(asked if others_ended or not first else first)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:

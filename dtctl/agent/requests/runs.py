@@ -11,7 +11,7 @@ from ..host.errors import Refused
 from ..records.run_state import Start
 from ..run import environment, policy
 from ..run.runfiles import RunFiles, RunRemoved
-from ..survival import logind, revival
+from ..survival import revival, systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class Run:
         log = revival.open_log(self.files)
         try:
             child = subprocess.Popen(
-                [*logind.prefix(), *revival.command(self.files.directory)],
+                [*systemd.prefix(), *revival.command(self.files.directory)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

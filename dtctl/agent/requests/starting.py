@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints import places, reading
+from ..checkpoints import directories, reading
 from ..host import outputs, paths, ports
 from ..host.errors import Refused
 from ..records.answers import MOST_TAKEN
@@ -106,17 +106,17 @@ def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[S
     code = None
     if spec["bundle"] is not None and spec["copied"]:
         code = paths.working_directory(talk.root, spec["cluster"])
-    new = places.Run(spec, code, environment.Marks(code).words)
+    new = directories.Run(spec, code, environment.Marks(code).words)
     with talk.at("checkpoints"):
         found = reading.report(new.known) if new.leads else []
         if any(one["newest_complete"] for one in found):
             return found, []
         before = [
-            places.Run(run.spec, own, environment.Marks(own).words)
+            directories.Run(run.spec, own, environment.Marks(own).words)
             for run in runs.every(talk, spec["cluster"])
             for own in [run.files.code_directory()]
         ]
         marked = outputs.of_cluster(talk.root, spec["cluster"], spec["controller"], request["file"])
         own = {os.path.realpath(path) for path in environment.Marks(None).words(request["outputs"])}
         # a hundred hosts need not read the directory that they share with the lead's
-        return found, places.saved(new, before, [path for path in marked if path not in own])
+        return found, directories.saved(new, before, [path for path in marked if path not in own])

@@ -68,12 +68,12 @@ def _none(problem: str) -> StatusResult:
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
-    from ..checkpoints import places
+    from ..checkpoints import directories
     from .checkpoints import places_of
 
     with talk.at("checkpoints"):
         place = places_of(run)
-        return places.report(place) if guess or place.known else []
+        return directories.report(place) if guess or place.known else []
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:

@@ -19,7 +19,7 @@ from ..records.spec import check_absent, coordinators_port, inventory_of, ports_
 from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
-from ..survival import logind, reboot
+from ..survival import reboot, systemd
 from . import cluster_lock, runs, setup, starting, stop
 from .removal import old_runs
 
@@ -100,7 +100,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     directory = paths.run_directory(talk.root, spec["run"], spec["host"])
     if os.path.exists(directory):
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
-    logind.refuse_if_doomed()
+    systemd.refuse_if_doomed()
     _prepare(talk, spec)
     outputs = environment.Marks(None).words(request["outputs"])
     prepared = _found(talk, request, outputs, current, old)

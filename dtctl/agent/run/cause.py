@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import re
 
-from .signatures import kind_of_error
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Pattern, Tuple
@@ -18,35 +16,26 @@ if TYPE_CHECKING:
     Told = Callable[[Match[str], List[str]], str]
     """Of the match and the lines that follow it: the cause, empty where it is none after all."""
 
+
 MOST = 300
 """Characters; a line on a screen does not hold more."""
 
 
-class Cause:
-    """`text`: one line, empty when nothing is known."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str = "") -> None:
-        words = " ".join(text.split())
-        self.text = words if len(words) <= MOST else words[: MOST - 3] + "..."
-
-    @property
-    def kind(self) -> str:
-        """One of signatures.py."""
-        return kind_of_error(self.text)
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST else line[: MOST - 3] + "..."
 
 
-def cause(log: str) -> Cause:
-    """By the end of a program's log, without its secrets."""
+def cause(log: str) -> str:
+    """By the end of a program's log, without its secrets; empty when nothing is known."""
     lines = _lines(log)
-    return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or Cause()
+    return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or ""
 
 
-def cause_of_end(log: str, code: Optional[int]) -> Cause:
+def cause_of_end(log: str, code: Optional[int]) -> str:
     """Of an end with this exit code: 1 is also that of `sys.exit(message)`, which leaves nothing but the message."""
     found = cause(log)
-    return found if found.text or code != 1 else _last_words(log)
+    return found if found or code != 1 else _last_words(log)
 
 
 _GOES_WELL = re.compile(
@@ -56,9 +45,9 @@ _GOES_WELL = re.compile(
 """What a program says as it goes on; one that ends with that has given no reason."""
 
 
-def _last_words(log: str) -> Cause:
+def _last_words(log: str) -> str:
     last = next((line for line in reversed(_lines(log)) if line), "")
-    return Cause(last if " " in last and not _GOES_WELL.match(last) else "")
+    return _shown(last if " " in last and not _GOES_WELL.match(last) else "")
 
 
 _RANK = re.compile(r"\A\[rank\d+\]: ?")
@@ -107,7 +96,7 @@ _NOISE = re.compile(
 """What programs write on their way down; no step of a training begins like that."""
 
 
-def _uncaught(lines: List[str]) -> Optional[Cause]:
+def _uncaught(lines: List[str]) -> Optional[str]:
     """The last exception that ended the program: of a chain the last, too, as it says what was being done."""
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == _TRACEBACK and not (start and _IGNORED.match(lines[start - 1])):
@@ -127,7 +116,7 @@ _AFTERWORDS = 5
 """Lines, with it, in which an exception stands that has no traceback."""
 
 
-def _unparsed(lines: List[str]) -> Optional[Cause]:
+def _unparsed(lines: List[str]) -> Optional[str]:
     """A file that cannot be parsed has no traceback, nor has an exception that a program tells in its own words."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
         matched = _EXCEPTION.match(line)
@@ -136,7 +125,7 @@ def _unparsed(lines: List[str]) -> Optional[Cause]:
     return None
 
 
-def _named(exception: Match[str], later: List[str]) -> Cause:
+def _named(exception: Match[str], later: List[str]) -> str:
     """Class and message; of a message that says nothing yet, what the lines below it say."""
     name, message = exception.group("name"), exception.group("message") or ""
     substance = _SUBSTANCE.search("\n".join([message, *later]))
@@ -144,7 +133,7 @@ def _named(exception: Match[str], later: List[str]) -> Cause:
         message = substance.group()
     elif _VAGUE.match(message):
         message = next((line.strip() for line in later if line.strip() and not _FRAMING.match(line)), message)
-    return Cause("%s: %s" % (name, message) if message else name)
+    return _shown("%s: %s" % (name, message) if message else name)
 
 
 # Last words of other programs, and of libraries that end a process.
@@ -198,13 +187,13 @@ _COMPLAINTS: Tuple[Tuple[Pattern[str], Told], ...] = (
 """Lines by which programs end, the surest first."""
 
 
-def _complaint(lines: List[str]) -> Optional[Cause]:
+def _complaint(lines: List[str]) -> Optional[str]:
     last = [line for line in lines if line and not _HARMLESS.search(line)][-_COMPLAINT_LINES:]
     for pattern, told in _COMPLAINTS:
         for at in range(len(last) - 1, -1, -1):
             matched = pattern.match(last[at])
             if matched is not None:
-                return Cause(told(matched, last[at + 1 : at + 3]))
+                return _shown(told(matched, last[at + 1 : at + 3]))
     return None
 
 
@@ -232,3 +221,137 @@ def says_nothing_yet(line: str) -> bool:
     """Whether an exception's first line leaves what has happened to the lines below it."""
     matched = _EXCEPTION.match(line)
     return matched is not None and _VAGUE.match(matched.group("message") or "") is not None
+
+
+OWN = "own"
+"""Another try meets it again."""
+
+OTHERS = "others"
+"""Somebody else is away, or in the way, which may be over at the next try, however often it was met."""
+
+SHORTAGE = "shortage"
+"""The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
+
+CANNOT_LOAD = "cannot_load"
+"""The program's code cannot be loaded."""
+
+
+def _exceptions(names: str) -> Pattern[str]:
+    """One of these classes, at the beginning, and nothing else of the name."""
+    return re.compile(r"(?:%s)(?=:|\Z)" % "|".join(names.split()))
+
+
+def _phrases(*phrases: str) -> Pattern[str]:
+    """Anywhere in the text, as whole words."""
+    return re.compile(r".*?(?<!\w)(?:%s)(?!\w)" % "|".join(phrases))
+
+
+SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
+    # Python's errors of programming, whatever their messages say.
+    (
+        OWN,
+        _exceptions(
+            "ArithmeticError AssertionError AttributeError FileExistsError FileNotFoundError FloatingPointError "
+            "IndexError IsADirectoryError JSONDecodeError KeyError LookupError NameError NotADirectoryError "
+            "NotImplementedError OverflowError PermissionError RecursionError StopIteration TypeError "
+            "UnboundLocalError UnicodeDecodeError UnicodeEncodeError UnicodeError ValueError ZeroDivisionError"
+        ),
+    ),
+    # errno(3): ENOSPC, EAGAIN, ENOMEM, ENFILE, EMFILE, EDQUOT, in the words of Python, C, Rust and shells.
+    (
+        SHORTAGE,
+        _phrases(
+            r"\[Errno (?:11|12|23|24|28|122)\]",
+            r"No space left on device",
+            r"Disk quota exceeded",
+            r"Too many open files(?: in system)?",
+            r"Cannot allocate memory",
+            r"Resource temporarily unavailable",
+            r"[Cc]an't start new thread",
+            r"Cannot fork",
+            r"Thread creation failed",
+            r"PytorchStreamWriter failed writing file",
+            r"out of shared memory",
+        ),
+    ),
+    (CANNOT_LOAD, _exceptions("ImportError ModuleNotFoundError SyntaxError IndentationError TabError")),
+    (
+        OTHERS,
+        _exceptions(
+            # TensorFlow (tensorflow/python/framework/errors_impl.py), gRPC
+            "AbortedError CancelledError DeadlineExceededError UnavailableError "
+            "_InactiveRpcError _MultiThreadedRendezvous AioRpcError "
+            # Python, requests, urllib3, aiohttp
+            "BrokenPipeError ConnectionAbortedError ConnectionError ConnectionRefusedError ConnectionResetError "
+            "InterruptedError KeyboardInterrupt SystemExit TimeoutError gaierror timeout herror "
+            "ChunkedEncodingError ConnectTimeout ConnectTimeoutError IncompleteRead MaxRetryError "
+            "NameResolutionError NewConnectionError ProtocolError ProxyError ReadTimeout ReadTimeoutError "
+            "RemoteDisconnected ServerDisconnectedError ClientConnectorError ServerTimeoutError "
+            # PyTorch (torch.distributed), Horovod, Ray
+            "DistNetworkError DistStoreError RendezvousClosedError RendezvousConnectionError "
+            "RendezvousTimeoutError RendezvousGracefulExitError "
+            "HorovodInternalError HostsUpdatedInterrupt ActorDiedError ActorUnavailableError NodeDiedError "
+            "WorkerCrashedError"
+        ),
+    ),
+    (
+        OTHERS,
+        _phrases(
+            # status codes of gRPC and absl, where a status begins
+            r"(?:UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED): .*",
+            r"(?:Unavailable|Deadline Exceeded|Aborted|Cancelled): .*",
+            r"StatusCode\.(?:UNAVAILABLE|DEADLINE_EXCEEDED|ABORTED|CANCELLED)",
+            r"[Ss]ocket closed",
+            r"[Ff]ailed to connect to (?:all addresses|remote host)",
+            r"(?:different|unknown|new) incarnation",
+            r"[Hh]eartbeat timeout",
+            r"stopped sending heartbeats",
+            r"Barrier timed out",
+            r"(?:task|cluster|peer|worker) is unhealthy",
+            # connect(2), bind(2), getaddrinfo(3)
+            r"Connection (?:refused|reset by peer|timed out|aborted|closed by (?:remote )?peer)",
+            r"Connection (?:to \S+ )?(?:was closed|was lost|timed out)",
+            r"Broken pipe",
+            r"No route to host",
+            r"(?:Network|Host) is (?:unreachable|down)",
+            r"Name or service not known",
+            r"(?:Temporary failure in|DNS) (?:name )?resolution(?: failed)?",
+            r"Address already in use",
+            r"EADDRINUSE",
+            r"bind failed",
+            r"Could not start gRPC server",
+            # NCCL, gloo and the stores of torch.distributed
+            r"remote process exited or there was a network error",
+            r"NCCL error in.*(?:unhandled system error|internal error)",
+            r"ncclRemoteError",
+            r"Watchdog caught collective operation timeout",
+            r"NCCL operations have failed or timed out",
+            r"connectFullMesh failed",
+            r"Timed out (?:waiting \d+ ?ms for (?:recv|send) operation|initializing process group)",
+            r"failed to pass monitoredBarrier",
+            r"received errors while waiting for send/recv",
+            r"[Ss]ocket [Tt]imeout",
+            r"connect\(\) timed out",
+            r"wait timeout after \d+ ?ms",
+            r"client socket has timed out",
+            r"Read timed out",
+            r"Max retries exceeded",
+        ),
+    ),
+)
+
+
+def kind_of_error(text: str) -> str:
+    """`text`: the line by which a program's end is told, an exception without its module."""
+    return next((kind for kind, pattern in SIGNATURES if pattern.match(text)), OWN)
+
+
+_NOT_RESTORED = re.compile(
+    r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
+    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
+)
+
+
+def names_damaged_checkpoint(text: str) -> bool:
+    """A checkpoint could not be restored; a file of data may have been meant, too."""
+    return _NOT_RESTORED.search(text) is not None

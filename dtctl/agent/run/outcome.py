@@ -10,13 +10,14 @@ from . import policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, List, Mapping, Optional
+    from typing import Collection, Iterable, List, Mapping, Optional
 
     from ..records.answers import Checkpoint
     from ..records.reasons import Fact
     from ..records.run_state import Entry, Intent
     from ..records.spec import Member
     from ..records.words import Outcome, TaskState
+
 
 DECIDED = ("Succeeded", "Failed", "Stopped")
 """The last conditions of a run, by TFJob's words (kubeflow training-operator, JobConditionType), and Stopped."""
@@ -175,3 +176,9 @@ def _how(entry: Entry) -> List[Fact]:
 
 def _want(facts: Facts, task: str) -> str:
     return facts.intents[task]["want"]
+
+
+def without_servers(roster: Iterable[Member], tasks: Iterable[str]) -> List[str]:
+    """Those of `tasks` that serve nobody."""
+    servers = {member["task"] for member in roster if member["serves"]}
+    return [task for task in tasks if task not in servers]

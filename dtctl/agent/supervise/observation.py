@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 
-from ..checkpoints.evidence import CheckpointSigns
-from ..host import processes
+from ..checkpoints.progress import CheckpointSigns
+from ..host import ports, processes
+from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog
 from ..vitals.usage import Usage
-from .complaints import complaint_after
-from .progress import LogProgress, Rate
-from .readiness import Readiness
-from .watchdog import LEAST_FIRST_S, Signs, Watchdog
+from .progress import LogProgress, Rate, complaint_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,8 +16,9 @@ if TYPE_CHECKING:
 
     from ..host.secrets import Masks
     from ..records.reasons import Fact
-    from ..records.run_state import Entry
+    from ..records.run_state import Entry, Process
     from .attempt import Attempt
+
 
 LOOK_S = 1.0
 LONGEST_LINE = 200
@@ -163,3 +162,31 @@ def judged(watchdog: Watchdog, now: float, signs: Signs, entry: Entry, first_s: 
     if not (watchdog.has_waited and entry["first_step_s"]):
         entry["first_step_s"] = max(entry["first_step_s"], round(watchdog.first_step_s, 1))
     return verdict
+
+
+READY_LOOK_S = 0.5
+
+
+class Readiness:
+    """Readiness of one running attempt. `port` None: it is ready as soon as it runs."""
+
+    def __init__(self, port: Optional[int], trainer: Optional[Process], key: str) -> None:
+        self._port = port
+        self._trainer = trainer
+        self._key = key
+        self._next_look = 0.0
+
+    def look(self, now: float) -> bool:
+        """Looks at most every half second, and at processes only when something listens."""
+        if self._port is None:
+            return True
+        if now < self._next_look:
+            return False
+        self._next_look = now + READY_LOOK_S
+        inodes = ports.listening(self._port)
+        if not inodes:
+            return False
+        if self._trainer is not None and ports.holds(str(self._trainer["pid"]), inodes):
+            return True
+        tree = processes.tree(self._trainer, [self._key])
+        return any(ports.holds(str(process.pid), inodes) for process in tree)

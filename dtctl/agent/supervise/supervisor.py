@@ -8,26 +8,126 @@ import select
 import time
 from contextlib import suppress
 
+from ..checkpoints.progress import CheckpointSigns
 from ..coordinate.role import take_role
+from ..dump.threads import SITE
 from ..host import claims, fifo, log, paths, processes
+from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
 from ..records.spec import ports_of
-from ..run import intents
+from ..run import environment, intents
+from ..run.hangs import (
+    Watchdog,
+    hung_in_a_row,
+    is_judged_by_progress,
+    limit_of_first_step,
+    limit_of_readiness,
+    trains_alone,
+)
 from ..run.runfiles import RunFiles
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
-from .surroundings import Surroundings
+from .keeper import AttemptSpec
+from .observation import Observation
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List
+    from typing import Callable, Dict, List, Mapping, Optional
 
     from ..coordinate.role import Role
     from ..records.reasons import Because
-    from ..records.run_state import Intent
+    from ..records.run_state import Entry, Intent
+    from ..records.spec import Spec, TaskSpec
     from ..records.whole_run import Event
     from ..records.words import TaskState
+    from .attempt import Attempt
+
+
+class TaskContext:
+    """`changed` is told of each transition: (task, from, to, attempt, why).
+
+    `touched` is told of other changes of an entry in state.json: True for one that others wait for.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        spec: Spec,
+        inherited: Mapping[str, str],
+        secrets: Mapping[str, str],
+        code: Optional[str],
+        changed: Callable[[str, TaskState, TaskState, int, Because], None],
+        touched: Callable[[bool], None],
+    ) -> None:
+        self.run_dir = run_dir
+        self.spec = spec
+        self.inherited = inherited
+        self.secrets = secrets
+        self.code = code
+        self.changed = changed
+        self.touched = touched
+        self.masks = Masks(secrets.values())
+        self.mending = False
+        """A task of the run was lost and is not back yet, as the coordinator says."""
+        self.may_start = True
+        """Nobody may have taken over what runs here, as the coordinator says."""
+        self.first_steps: Mapping[str, float] = {}
+        """Of tasks whose peers have told steps: how long those took for the first, as the coordinator says."""
+        self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
+        self._no_checkpoints = CheckpointSigns(())
+        self._members = {member["task"]: member for member in spec["roster"]}
+
+    def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
+        """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
+        return Observation(
+            attempt,
+            entry,
+            port,
+            self.spec["target_step"],
+            self.watch(task, entry, now),
+            self._no_checkpoints if trains_alone(self._members[task], self.spec["strategy"]) else self._checkpoints,
+            lambda: self.mending,
+            lambda: self.first_step_limit(task, entry),
+            self.masks,
+        )
+
+    def watch(self, task: str, entry: Entry, now: float) -> Watchdog:
+        longest_gap_s = entry["longest_gap_s"]
+        trains = is_judged_by_progress(self._members[task])
+        proven = entry["step"] is not None and longest_gap_s > 0
+        recovery = self.spec["recovery"]
+        in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
+        adopted = entry["step"] is not None or entry["progress"] is not None
+        return Watchdog(
+            recovery["stall_s"],
+            longest_gap_s,
+            trains,
+            proven,
+            now,
+            ready_limit_s=limit_of_readiness(entry, recovery["first_step_s"], recovery["stall_s"]),
+            in_vain=in_vain,
+            adopted=adopted,
+        )
+
+    def first_step_limit(self, task: str, entry: Entry) -> Optional[float]:
+        """As the user has said, or as was learnt."""
+        recovery = self.spec["recovery"]
+        if recovery["first_step_s"] is not None:
+            return recovery["first_step_s"]
+        return limit_of_first_step(entry, self.first_steps.get(task, 0.0), recovery["stall_s"])
+
+    def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
+        """All that an attempt of a task needs."""
+        env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key=directory)
+        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        if env.get("PYTHONFAULTHANDLER"):
+            env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it tells its stacks
+        marks = environment.Marks(self.code, self.inherited)
+        cwd = marks.code if task["code"] else marks.home
+        wake_path = os.path.join(self.run_dir, "wake")
+        return AttemptSpec(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd, key=directory)
+
 
 PROGRESS_S = 2.0
 """Between two states that differ in nothing but the tasks' progress."""
@@ -52,12 +152,12 @@ class Supervisor:
         now, wall = time.monotonic(), time.time()
         damage: List[str] = []
         self.state = rebuilding.state(files, self._spec, wall, damage.append)
-        self._intent = intents.Followed(files, rebuilding.intents(self.state), damage.append)
+        self._intent = intents.IntentFollower(files, rebuilding.intents(self.state), damage.append)
         self._was_finished = self.state["finished"]
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._around = Surroundings(
+        self._around = TaskContext(
             files.directory,
             self._spec,
             files.inherited(),

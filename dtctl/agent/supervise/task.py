@@ -26,8 +26,8 @@ from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import brief
-from ..run import exits, policy
-from ..run.signatures import OTHERS
+from ..run import policy
+from ..run.cause import OTHERS, kind_of_error
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
     from ..records.words import TaskState
+    from .autopsy import StackDump
     from .observation import Observation
-    from .stack_dump import StackDump
-    from .surroundings import Surroundings
+    from .supervisor import TaskContext
 
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
@@ -54,7 +54,7 @@ EARLY_S = 5.0
 class Task:
     """`entry` is the task's part of state.json."""
 
-    def __init__(self, spec: TaskSpec, entry: Entry, around: Surroundings, now: float, wall: float) -> None:
+    def __init__(self, spec: TaskSpec, entry: Entry, around: TaskContext, now: float, wall: float) -> None:
         self.id = spec["id"]
         self.entry = entry
         self._spec = spec
@@ -189,7 +189,7 @@ class Task:
         """Asks what hangs for its stack, and then kills it: it cannot be expected to heed anything."""
         trainer = attempt.trainer
         if self._dump is None and trainer is not None:
-            from .stack_dump import StackDump  # rarely needed
+            from .autopsy import StackDump
 
             self._dump = StackDump(attempt.directory, trainer, attempt.key, now)
         if self._dump is None or self._dump.step(now):
@@ -224,15 +224,15 @@ class Task:
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        found = autopsy.examine(attempt, ending, recovery, self._around.masks)
-        verdict = exits.Verdict(True) if entry["state"] == "stalled" else found.verdict
+        found = autopsy.examine(attempt.directory, ending, recovery, self._around.masks)
+        verdict = policy.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
             verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
         if entry["state"] == "stalled":
             verdict.beside = [*found.hung_in(attempt.directory), *verdict.beside]
         verdict.beside += autopsy.left_behind(attempt.left_behind)
         verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
-        entry["exit"] = exits.told(ending, verdict, found.tail, attempt.left_behind)
+        entry["exit"] = policy.exit_record(ending, verdict, found.tail, attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -240,7 +240,7 @@ class Task:
             "asked": entry["asked"],
             "code": ending["code"],
             "signal": ending["signal"],
-            "cause": verdict.cause.text,
+            "cause": verdict.cause,
             "step": entry["step"],
             "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
@@ -252,10 +252,10 @@ class Task:
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
         self._follow_decision(decision, intent, now, wall)
 
-    def _is_early(self, ending: Ending, verdict: exits.Verdict, intent: Intent, now: float) -> bool:
+    def _is_early(self, ending: Ending, verdict: policy.Verdict, intent: Intent, now: float) -> bool:
         if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
             return False
-        return intent["early"] or (now < self._early_until and verdict.cause.kind == OTHERS)
+        return intent["early"] or (now < self._early_until and kind_of_error(verdict.cause) == OTHERS)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":

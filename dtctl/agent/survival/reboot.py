@@ -9,17 +9,19 @@ is to come back, or comes back to life, and removed when the last such run has e
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from contextlib import contextmanager, suppress
 
 from ..host import daemon, locks, machine, paths, programs
 from ..host.machine import Lacking
 from ..run.runfiles import RunFiles
-from . import cron, revival, user_unit
+from . import revival, systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Literal, Optional, Tuple
+    import subprocess
+    from typing import Callable, Iterator, List, Literal, Optional, Sequence, Tuple
 
     Kind = Literal["systemd", "cron"]
 
@@ -88,10 +90,10 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
 
 def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
     try:
-        return "systemd", user_unit.install(_unit(root), user_unit.text(words, machine.machine_id()))
+        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(words, machine.machine_id()))
     except Lacking as no_unit:
         try:
-            return "cron", cron.install(words, _mark(root))
+            return "cron", install_lines(words, _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -103,8 +105,8 @@ def withdraw(root: str) -> None:
     with suppress(Lacking, OSError), _alone():
         waiting = [files for files in revival.every(root) if _waits(files)]
         if not any(files.is_of_this_machine() for files in waiting):
-            user_unit.remove(_unit(root))
-            cron.remove(_mark(root))
+            systemd.remove_unit(_unit(root))
+            remove_lines(_mark(root))
         if not waiting:  # other machines that share the home directory begin with the same program
             programs.forget_current(root)
 
@@ -154,3 +156,102 @@ def _digest(text: str) -> str:
     import hashlib
 
     return hashlib.sha256(os.fsencode(text)).hexdigest()[:12]
+
+
+DAEMONS = ("cron", "crond")
+CRONTAB_LIMIT_S = 10.0
+
+
+WHEN = ("@reboot", "* * * * *")
+
+
+def lines(words: Sequence[str], mark: str) -> bytes:
+    command = " ".join(shlex.quote(word) for word in words).replace("%", "\\%")
+    return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
+
+
+def without(table: bytes, mark: str) -> bytes:
+    """The crontab without the lines that end with this mark."""
+    end = b"# " + mark.encode()
+    return b"".join(each for each in table.splitlines(keepends=True) if not each.rstrip(b"\r\n").endswith(end))
+
+
+def with_lines(table: bytes, words: Sequence[str], mark: str) -> bytes:
+    others = without(table, mark)
+    if others and not others.endswith(b"\n"):
+        others += b"\n"
+    return others + lines(words, mark)
+
+
+def install_lines(words: Sequence[str], mark: str) -> bool:
+    """False if the lines were there already. Raises Lacking where it would not be heeded."""
+    for word in words:
+        if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
+            raise Lacking("%r cannot be written into a crontab" % word)
+    if not _daemon_runs():
+        raise Lacking("no cron daemon runs")
+    before = _crontab_read()
+    wanted = with_lines(before, words, mark)
+    if before != wanted:
+        _crontab_write(wanted)
+    if lines(words, mark) not in _crontab_read():
+        raise Lacking("crontab has not kept the lines")
+    return before != wanted
+
+
+def remove_lines(mark: str) -> None:
+    """Raises Lacking."""
+    before = _crontab_read()
+    after = without(before, mark)
+    if after != before:
+        _crontab_write(after)
+
+
+def _crontab_read() -> bytes:
+    done = _crontab(["-l"])
+    if done.returncode == 0:
+        return done.stdout
+    if b"no crontab for" in done.stderr:  # anything else may be a crontab that could not be read: not to be replaced
+        return b""
+    raise Lacking("crontab -l: %s" % _complaint(done))
+
+
+def _crontab_write(table: bytes) -> None:
+    done = _crontab(["-"], table) if table else _crontab(["-r"])
+    if done.returncode != 0:
+        raise Lacking("crontab: %s" % _complaint(done))
+
+
+def _crontab(arguments: List[str], given: Optional[bytes] = b"") -> subprocess.CompletedProcess[bytes]:
+    import subprocess
+
+    try:
+        return subprocess.run(
+            ["crontab", *arguments],
+            input=given,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=CRONTAB_LIMIT_S,
+            env=dict(os.environ, LC_ALL="C"),
+        )
+    except FileNotFoundError:
+        raise Lacking("there is no crontab command") from None
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Lacking("crontab: %s" % error) from error
+
+
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
+    lines = done.stderr.decode("utf-8", "replace").split("\n")
+    return lines[0].strip() or "exit code %d" % done.returncode
+
+
+def _daemon_runs() -> bool:
+    return any(_name(pid) in DAEMONS for pid in os.listdir("/proc") if pid.isdigit())
+
+
+def _name(pid: str) -> str:
+    try:
+        with open("/proc/%s/comm" % pid, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
+from functools import lru_cache
 
-from ..host import machine
+from ..host import machine, paths
+from ..host.errors import Refused
+from ..host.machine import Lacking
+from . import systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Dict, List, Optional, Sequence, Tuple
+
 
 _RUNTIME_DIRECTORY = "XDG_RUNTIME_DIR"
 
@@ -16,7 +22,7 @@ LIMIT_S = 10.0
 """How long one question to systemd may take: it may hang."""
 
 
-def problem() -> str:
+def why_unusable() -> str:
     """Why it is of no use to us, else empty. Makes the user linger where that needs no password."""
     if ask("systemctl", "--user", "show-environment") is None:
         return "systemctl --user does not work here"
@@ -68,3 +74,199 @@ def _environment() -> Dict[str, str]:
     variables = dict(os.environ, LC_ALL="C")
     variables.setdefault(_RUNTIME_DIRECTORY, "/run/user/%d" % os.geteuid())
     return variables
+
+
+_TEXT = """\
+[Unit]
+Description=dtctl: the runs that this machine is at
+%(condition)s
+[Service]
+Type=simple
+Restart=always
+RestartSec=60
+KillMode=process
+ExecStart=%(command)s
+
+[Install]
+WantedBy=default.target
+"""
+
+_ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
+"""systemd.service(5) has rules of its own for the path of the first program, and not every path can be written."""
+
+
+def unit_text(words: Sequence[str], machine_id: str) -> str:
+    """No trainer and no agent ends with the command, or with the unit (KillMode).
+
+    In a home directory that is shared it serves one machine only.
+    """
+    command = " ".join(_quoted(word) for word in (*_ANY_PROGRAM, *words))
+    condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
+    return _TEXT % {"condition": condition, "command": command}
+
+
+def _quoted(word: str) -> str:
+    """systemd.service(5), "Command lines": quotes, backslash escapes, %% for specifiers and $$ for variables."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return '"%s"' % escaped.replace("%", "%%").replace("$", "$$")
+
+
+def install_unit(name: str, content: str) -> bool:
+    """False if it was there already. Raises Lacking where it would not be heeded, OSError."""
+    problem = systemd.why_unusable()
+    if problem:
+        raise Lacking(problem)
+    path = _path(name)
+    new = paths.read_text(path) != content.strip()
+    if new:
+        paths.make_directory(os.path.dirname(path))
+        paths.write_text(path, content)
+        systemd.ask("systemctl", "--user", "daemon-reload")
+    if not _is_enabled(name):
+        systemd.ask("systemctl", "--user", "--quiet", "enable", name)
+        if not _is_enabled(name):
+            raise Lacking("systemctl --user enable does not work here")
+        systemd.ask("systemctl", "--user", "--quiet", "start", name)
+    return new
+
+
+def remove_unit(name: str) -> None:
+    path = _path(name)
+    if os.path.lexists(path):
+        systemd.ask("systemctl", "--user", "--quiet", "disable", name)
+        systemd.ask("systemctl", "--user", "--quiet", "stop", name)
+        os.unlink(path)
+        systemd.ask("systemctl", "--user", "daemon-reload")
+
+
+def _is_enabled(name: str) -> bool:
+    return systemd.ask("systemctl", "--user", "is-enabled", name) == "enabled"
+
+
+def _path(name: str) -> str:
+    return os.path.join(os.path.expanduser("~"), ".config", "systemd", "user", name)
+
+
+_SESSION = re.compile(r"/session-[^/]*\.scope(/|$)", re.MULTILINE)
+_PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+_BUS = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
+_NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
+
+
+class Rules:
+    """Settings of logind.conf: whose processes it kills."""
+
+    def __init__(self, kill: bool = False, only: str = "", exclude: str = "root") -> None:
+        self.kill = kill
+        self.only = only.split()
+        self.exclude = exclude.split()
+
+    def cover(self, user: str) -> bool:
+        if user in self.exclude:
+            return False
+        return user in self.only if self.only else self.kill
+
+
+def in_session(cgroup: str) -> bool:
+    """Tells whether a process with this text in /proc/self/cgroup is in the scope of a login."""
+    return _SESSION.search(cgroup) is not None
+
+
+def refuse_if_doomed() -> None:
+    """Raises Refused where an agent would not survive the end of this session."""
+    problem = _way_out()[1]
+    if problem:
+        user = machine.user_name()
+        raise Refused(
+            "would_be_killed",
+            "this host kills the processes of %s at logout, and the agent with them" % user,
+            "logind is set to do so, and the agent cannot be put out of its reach: %s" % problem,
+            "as root on that host: loginctl enable-linger %s    or KillUserProcesses=no in /etc/systemd/logind.conf"
+            % user,
+        )
+
+
+def prefix() -> List[str]:
+    """Words before the command of an agent by which it survives the end of this session; as a rule it needs none."""
+    return _way_out()[0]
+
+
+def ends_logins() -> bool:
+    """Whether logind kills what this login has started, when it ends."""
+    return in_session(_cgroup()) and _rules().cover(machine.user_name())
+
+
+def user_lingers() -> bool:
+    return systemd.lingers()
+
+
+@lru_cache(maxsize=None)
+def _way_out() -> Tuple[List[str], str]:
+    """The words, and why they do not help."""
+    if not ends_logins():
+        return [], ""
+    problem = systemd.why_unusable()
+    if not problem and systemd.ask("systemd-run", "--version") is None:
+        problem = "there is no systemd-run"
+    return ([], problem) if problem else (systemd.scope(), "")
+
+
+def _cgroup() -> str:
+    try:
+        with open("/proc/self/cgroup", encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _rules() -> Rules:
+    """What logind itself says, or else its files."""
+    kill, only, exclude = (systemd.ask("busctl", "get-property", *_BUS, name) for name in _NAMES)
+    if kill is None or only is None or exclude is None:
+        return rules_of_files("/")
+    return Rules(kill == "b true", _array(only), _array(exclude))
+
+
+def _array(text: str) -> str:
+    """The words of `as 2 "ada" "bob"`."""
+    return " ".join(re.findall(r'"([^"]*)"', text))
+
+
+def rules_of_files(root: str) -> Rules:
+    """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
+    said: Dict[str, str] = {}
+    for path in _files(root):
+        for line in _lines(path):
+            name, separator, value = line.partition("=")
+            if separator and name.strip() in _NAMES:
+                said[name.strip()] = value.strip()
+    kill = said.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
+    return Rules(kill, said.get(_NAMES[1], ""), said.get(_NAMES[2], "root"))
+
+
+def _files(root: str) -> List[str]:
+    """A file of an earlier place hides those of the same name in later ones."""
+    places = [os.path.join(root, place.lstrip("/"), "systemd") for place in _PLACES]
+    main = next(
+        (path for path in (os.path.join(place, "logind.conf") for place in places) if os.path.exists(path)), None
+    )
+    drop_ins: Dict[str, str] = {}
+    for place in places:
+        for path in _configurations(os.path.join(place, "logind.conf.d")):
+            drop_ins.setdefault(os.path.basename(path), path)
+    return ([main] if main else []) + [drop_ins[name] for name in sorted(drop_ins)]
+
+
+def _configurations(directory: str) -> List[str]:
+    try:
+        return [os.path.join(directory, name) for name in os.listdir(directory) if name.endswith(".conf")]
+    except OSError:
+        return []
+
+
+def _lines(path: str) -> List[str]:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().splitlines()
+    except OSError:
+        return []

@@ -127,7 +127,7 @@ def _lost_log(run_dir: str, task: str, entry: Entry, masks: Masks) -> str:
 
 
 def _end_of_log(directory: str, masks: Masks) -> str:
-    from ..logs.tail import end_of
+    from ..logs.lines import end_of
 
     return end_of(os.path.join(directory, "log"), masks)[-MOST_LOG:]
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.exits import exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.metrics.reading import Point, Series
     from dtctl.operations.status import RunStatus
     from dtctl.transport.seam import Transport
@@ -67,12 +67,12 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.asking.kept import for_one_look
+    from dtctl.operations.client.kept import for_one_look
     from dtctl.operations.metrics.reading import read_metrics
     from dtctl.render import errors
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -119,9 +119,9 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     if as_csv:
         return shown.put_csv
@@ -131,10 +131,10 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
-    from dtctl.operations.asking.streams import Away, Back
+    from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.metrics.following import follow_metrics
     from dtctl.render import errors
-    from dtctl.render.metrics import shown
+    from dtctl.render import metrics as shown
 
     if head:
         shown.put_csv_head()

@@ -13,10 +13,10 @@ from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said
-from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.checkpointing.own import OwnCheckpoint
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.places import open_regular
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S

@@ -23,8 +23,8 @@ from pathlib import Path
 from dtctl.agent.records.checkpoints import FilePart
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.checkpointing.own import digest, is_name
+from dtctl.operations.client.plausible import wrong
 from dtctl.places import PRIVATE, Folder, open_regular
 
 _STATE = "checkpoint"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtctl.agent.checkpoints import keras_files, reading, state_file, verifying
+from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.errors import DtctlError, PreflightError, UsageError
@@ -56,7 +56,7 @@ def find(path: Path) -> Path:
     path = path.expanduser()
     if path.is_dir():
         return _in_directory(path)
-    if keras_files.NAME.match(path.name) and path.exists():
+    if formats.KERAS_NAME.match(path.name) and path.exists():
         raise _of_keras(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
@@ -84,10 +84,10 @@ def _in_directory(directory: Path) -> Path:
 
 def _named(directory: Path) -> str | None:
     try:
-        text = read_regular(directory / state_file.NAME, _MOST_STATE_BYTES)
+        text = read_regular(directory / formats.STATE_FILE, _MOST_STATE_BYTES)
     except (OSError, ValueError):
         return None
-    return state_file.named(text.decode("utf-8", "surrogateescape"))
+    return formats.restored_name(text.decode("utf-8", "surrogateescape"))
 
 
 def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.checkpoints import PruneResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, read_checkpoint
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 _PATIENCE_S = 660.0

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.checkpoints import keras_files, verifying
+from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import Progress, Report, about, final, request, said
-from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.checkpointing.finding import Found
 from dtctl.operations.checkpointing.landing import Landing, not_written
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 
@@ -60,7 +60,7 @@ def pull(record: RunRecord, transport: Transport, found: Found, directory: Path,
 def _names(found: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
     if found.checkpoint.kind == "keras":
-        if not keras_files.NAME.match(found.name):
+        if not formats.KERAS_NAME.match(found.name):
             raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
         return {found.name: found.host}
     shards = found.checkpoint.shards

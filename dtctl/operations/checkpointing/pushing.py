@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dtctl.errors import AgentError, DtctlError, PreflightError
-from dtctl.operations.asking.conversation import Report
 from dtctl.operations.checkpointing.delivering import Delivery, Placed, Target
 from dtctl.operations.checkpointing.own import OwnCheckpoint
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Report
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.up.conflicts import strangers
-from dtctl.plan.directories import on_host
-from dtctl.plan.success import restoring_hosts
-from dtctl.plan.values import RunPlan
+from dtctl.plan.hosts import on_host
+from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 

@@ -9,10 +9,10 @@ from dtctl.agent.records.checkpoints import Verified as Told
 from dtctl.agent.records.checkpoints import VerifyResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Request, ask
-from dtctl.operations.asking.plausible import check_run, wrong
 from dtctl.operations.checkpointing.finding import Found
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 

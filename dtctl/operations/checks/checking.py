@@ -14,11 +14,11 @@ from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
 from dtctl.agent.records.kinds import Wrong, made
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
 from dtctl.operations.checks.topics import TOPICS
+from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.networking.dialling import Dialled, dial
 from dtctl.transport.seam import Session, Transport, answering
 from dtctl.transport.timeouts import PATIENCE_S

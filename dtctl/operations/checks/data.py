@@ -9,7 +9,7 @@ from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Scene, found, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.plan.directories import brought_along
+from dtctl.plan.hosts import brought_along
 from dtctl.strategies import KVSTORE_JOBS, PS
 
 

@@ -11,7 +11,7 @@ from dtctl.agent.records.vitals import Gpu
 from dtctl.operations.checks.topic import Scene, found
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.plan.values import TaskPlan
+from dtctl.plan.roster import TaskPlan
 
 USED_SHARE = 0.1
 """From which on a GPU counts as in use: a desktop takes less."""

@@ -13,7 +13,7 @@ from dtctl.operations.checks import clocks, gpus
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.plan.directories import output_directories
+from dtctl.plan.hosts import output_directories
 
 LOW_BYTES = 2 << 30
 LOW_SHARE = 0.05

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 
 from dtctl.agent.records.answers import Facts
 from dtctl.agent.records.checks import CheckFacts, Questions
-from dtctl.operations.asking.plausible import wrong
 from dtctl.operations.checks.checking import Checked, Clocks, judged, questions_after
 from dtctl.operations.checks.topic import Scene
+from dtctl.operations.client.plausible import wrong
 from dtctl.transport.seam import Session
 
 

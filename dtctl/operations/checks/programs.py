@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dtctl.agent.records.marks import CODE, HOME
 from dtctl.operations.up.imports import Program, broken_line, program_of
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 
 _MOST_BYTES = 1 << 20
 

@@ -10,7 +10,7 @@ from dtctl.model import SshSettings
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.up.local import local_python
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 
 
 def scene_of(

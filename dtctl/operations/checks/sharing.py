@@ -9,7 +9,7 @@ from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Said, Scene, found, shown
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 from dtctl.strategies import Strategy
 
 

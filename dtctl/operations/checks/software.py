@@ -15,7 +15,7 @@ from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.up.imports import PACKAGES
-from dtctl.plan.values import TaskPlan
+from dtctl.plan.roster import TaskPlan
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")
 """Their servers talk to each other: a run wants one version of each."""

@@ -14,7 +14,7 @@ from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
 from dtctl.operations.networking.dialling import Dialled, Door
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 
 Q = TypeVar("Q")
 F = TypeVar("F")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import Conversations, Request, ask, knows_no_run
-from dtctl.operations.asking.plausible import check_run, check_tasks
+from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
+from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.model import Host
     from dtctl.operations.diagnosis.signature import Finding
-    from dtctl.operations.memory.record import RunRecord
+    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Transport
 
 

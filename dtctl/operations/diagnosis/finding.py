@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.diagnosis.facts import ENDED, End, Facts
 from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
@@ -15,7 +15,7 @@ from dtctl.operations.diagnosis.waits import waits
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
 
 _LOG_LINES = 60
 """Of the end of a log, where its cause tells nothing known."""

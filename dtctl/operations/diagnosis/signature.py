@@ -9,7 +9,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.asking.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis.facts import End, Facts
 
 if TYPE_CHECKING:

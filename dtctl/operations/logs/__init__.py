@@ -9,8 +9,8 @@ from typing import Any
 from dtctl.agent.records.answers import Log
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.asking.plausible import check_tasks
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.plausible import check_tasks
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message
 
 _LINE_BYTES = 64 << 10

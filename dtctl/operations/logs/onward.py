@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dtctl.errors import DtctlError
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Transport
 

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import about, final, request, said
-from dtctl.operations.asking.plausible import check_run, wrong
+from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, check_log, hosts_of
 from dtctl.operations.logs.merging import Merging
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.fanout import WIDTH
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S

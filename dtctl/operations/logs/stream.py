@@ -8,11 +8,11 @@ from typing import Any
 from dtctl.agent.records.answers import Log, States
 from dtctl.agent.records.run_state import State
 from dtctl.model import Host, TaskState
-from dtctl.operations.asking.conversation import about, request, said
-from dtctl.operations.asking.plausible import check_state, wrong
-from dtctl.operations.asking.streams import Streams
+from dtctl.operations.client.conversation import about, request, said
+from dtctl.operations.client.plausible import check_state, wrong
+from dtctl.operations.client.streams import Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, check_log
-from dtctl.operations.memory.record import RunRecord
 from dtctl.transport.seam import Message, Session
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from dtctl.agent.records.metrics import FolderTold, MetricsResult, Points
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import about, final, knows_no_run, request, said
-from dtctl.operations.asking.plausible import check_run
-from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import about, final, knows_no_run, request, said
+from dtctl.operations.client.plausible import check_run
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics.reading import Key, Series, key_of, series_of
 from dtctl.transport.seam import Session, Transport
 

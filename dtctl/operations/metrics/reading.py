@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderTold, MetricsResult, SeriesTold
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.asking.conversation import Request, ask, knows_no_run
-from dtctl.operations.asking.plausible import check_run
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client.plausible import check_run
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 Key = tuple[str, str, str]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dtctl.config.ranges import fold
 from dtctl.errors import PreflightError
-from dtctl.operations.asking.conversation import Report
 from dtctl.operations.checks.checking import check
 from dtctl.operations.checks.topic import Scene
+from dtctl.operations.client.conversation import Report
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.networking import tasks
 from dtctl.operations.networking.exposure import is_exposed
 from dtctl.transport.fanout import Outcomes

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dtctl.errors import PreflightError
 from dtctl.operations.networking.firewall import Kind, Rules, firewall
 from dtctl.operations.networking.view import is_loopback, places_of
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 
 Look = Callable[[str], tuple[str, ...]]
 """The addresses of a name. Raises OSError."""

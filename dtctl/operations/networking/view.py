@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dtctl.agent.records.network.peers import Bound, NetworkFacts, Resolved
-from dtctl.plan.values import RunPlan
+from dtctl.plan.roster import RunPlan
 
 COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""

@@ -12,9 +12,9 @@ from typing import Any
 import dtctl
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.kept import NotAsked, for_one_look
+from dtctl.operations.client.kept import NotAsked, for_one_look
 from dtctl.operations.events import Story, read_events
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics.reading import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.goodput import goodput_of

@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import headline
 from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.hangs import STALLS
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.unlogged import with_points
 from dtctl.operations.report.values import Gain, Goodput, Span
 
 if TYPE_CHECKING:
     from dtctl.agent.records.goodput import Account
     from dtctl.model import TaskId
-    from dtctl.operations.asking.coordination import Incident
     from dtctl.operations.checkpoints import Checkpoint
+    from dtctl.operations.client.snapshot import Incident
     from dtctl.operations.metrics.reading import Point
     from dtctl.operations.status import RunStatus
 

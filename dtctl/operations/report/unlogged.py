@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.values import Span
 
 if TYPE_CHECKING:

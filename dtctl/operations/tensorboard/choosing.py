@@ -8,9 +8,9 @@ from typing import Literal
 
 from dtctl.agent.records.tensorboard import EventDirsResult
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.asking.conversation import Request, ask, knows_no_run
-from dtctl.operations.asking.plausible import check_run
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client.plausible import check_run
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 Key = tuple[str, str, str]

@@ -12,10 +12,10 @@ from itertools import chain, count
 from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.asking.conversation import about, request, said
-from dtctl.operations.asking.plausible import wrong
-from dtctl.operations.asking.streams import Away, Back, Streams
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import about, request, said
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.tensorboard.choosing import Key, Looked, Place
 from dtctl.places import PRIVATE, temporary_folder
 from dtctl.transport.seam import Session, Transport

@@ -21,9 +21,9 @@ from dtctl.agent.records.tensorboard import (
     TensorboardResult,
 )
 from dtctl.errors import DtctlError
-from dtctl.operations.asking.conversation import final, request, said
-from dtctl.operations.asking.plausible import check_run
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.client.conversation import final, request, said
+from dtctl.operations.client.plausible import check_run
+from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.wire import untrue
 

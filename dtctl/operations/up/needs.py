@@ -14,7 +14,7 @@ from dtctl.agent.records.marks import CODE, HOME
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster
 from dtctl.operations.up.imports import PACKAGES, program_of, words_of
-from dtctl.plan.values import RunPlan, TaskPlan
+from dtctl.plan.roster import RunPlan, TaskPlan
 
 REQUIREMENTS = "requirements.txt"
 """Beside a program, it says what to install; the templates have one."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.plan.values import shown
+from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
 
@@ -17,14 +17,13 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
-    from dtctl.operations.asking.written import Written
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints
     from dtctl.operations.events import Happening
-    from dtctl.operations.gc import GcResult
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.plan.values import RunPlan
+    from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
 

@@ -16,15 +16,12 @@ from textual.widgets import Input
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
-from dtctl.operations.memory.record import RunRecord
-from dtctl.operations.watching.feed import Feed
-from dtctl.render.top.columns import SORTED_BY
-from dtctl.render.top.keys import TABLE, last_line
-from dtctl.render.top.model import Knowledge
+from dtctl.operations.client.streams import Feed
+from dtctl.operations.history.record import RunRecord
+from dtctl.render.top.knowledge import Choice, Knowledge, jobs_of
 from dtctl.render.top.page import Page, page
-from dtctl.render.top.screens import HelpScreen, LogScreen
-from dtctl.render.top.snapshot import Choice, jobs_of
-from dtctl.render.top.widgets import Block, Lines
+from dtctl.render.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line
+from dtctl.render.top.table import SORTED_BY
 
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.checkpoints import reading
-from dtctl.agent.checkpoints.tensor_table import Damaged, entries
+from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries
 from dtctl.agent.host.crc32c import masked_crc32c
 from dtctl.agent.records.answers import Checkpoint, CheckpointReport
 from tests.agent.link.ends import agent_process

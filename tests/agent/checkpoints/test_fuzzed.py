@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.checkpoints import mending, reading
-from dtctl.agent.checkpoints.tensor_table import Damaged, entries, fields
+from dtctl.agent.checkpoints import reading, repair
+from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries, fields
 from dtctl.agent.records.answers import CheckpointReport
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA, complete
@@ -159,7 +159,7 @@ def test_mending_beside_any_state_file_moves_the_damaged_one_and_nothing_else(
     beside_it(place, b"cut off")
     content = "\n".join(lines).encode("utf-8", "surrogatepass") if other is None else other
     (place / "checkpoint").write_bytes(content)
-    [text] = mending.mend(str(place))
+    [text] = repair.repair_directory(str(place))
     assert text.endswith("set aside")
     assert sorted(path.name for path in place.iterdir()) == [
         "checkpoint",

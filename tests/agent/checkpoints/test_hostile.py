@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import mending, reading, tensor_bundle
-from dtctl.agent.checkpoints.mending import mend
+from dtctl.agent.checkpoints import reading, repair, tensor_bundle
+from dtctl.agent.checkpoints.repair import repair_directory
 from dtctl.agent.host import patience
 from dtctl.agent.link import keepalive
 from dtctl.agent.records.answers import CheckpointReport
@@ -27,7 +27,7 @@ from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
 
-LOOK_S, LIMIT_S = reading.LOOK_S, mending.LIMIT_S
+LOOK_S, LIMIT_S = reading.LOOK_S, repair.LIMIT_S
 """As they are; the tests of this folder have others (conftest.py)."""
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")
@@ -194,7 +194,7 @@ class Hung:
         self._answers, self._scandir, self._monkeypatch = threading.Event(), os.scandir, monkeypatch
         monkeypatch.setattr(os, "scandir", self._hangs)
         monkeypatch.setattr(reading, "LOOK_S", 0.2)
-        monkeypatch.setattr(mending, "LIMIT_S", 0.5)
+        monkeypatch.setattr(repair, "LIMIT_S", 0.5)
 
     def _hangs(self, *arguments: Any) -> Any:
         self.asked += 1
@@ -220,7 +220,9 @@ def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Pa
     problem = f"{output}: the file system does not answer"
     assert [each["problem"] for each in reading.report([str(output)])] == [problem]
     assert reading.newest([str(output)]) is reading.NOT_KNOWN
-    assert mend(str(output)) == [f"checkpoints were not looked at: the file system of {output} does not answer"]
+    assert repair_directory(str(output)) == [
+        f"checkpoints were not looked at: the file system of {output} does not answer"
+    ]
     assert time.monotonic() - before < hung.LONGEST_S / 2
     assert hung.asked == 1
     hung.answer()
@@ -229,7 +231,7 @@ def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Pa
 
 def test_what_awakes_too_late_touches_nothing(output: Path, hung: Hung) -> None:
     (output / "model.ckpt-200.index").write_bytes(b"a save that was cut off")
-    assert len(mend(str(output))) == 1
+    assert len(repair_directory(str(output))) == 1
     time.sleep(0.5)
     hung.answer()
     assert (output / "model.ckpt-200.index").exists()
@@ -281,7 +283,7 @@ def test_a_state_file_that_is_none_is_left_alone(damaged: Path, what: str) -> No
     (damaged / "checkpoint").unlink()
     ({**impostors.NO_FILES, "sparse": impostors.sparse}[what])(damaged / "checkpoint")
     before = (damaged / "checkpoint").lstat()
-    assert len(mend(str(damaged))) == 1
+    assert len(repair_directory(str(damaged))) == 1
     assert (damaged / "checkpoint").lstat().st_ino == before.st_ino
     assert impostors.unharmed(damaged / "checkpoint")
     assert look(damaged)["incomplete"] == []
@@ -289,14 +291,14 @@ def test_a_state_file_that_is_none_is_left_alone(damaged: Path, what: str) -> No
 
 def test_the_state_file_stays_readable_for_whom_it_was(damaged: Path) -> None:
     (damaged / "checkpoint").chmod(0o644)
-    mend(str(damaged))
+    repair_directory(str(damaged))
     assert (damaged / "checkpoint").read_text() == 'model_checkpoint_path: "model.ckpt-100"\n'
     assert (damaged / "checkpoint").stat().st_mode & 0o777 == 0o644
 
 
 def test_no_link_in_the_place_of_what_is_written_next_is_followed(damaged: Path) -> None:
     impostors.link_to_a_file(damaged / f"checkpoint.{os.getpid()}.new")
-    mend(str(damaged))
+    repair_directory(str(damaged))
     assert impostors.unharmed(damaged / "any")
 
 
@@ -327,7 +329,7 @@ def test_nothing_is_moved_into_a_place_that_others_have_made(
     damaged: Path, tmp_path: Path, make: Callable[[Path], None], why: str
 ) -> None:
     make(damaged / "damaged")
-    [text] = mend(str(damaged))
+    [text] = repair_directory(str(damaged))
     assert text.endswith(f"it cannot be set aside: damaged: {why}")
     assert (damaged / "model.ckpt-200.index").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["output"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.checkpoints.pruning import prune
+from dtctl.agent.checkpoints.serving import prune_directory
 from dtctl.agent.host.budget import Budget
 from dtctl.agent.records.checkpoints import Pruned
 from tests.agent.checkpoints.test_checkpoints import DATA, cut
@@ -34,7 +34,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def pruned(directory: Path, keep: int, *, dry_run: bool = False, live: bool = False) -> Pruned:
-    return prune(str(directory), keep, dry_run, live, Budget(time.monotonic() + 60, 1000))
+    return prune_directory(str(directory), keep, dry_run, live, Budget(time.monotonic() + 60, 1000))
 
 
 def left(directory: Path) -> list[int]:

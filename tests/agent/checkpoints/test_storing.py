@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import mending, reading, storing, verifying
+from dtctl.agent.checkpoints import reading, repair, storing, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
 from dtctl.agent.records.kinds import Wrong, checked
@@ -131,7 +131,7 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", cut)
-        patched.setattr(mending.OpenDirectory, "name_newest", cut)
+        patched.setattr(repair.OpenDirectory, "name_newest", cut)
         with pytest.raises(KeyboardInterrupt):
             arrival.finish(2e9)
     assert ((place / f"{NAME}.index").exists()) is (cut_after == len(FILES)), "no half of one has an index"

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from dtctl.agent.hooks.delivery import Delivery
+from dtctl.agent.hooks.posting import Delivery
 from dtctl.agent.host import programs
 from dtctl.agent.records.hooks import MOST_BYTES, Post, Sent
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
-from dtctl.agent.run.telling import ended, payload
+from dtctl.agent.run.run_events import ended, payload
 from dtctl.transport.payload import agent_program
 from tests.agent.host import compiled_program
 from tests.receiver import receiver

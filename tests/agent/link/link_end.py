@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from dtctl.agent.coordinate.superseded import last_words
+from dtctl.agent.coordinate.contacts import last_words
 from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.hub import Hub
 from dtctl.agent.link.tls import Identity

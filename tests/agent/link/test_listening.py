@@ -11,18 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.coordinate.following import Following
+from dtctl.agent.coordinate.contacts import superseded_identities
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, Leading
-from dtctl.agent.coordinate.superseded import superseded_identities
+from dtctl.agent.coordinate.role import Following
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import Credentials
 from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.run import intents
-from dtctl.agent.run.event_log import EventLog
-from dtctl.agent.run.runfiles import RunFiles
-from dtctl.operations.up.credentials import Authority
+from dtctl.agent.run.runfiles import EventLog, RunFiles
+from dtctl.operations.up.launch import Authority
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import issued
 from tests.hosts.ports import free_port
@@ -51,7 +50,7 @@ def make_run(
 
 def step(part: Leading | Following, files: RunFiles, now: float) -> None:
     """As the supervisor of that host has it done."""
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     state = files.state()
     state["agent"] = {"pid": 1, "start_time": 1, "boot_id": "b", "since": 0.0}

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host.secrets import Masks
-from dtctl.agent.logs.finding import lines_of
-from dtctl.agent.logs.troubles import Troubles
+from dtctl.agent.logs.finding import ErrorFinder, lines_of
 from tests.agent.logs.run import Run, text
 from tests.waiting import eventually
 
@@ -103,7 +102,7 @@ HARMLESS = {
 
 def told(log: str, size: int = 1 << 20) -> str:
     """By marks of pieces of about so many bytes."""
-    finder = Troubles(Masks([]))
+    finder = ErrorFinder(Masks([]))
     lines, found = log.encode().splitlines(keepends=True), []
     while lines:
         piece = [lines.pop(0)]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.survival import logind
-from dtctl.agent.survival.logind import Rules
+from dtctl.agent.survival import systemd
+from dtctl.agent.survival.systemd import Rules
 from tests.agent.host import AgentHost, AgentRefused, task
 
 SESSION = "12:pids:/user.slice/user-1000.slice/session-7.scope\n1:name=systemd:/user.slice\n"
@@ -28,7 +28,7 @@ SESSION = "12:pids:/user.slice/user-1000.slice/session-7.scope\n1:name=systemd:/
     ],
 )
 def test_what_is_in_the_scope_of_a_login_is_told_by_its_cgroup(cgroup: str, meant: bool) -> None:
-    assert logind.in_session(cgroup) is meant
+    assert systemd.in_session(cgroup) is meant
 
 
 @pytest.mark.parametrize(
@@ -54,20 +54,20 @@ def write(path: Path, text: str) -> None:
 
 
 def test_the_rules_of_files_are_those_of_the_last_word(tmp_path: Path) -> None:
-    assert not logind.rules_of_files(str(tmp_path)).kill
-    assert logind.rules_of_files(str(tmp_path)).exclude == ["root"]
+    assert not systemd.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).exclude == ["root"]
     write(tmp_path / "usr/lib/systemd/logind.conf", "[Login]\nKillUserProcesses=yes\n")
-    assert logind.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).kill
     write(tmp_path / "etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=yes\nKillExcludeUsers=\n")
-    assert not logind.rules_of_files(str(tmp_path)).kill, "the file in /etc hides that in /usr/lib"
-    assert logind.rules_of_files(str(tmp_path)).exclude == []
+    assert not systemd.rules_of_files(str(tmp_path)).kill, "the file in /etc hides that in /usr/lib"
+    assert systemd.rules_of_files(str(tmp_path)).exclude == []
     write(tmp_path / "usr/lib/systemd/logind.conf.d/50-kill.conf", "[Login]\nKillUserProcesses = true\n")
-    assert logind.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).kill
     write(tmp_path / "run/systemd/logind.conf.d/60-not.conf", "[Login]\nKillUserProcesses=no\nKillOnlyUsers=ada bob\n")
-    assert not logind.rules_of_files(str(tmp_path)).kill
-    assert logind.rules_of_files(str(tmp_path)).only == ["ada", "bob"]
+    assert not systemd.rules_of_files(str(tmp_path)).kill
+    assert systemd.rules_of_files(str(tmp_path)).only == ["ada", "bob"]
     write(tmp_path / "etc/systemd/logind.conf.d/60-not.conf", "")
-    assert logind.rules_of_files(str(tmp_path)).kill, "the drop-in in /etc hides that of the same name in /run"
+    assert systemd.rules_of_files(str(tmp_path)).kill, "the drop-in in /etc hides that of the same name in /run"
 
 
 SYSTEMCTL = '[ -e "$HOME/has-systemd" ]'

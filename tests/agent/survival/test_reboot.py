@@ -14,7 +14,8 @@ import pytest
 from dtctl.agent import bootstrap
 from dtctl.agent.host import daemon, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
-from dtctl.agent.survival import cron, reboot, user_unit
+from dtctl.agent.survival import reboot
+from dtctl.agent.survival.systemd import unit_text
 from tests.unit.agent.supervise import supervised
 
 SYSTEMCTL = """\
@@ -92,7 +93,7 @@ def account(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Account:
     for tool in ("cat", "mv", "rm", "touch"):
         (tmp_path / "bin" / tool).symlink_to(str(shutil.which(tool, path="/usr/bin:/bin")))
     monkeypatch.setattr(machine, "home_is_the_accounts", lambda: True)
-    monkeypatch.setattr(cron, "_daemon_runs", lambda: True)
+    monkeypatch.setattr(reboot, "_daemon_runs", lambda: True)
     made = Account(tmp_path)
     made.has("systemctl", SYSTEMCTL)
     made.has("loginctl", LOGINCTL)
@@ -151,7 +152,7 @@ def test_without_systemd_it_is_cron_and_other_lines_stay(account: Account) -> No
     assert account.table is not None
     lines = account.table.splitlines()
     assert lines[0] == "17 4 * * * true"
-    assert len(lines) == 1 + len(cron.WHEN)
+    assert len(lines) == 1 + len(reboot.WHEN)
     assert all(str(account.root / "agent" / "current") in line for line in lines[1:])
 
 
@@ -163,7 +164,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     program.mkdir()
     (program / "__main__.py").write_text(f"import sys; open({str(account.home / 'told')!r}, 'w').write(repr(sys.argv))")
     assert account.table is not None
-    for when, line in zip(cron.WHEN, account.table.splitlines(), strict=True):
+    for when, line in zip(reboot.WHEN, account.table.splitlines(), strict=True):
         (account.home / "told").unlink(missing_ok=True)
         command = line.removeprefix(f"{when} ")
         subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
@@ -174,7 +175,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     ("spoil", "why"),
     [
         (lambda account, _: (account.home / "bin" / "crontab").unlink(), "there is no crontab command"),
-        (lambda _, patch: patch.setattr(cron, "_daemon_runs", lambda: False), "no cron daemon runs"),
+        (lambda _, patch: patch.setattr(reboot, "_daemon_runs", lambda: False), "no cron daemon runs"),
         (lambda account, _: (account.home / "broken").touch(), "crontab -l: crontab: the spool cannot be read"),
         (lambda account, _: account.has("crontab", "[ $1 = -l ] || exit 1; echo no crontab for you >&2; exit 1"), "1"),
         (
@@ -338,7 +339,7 @@ def test_the_unit_is_a_valid_one_for_any_path(tmp_path: Path, directory: str) ->
     program.parent.mkdir()
     program.symlink_to("/bin/true")
     unit = tmp_path / "dtctl-agent.service"
-    unit.write_text(user_unit.text([str(program), "-IS", str(tmp_path / directory), "revive"], "0" * 32))
+    unit.write_text(unit_text([str(program), "-IS", str(tmp_path / directory), "revive"], "0" * 32))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
         capture_output=True,

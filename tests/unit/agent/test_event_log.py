@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dtctl.agent.run.event_log import EventLog
+from dtctl.agent.run.runfiles import EventLog
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def test_every_change_counts() -> None:
 
 
 def test_an_order_is_followed_and_written(files: RunFiles) -> None:
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     assert followed.take({"worker:0": intent("run", 2)})
     assert not followed.take({"worker:0": intent("run", 2)})
@@ -67,7 +67,7 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
 
 
 def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -> None:
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     asked = on_disk(files)
     asked["tasks"]["worker:0"] = intent("stop", 5)
@@ -80,7 +80,7 @@ def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -
 
 
 def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
 
     def full(*_: object) -> None:
@@ -109,7 +109,7 @@ def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatc
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     assert followed.lost_session is False
     living.clear()
@@ -125,12 +125,12 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
         paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
 
     monkeypatch.setattr(processes, "find", kept_and_gone)
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     assert (followed.value["session"], followed.lost_session) == (None, False)
 
 
-def tasks_of(followed: intents.Followed) -> dict[str, str]:
+def tasks_of(followed: intents.IntentFollower) -> dict[str, str]:
     return {task: each["want"] for task, each in followed.value["tasks"].items()}
 
 
@@ -143,9 +143,9 @@ def fallback(**wants: Want) -> IntentFile:
 def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(files: RunFiles) -> None:
     Path(files.intent_path).write_text("{")
     with pytest.raises(paths.Damaged):
-        intents.Followed(files)
+        intents.IntentFollower(files)
     told: list[str] = []
-    followed = intents.Followed(files, fallback(worker_0="run"), told.append)
+    followed = intents.IntentFollower(files, fallback(worker_0="run"), told.append)
     assert tasks_of(followed) == {"worker:0": "run"}
     assert on_disk(files) == followed.value
     assert followed.value["serial"] == 6
@@ -158,7 +158,7 @@ def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(fi
 
 def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files: RunFiles) -> None:
     told: list[str] = []
-    followed = intents.Followed(files, None, told.append)
+    followed = intents.IntentFollower(files, None, told.append)
     followed.read()
     Path(files.intent_path).write_text("{")
     assert not followed.settled()
@@ -175,7 +175,7 @@ def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
-    followed = intents.Followed(files, None, lambda _: None)
+    followed = intents.IntentFollower(files, None, lambda _: None)
     followed.read()
     paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
     Path(files.intent_path).write_text("{")
@@ -189,7 +189,7 @@ def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
 def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     monkeypatch.setattr(processes, "find", lambda _: None)
-    followed = intents.Followed(files, None, lambda _: None)
+    followed = intents.IntentFollower(files, None, lambda _: None)
     followed.read()
     assert followed.lost_session is True
     Path(files.intent_path).write_text("{")
@@ -200,7 +200,7 @@ def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, mon
 
 def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
     told: list[str] = []
-    followed = intents.Followed(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
+    followed = intents.IntentFollower(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
     assert tasks_of(followed) == {"worker:0": "run", "worker:1": "run", "worker:2": "run"}
     [text] = told
     assert "is damaged: it does not say what is wanted of worker:2" in text
@@ -208,7 +208,7 @@ def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
 
 def test_what_a_session_has_written_over_the_damage_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
-    followed = intents.Followed(files, None, told.append)
+    followed = intents.IntentFollower(files, None, told.append)
     good = on_disk(files)
     Path(files.intent_path).write_text("{")
     lock = files.intent_lock
@@ -230,7 +230,7 @@ def test_what_a_session_has_written_over_the_damage_holds(files: RunFiles, monke
 
 
 def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     monkeypatch.setattr(files, "intent", lambda: pytest.fail("it was read"))
     followed.read()
@@ -239,7 +239,7 @@ def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytes
 def test_another_session_that_keeps_the_run_has_not_lost_it(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     monkeypatch.setattr(processes, "find", lambda _: None)
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     assert followed.lost_session is False
     followed.read()
     assert followed.lost_session is True
@@ -256,13 +256,13 @@ def test_only_a_stop_is_written_at_any_price(
 ) -> None:
     written: list[bool] = []
     monkeypatch.setattr(files, "write_intent", lambda _, urgent: written.append(urgent))
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
     assert written == [urgent]
 
 
 def test_after_an_order_the_file_is_read_again_for_what_a_session_has_written(files: RunFiles) -> None:
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     followed.take({"worker:0": intent("run", 2)})
     before = Path(files.intent_path).stat()
@@ -287,7 +287,7 @@ def test_a_file_that_looks_like_the_one_before_an_order_is_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Looks(monkeypatch)
-    followed = intents.Followed(files)
+    followed = intents.IntentFollower(files)
     followed.read()
     followed.take({"worker:0": intent("run", 2)})
     paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
@@ -299,7 +299,7 @@ def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = Looks(monkeypatch)
-    followed = intents.Followed(files, None, lambda _: None)
+    followed = intents.IntentFollower(files, None, lambda _: None)
     followed.read()
     Path(files.intent_path).write_text("{")
     looks.number = 2
@@ -313,7 +313,7 @@ def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
 class Session(runs.Run):
     """A session's view of the run; its supervisor is `supervisor` if there is one, and mends when it is rung for."""
 
-    def __init__(self, files: RunFiles, supervisor: intents.Followed | None) -> None:
+    def __init__(self, files: RunFiles, supervisor: intents.IntentFollower | None) -> None:
         self.files = files
         self.spec = {"tasks": [{"id": "worker:0"}, {"id": "worker:1"}]}  # type: ignore[typeddict-item]
         self.supervisor = supervisor
@@ -328,7 +328,7 @@ class Session(runs.Run):
 def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = intents.Followed(files, None, lambda _: None)
+    followed = intents.IntentFollower(files, None, lambda _: None)
     followed.read()
     Path(files.intent_path).write_text("{")
     monkeypatch.setattr(fifo, "ring", lambda _: followed.read())

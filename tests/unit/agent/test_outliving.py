@@ -10,7 +10,7 @@ from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
 from tests.unit.agent.supervise import supervised
 
@@ -40,7 +40,7 @@ def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: process
 def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process) -> None:
     told: list[object] = []
     spec = supervised.spec(supervised.task("worker:0"))
-    around = Surroundings(
+    around = TaskContext(
         str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: told.append(fields), told.append
     )
     entry = made(Entry, state="running", attempt=1)

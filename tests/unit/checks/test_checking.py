@@ -15,11 +15,11 @@ from dtctl.agent.records.kinds import Wrong, made
 from dtctl.agent.records.network.logins import SshFacts
 from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.asking.conversation import Progress, silent
 from dtctl.operations.checks.checking import Checked, check
 from dtctl.operations.checks.passing import InPassing
 from dtctl.operations.checks.topic import Scene
-from dtctl.operations.memory.record import record_of
+from dtctl.operations.client.conversation import Progress, silent
+from dtctl.operations.history.record import record_of
 from dtctl.render import checks
 from dtctl.render.machine import checks as machine_form
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage

@@ -10,8 +10,8 @@ import pytest
 from dtctl.config import load_cluster
 from dtctl.model import Cluster
 from dtctl.operations.init import write_template
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
-from dtctl.plan.values import RunPlan
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))

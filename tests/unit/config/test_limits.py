@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.config import load_cluster
-from dtctl.config.yaml.yaml12 import parse
+from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError
 from tests.fuzz import cases
 from tests.unit.config.mistakes import GOOD, swap

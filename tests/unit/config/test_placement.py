@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dtctl.config import placement
+from dtctl.config.document import Findings, dotted
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.sections import JobEntry
-from dtctl.config.yaml.document import Findings, dotted
 from dtctl.model import CHOSEN_PORT, Host, Local, Reach, SshSettings
 
 

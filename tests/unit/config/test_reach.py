@@ -13,8 +13,8 @@ from dtctl.cli import scope
 from dtctl.cli.options import Scope
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings, TaskId
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.memory.store import Memory
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.history.store import Memory
 from dtctl.plan.roster import plan_roster
 from tests.unit.coordinated import inventory
 

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from dtctl.config import cluster_schema, load_cluster, reference_markdown
+from dtctl.config.document import Scalar
 from dtctl.config.sections import SECTIONS
-from dtctl.config.yaml.document import Scalar
-from dtctl.config.yaml.yaml12 import parse
+from dtctl.config.yaml12 import parse
 from dtctl.errors import closest, did_you_mean
 from tests.unit.config.json_schema import accepts
-from tests.unit.config.mistakes import GOOD, KEYS, KINDS, swap, top, trainer
+from tests.unit.config.mistakes import GOOD, MISTAKES, swap, top, trainer
 
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLE = (ROOT / "cluster.yaml.example").read_text()
@@ -120,7 +120,12 @@ ONLY_THE_LOADER_CAN_TELL = "second time|key must be|NUL|more than 0|'60s|.inf|2.
 
 @pytest.mark.parametrize(
     "text",
-    [text for message, text in [*KEYS, *KINDS] if not re.search(ONLY_THE_LOADER_CAN_TELL, message)],
+    [
+        mistake.text
+        for mistake in MISTAKES
+        if mistake.group in ("keys", "kinds")
+        and not re.search(ONLY_THE_LOADER_CAN_TELL, mistake.messages.split("\n")[0])
+    ],
 )
 def test_the_schema_refuses_wrong_keys_and_wrong_kinds(text: str) -> None:
     assert not schema_accepts(text)

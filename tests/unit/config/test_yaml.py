@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.config.yaml.document import Scalar
-from dtctl.config.yaml.yaml12 import parse
+from dtctl.config.document import Scalar
+from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, Place
 
 

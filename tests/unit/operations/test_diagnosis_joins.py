@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import fact
-from dtctl.operations.asking.tasks import Exit
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.client.snapshot import Exit
 from dtctl.operations.diagnosis import joins
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
 

@@ -13,9 +13,9 @@ from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations import follow as following
-from dtctl.operations.asking import streams
-from dtctl.operations.asking.outcome import Outcome
-from dtctl.operations.asking.streams import Away, Back
+from dtctl.operations.client import streams
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told

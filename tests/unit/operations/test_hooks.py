@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.run.telling import Happened
+from dtctl.agent.run.run_events import RunEvent
 from dtctl.errors import PreflightError
 from dtctl.model import Hook
-from dtctl.operations.telling import hooks as module
-from dtctl.operations.telling.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
-from dtctl.operations.up.secrets import find_hooks
+from dtctl.operations import hooks as module
+from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
+from dtctl.operations.up.local import find_hooks
 from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster
 
@@ -24,8 +24,8 @@ def hook(name: str = "web", **fields: Any) -> Hook:
     return Hook(**{"name": name, "on": ("failed",), **fields})
 
 
-def happened(name: str, kind: str = "restarting") -> Happened:
-    return Happened("r", name, (kind,), 0.0, "Restarting", [fact("exited", code=1)], "worker:0", "a", 1)
+def happened(name: str, kind: str = "restarting") -> RunEvent:
+    return RunEvent("r", name, (kind,), 0.0, "Restarting", [fact("exited", code=1)], "worker:0", "a", 1)
 
 
 class Runs:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.operations.asking.conversation import ask
-from dtctl.operations.asking.kept import Kept, NotAsked, for_one_look
+from dtctl.operations.client.conversation import ask
+from dtctl.operations.client.kept import Kept, NotAsked, for_one_look
 from dtctl.operations.status import request_of_status, status
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.cli.exits import exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.down import down
 from dtctl.operations.events import read_events
 from dtctl.operations.execute import Target, execute
 from dtctl.operations.gc import collect
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
-from dtctl.operations.memory.record import RunRecord
 from dtctl.operations.restart import restart
 from dtctl.operations.runs import known_runs
 from dtctl.operations.status import RunStatus, status, status_of_hosts

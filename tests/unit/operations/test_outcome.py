@@ -11,7 +11,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from dtctl.agent.coordinate.coordinator import Coordinator
-from dtctl.agent.coordinate.services import Services
+from dtctl.agent.coordinate.recovery import Services
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import StatusResult
 from dtctl.agent.records.kinds import checked, made
@@ -23,8 +23,8 @@ from dtctl.agent.run.outcome import DECIDED
 from dtctl.agent.run.policy import FINAL
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.asking.outcome import Outcome, Verdict, judge
-from dtctl.operations.asking.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.outcome import Outcome, Verdict, judge
+from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus, status
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of

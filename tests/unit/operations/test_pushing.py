@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.operations.asking.conversation import silent
 from dtctl.operations.checkpointing.delivering import Target
 from dtctl.operations.checkpointing.own import OwnCheckpoint, find, read
 from dtctl.operations.checkpointing.pushing import Pushed, push, targets
+from dtctl.operations.client.conversation import silent
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import record

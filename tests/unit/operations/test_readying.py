@@ -11,7 +11,7 @@ import pytest
 from dtctl.bundle import Sender, scan
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local
-from dtctl.operations.asking.conversation import Progress
+from dtctl.operations.client.conversation import Progress
 from dtctl.operations.push import push
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse

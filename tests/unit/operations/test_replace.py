@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Cluster, TaskId
-from dtctl.operations.memory.record import record_of
+from dtctl.operations.history.record import record_of
 from dtctl.operations.replace import check_same, plan_replacement
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, ssh_host

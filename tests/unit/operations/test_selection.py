@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import UsageError
-from dtctl.operations.memory.record import RunRecord, record_of
+from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job

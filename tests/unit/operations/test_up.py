@@ -14,14 +14,13 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
-from dtctl.operations.asking.conversation import Progress
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
-from dtctl.operations.memory.record import RunRecord, record_of
-from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.launch import Start
+from dtctl.operations.client.conversation import Progress
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.up.launch import Authority, Start
+from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
-from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster

@@ -13,10 +13,10 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Spec
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Host, Launch, Local, Recovery, TaskId, TfConfig, Trainer
-from dtctl.plan.local import on_this_machine
+from dtctl.plan.hosts import on_this_machine
+from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec
-from dtctl.plan.values import Coordinator, RunPlan, TaskPlan, shown
 from tests.unit.clusters import cluster, job, ssh_host
 
 NAMES = {name: f"{name}.example" for name in "abcd"}

@@ -10,9 +10,9 @@ import pytest
 
 from dtctl.config import load_cluster
 from dtctl.model import TaskId
-from dtctl.plan import neighbours
+from dtctl.plan import dialects
+from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
-from dtctl.plan.values import RunPlan
 from dtctl.render.machine import document
 from dtctl.render.plan import order_lines, show_plan, show_whole_tasks
 from dtctl.render.terminal import console
@@ -185,13 +185,13 @@ def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytes
 
 def test_who_trains_beside_whom_is_found_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
-    of = neighbours.RankLayout.of
+    of = dialects.RankLayout.of
 
-    def counted(*given: Any) -> neighbours.RankLayout:
+    def counted(*given: Any) -> dialects.RankLayout:
         found.append(given)
         return of(*given)
 
-    monkeypatch.setattr(neighbours.RankLayout, "of", counted)
+    monkeypatch.setattr(dialects.RankLayout, "of", counted)
     launch = dataclasses.replace(cluster().jobs["worker"].launch, dialect="pytorch")
     value = cluster(job("worker", ["a"] * 40, list(range(2222, 2262)), launch=launch))
     tasks = plan_run(value, NAMES, local_python="python3").tasks

@@ -9,10 +9,10 @@ import pytest
 
 from dtctl.config import load_cluster
 from dtctl.errors import ConfigError
-from dtctl.plan.local import on_this_machine
+from dtctl.plan.hosts import on_this_machine
+from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import host_spec
-from dtctl.plan.values import RunPlan, TaskPlan, shown
 
 FILE = """\
 name: digits

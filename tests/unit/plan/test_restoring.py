@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.plan.roster import plan_roster
-from dtctl.plan.success import restoring_hosts
+from dtctl.plan.roster import plan_roster, restoring_hosts
 from tests.unit.clusters import cluster, job
 
 

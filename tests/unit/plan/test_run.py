@@ -9,8 +9,8 @@ import pytest
 
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Launch, Local, Recovery, Trainer
-from dtctl.plan.local import on_this_machine
-from dtctl.plan.values import TaskPlan, shown
+from dtctl.plan.hosts import on_this_machine
+from dtctl.plan.roster import TaskPlan, shown
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
 

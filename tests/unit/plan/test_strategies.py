@@ -10,8 +10,8 @@ import pytest
 from dtctl.agent.records.spec import comes_back_alone
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Job, Launch, Recovery
-from dtctl.plan.run import Stage, plan_run, stages
-from dtctl.plan.values import RunPlan, TaskPlan
+from dtctl.plan.roster import RunPlan, Stage, TaskPlan
+from dtctl.plan.run import plan_run, stages
 from dtctl.strategies import circle, strategy_of
 from tests.unit.clusters import cluster, job
 

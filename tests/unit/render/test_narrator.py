@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import TransportError
-from dtctl.operations.asking.streams import Away, Back
-from dtctl.render.narrator import TOGETHER_S, Narrator
+from dtctl.operations.client.streams import Away, Back
+from dtctl.render.logs import TOGETHER_S, Narrator
 
 
 class Clock:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local
-from dtctl.operations.asking.conversation import Progress, telling
+from dtctl.operations.client.conversation import Progress, telling
 from dtctl.render import progress
 from dtctl.render.progress import UpProgress
 from dtctl.render.terminal import console

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId
-from dtctl.operations.asking.outcome import Outcome
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.metrics.reading import Point, Series
 from dtctl.operations.report.goodput import goodput_of, without_unsaved
 from dtctl.operations.report.unlogged import points_of, with_points

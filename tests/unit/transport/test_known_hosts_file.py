@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.config import load_cluster
-from dtctl.config.known_hosts import why_not_written
+from dtctl.config.names import why_not_written
 from dtctl.errors import ConfigError, ExitCode, HostKeyError, TransportError, UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh import known_hosts

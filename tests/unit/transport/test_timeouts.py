@@ -10,8 +10,8 @@ import pytest
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
-from dtctl.operations.asking import conversation
-from dtctl.operations.asking.conversation import said
+from dtctl.operations.client import conversation
+from dtctl.operations.client.conversation import said
 from dtctl.operations.status import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
@@ -270,7 +270,7 @@ def test_one_hung_host_withholds_nobodys_answer() -> None:
 
 
 def test_who_tells_more_than_is_read_waits() -> None:
-    from dtctl.operations.asking.streams import QUEUED_BYTES, Streams
+    from dtctl.operations.client.streams import QUEUED_BYTES, Streams
 
     with Streams(FakeTransport(Agents())) as streams:
         told = 0

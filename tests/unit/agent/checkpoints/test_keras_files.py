@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.checkpoints import keras_files, reading
+from dtctl.agent.checkpoints import formats, reading
 from dtctl.agent.host.budget import Spent
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -28,11 +28,11 @@ def hdf5(version: int, size: int) -> bytes:
 def test_weights_that_are_cut_short_are_found(tmp_path: Path, version: int) -> None:
     path = tmp_path / "latest.weights.h5"
     path.write_bytes(hdf5(version, 200))
-    assert keras_files.problem(str(path)) is None
+    assert formats.keras_problem(str(path)) is None
     path.write_bytes(hdf5(version, 200)[:150])
-    assert keras_files.problem(str(path)) == "it is cut short: it has 150 of 200 bytes"
+    assert formats.keras_problem(str(path)) == "it is cut short: it has 150 of 200 bytes"
     path.write_bytes(b"\x89HDF")
-    assert keras_files.problem(str(path)) == "it is cut short, or is no HDF5 file"
+    assert formats.keras_problem(str(path)) == "it is cut short, or is no HDF5 file"
 
 
 def test_a_model_that_is_cut_short_or_damaged_is_found(tmp_path: Path) -> None:
@@ -40,17 +40,17 @@ def test_a_model_that_is_cut_short_or_damaged_is_found(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", "{}" * 50)
         archive.writestr("model.weights.h5", bytes(1000))
-    assert keras_files.damage(str(path)) == []
+    assert formats.keras_damage(str(path)) == []
     whole = path.read_bytes()
     changed = bytearray(whole)
     changed[60] ^= 1
     path.write_bytes(changed)
-    assert keras_files.problem(str(path)) is None
-    assert keras_files.damage(str(path)) == ["config.json in it does not match its checksum"]
+    assert formats.keras_problem(str(path)) is None
+    assert formats.keras_damage(str(path)) == ["config.json in it does not match its checksum"]
     path.write_bytes(whole[:-30])
-    assert keras_files.damage(str(path)) == ["it is cut short, or is no archive"]
+    assert formats.keras_damage(str(path)) == ["it is cut short, or is no archive"]
     path.unlink()
-    assert keras_files.damage(str(path)) == ["it is missing"]
+    assert formats.keras_damage(str(path)) == ["it is missing"]
 
 
 def test_an_archive_that_holds_more_than_its_time_allows_is_not_read_to_its_end(tmp_path: Path) -> None:
@@ -66,8 +66,8 @@ def test_an_archive_that_holds_more_than_its_time_allows_is_not_read_to_its_end(
             raise Spent("it took too long")
 
     with pytest.raises(Spent):
-        keras_files.damage(str(path), check)
-    assert keras_files.damage(str(path)) == []
+        formats.keras_damage(str(path), check)
+    assert formats.keras_damage(str(path)) == []
 
 
 def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_
         file.truncate(claimed)
         file.seek(claimed)
         file.write(struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 1, 1, claimed, 0, 0))
-    assert keras_files.damage(str(path)) == ["it is damaged: its table of contents is too large"]
+    assert formats.keras_damage(str(path)) == ["it is damaged: its table of contents is too large"]
 
 
 def test_keras_files_stand_among_the_checkpoints_and_recovery_passes_them_over(tmp_path: Path) -> None:

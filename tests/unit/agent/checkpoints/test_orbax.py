@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.checkpoints import orbax, reading
+from dtctl.agent.checkpoints import formats, reading
 from dtctl.agent.host.budget import Budget, Spent
 from tests.unit.agent.checkpoints.test_keras_files import hdf5
 
@@ -61,7 +61,7 @@ def test_saves_of_a_manager_are_found_newest_first(tmp_path: Path) -> None:
     ],
 )
 def test_the_step_is_in_the_name(name: str, step: int | None) -> None:
-    assert orbax.step(name) == orbax.step(f"checkpoints/{name}") == step
+    assert formats.orbax_step(name) == formats.orbax_step(f"checkpoints/{name}") == step
 
 
 @pytest.mark.parametrize("name", ["300.orbax-checkpoint-tmp", "300.orbax-checkpoint-tmp-1795471791"])
@@ -124,4 +124,4 @@ def test_metadata_that_is_no_file_is_not_read(tmp_path: Path) -> None:
 def test_a_directory_of_too_many_files_costs_no_more_than_the_budget(tmp_path: Path) -> None:
     saved(tmp_path / "1")
     with pytest.raises(Spent):
-        orbax.size_bytes(str(tmp_path / "1"), Budget(time.monotonic() + 60.0, 2))
+        formats.orbax_size_bytes(str(tmp_path / "1"), Budget(time.monotonic() + 60.0, 2))

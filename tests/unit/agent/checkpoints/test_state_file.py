@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.checkpoints.state_file import named, with_newest
+from dtctl.agent.checkpoints.formats import restored_name, with_newest
 
 TF1 = """\
 model_checkpoint_path: "/out/model.ckpt-9"
@@ -65,4 +65,4 @@ def test_what_tensorflow_would_not_read_is_left_out(text: str) -> None:
 
 @pytest.mark.parametrize(("text", "name"), [(TF1, "model.ckpt-9"), (TF2, "ckpt-2"), ("", None), ("x", None)])
 def test_the_one_that_is_to_be_restored(text: str, name: str | None) -> None:
-    assert named(text) == name
+    assert restored_name(text) == name

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.checkpoints import tensor_bundle
-from dtctl.agent.checkpoints.tensor_bundle import Index, file_size, number_in
-from dtctl.agent.checkpoints.tensor_table import Damaged
+from dtctl.agent.checkpoints.tensor_bundle import Damaged, Index, file_size, number_in
 from dtctl.agent.host.crc32c import masked_crc32c
 from tests.agent.checkpoints import tables
 

@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from dtctl.agent.checkpoints import tensor_table
-from dtctl.agent.checkpoints.tensor_table import Damaged, entries, fields
+from dtctl.agent.checkpoints import tensor_bundle
+from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries, fields
 from dtctl.agent.host import crc32c
 from dtctl.agent.host.crc32c import masked_crc32c
 from tests.agent.checkpoints import tables
@@ -129,13 +129,13 @@ def test_a_key_may_share_all_of_the_one_before_it_and_no_more() -> None:
 
 
 def test_the_longest_key_is_read_and_a_longer_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_table, "_LONGEST_KEY", 5)
+    monkeypatch.setattr(tensor_bundle, "_LONGEST_KEY", 5)
     assert read(one(row(0, b"abcd", b""), row(4, b"e", b"")))[1][0] == b"abcde"
     assert refused(one(row(0, b"abcd", b""), row(4, b"ef", b""))) == "the index ends within an entry"
 
 
 def test_who_reads_is_asked_for_each_block_and_now_and_then_within_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_table, "_BETWEEN_CHECKS", 2)
+    monkeypatch.setattr(tensor_bundle, "_BETWEEN_CHECKS", 2)
     asked: list[int] = []
     table = one(*(row(0, b"%d" % number, b"") for number in range(5)))
     seen = [len(asked) for _ in entries(table, lambda: asked.append(1))]
@@ -165,7 +165,7 @@ def test_a_field_that_is_cut_short_is_refused(cut: bytes) -> None:
 
 
 def test_so_many_fields_are_read_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_table, "_MOST_FIELDS", 2)
+    monkeypatch.setattr(tensor_bundle, "_MOST_FIELDS", 2)
     field = tables.message({1: 1})
     assert fields(field * 2) == {1: [1, 1]}
     assert refused_message(field * 3) == "an entry of the index has too many fields"

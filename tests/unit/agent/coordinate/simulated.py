@@ -13,7 +13,7 @@ from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
 from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import Task
 
 
@@ -115,7 +115,7 @@ class SimTask:
         self._task._observation.hung = verdict  # type: ignore[union-attr]
 
 
-class _Around(Surroundings):
+class _Around(TaskContext):
     """Nothing is launched, and what is observed is simulated."""
 
     def __init__(self, task: SimTask, spec: Spec) -> None:

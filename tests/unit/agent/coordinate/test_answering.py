@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from dtctl.agent.coordinate import answering
-from dtctl.agent.coordinate.answering import ASK_AGAIN_S, Answering, answers
+from dtctl.agent.coordinate import contacts
+from dtctl.agent.coordinate.contacts import ASK_AGAIN_S, Answering, answers
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate.world import async_ps
 from tests.waiting import eventually
@@ -35,7 +35,7 @@ def test_it_is_asked_again_after_a_while_and_nobody_waits(monkeypatch: pytest.Mo
         asked.append((address, port))
         return True
 
-    monkeypatch.setattr(answering, "answers", answers_now)
+    monkeypatch.setattr(contacts, "answers", answers_now)
     machines = Answering()
     machines.of("b", "gpu-b", 2221, 100.0)
     eventually(lambda: machines.of("b", "gpu-b", 2221, 100.0) is True, what="the answer")

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.incidents import opened
-from dtctl.agent.coordinate.silence import KIND, NEVER_BEGAN_S, Beginning, whom_to_restart
+from dtctl.agent.coordinate.incidents import NEVER_BEGAN, NEVER_BEGAN_S, Beginning, opened, whom_to_restart
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact
@@ -102,7 +101,7 @@ def test_while_a_loss_is_being_mended_everybody_waits_for_good_reason() -> None:
 
 def test_a_run_is_restarted_for_that_once() -> None:
     view = idle()
-    lost(view, KIND)["closed"] = "x"
+    lost(view, NEVER_BEGAN)["closed"] = "x"
     lost(view)["closed"] = "x"
     assert judged(view) is None
 

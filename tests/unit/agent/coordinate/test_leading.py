@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.coordinate.leading import SAVE_S, Leading
-from dtctl.agent.coordinate.story import BURST_BYTES
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Process, State
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.records.whole_run import RunView
-from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.agent.coordinate.world import Fields, spec_of
 
@@ -69,7 +69,7 @@ class Desk:
         self.leading._hub = self.links  # type: ignore[assignment]
         self.state = self.files.state()
         self.state["agent"] = {**made(Process, **processes.myself()), "since": self.wall}
-        self.intent = Followed(self.files)
+        self.intent = IntentFollower(self.files)
 
     def hear(self, host: str, *messages: Any) -> None:
         self.links.waiting += [(host, message) for message in messages]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtctl.agent.coordinate.story import BURST_BYTES, REFILL_BYTES_S, TELL_S, Quota
+from dtctl.agent.coordinate.history import BURST_BYTES, REFILL_BYTES_S, TELL_S, Quota
 
 
 def test_a_whole_burst_fits_and_nothing_after_it() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.report import Report
+from dtctl.agent.coordinate.role import Report
 from dtctl.agent.coordinate.view import View, first_view
 from dtctl.agent.records.kinds import checked, fields_of, made
 from dtctl.agent.records.messages import FROM_AGENT, Welcome

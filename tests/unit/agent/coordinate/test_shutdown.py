@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.shutdown import END_LIMIT_S, Shutdown
+from dtctl.agent.coordinate.lifecycle import END_LIMIT_S, Shutdown
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import because, fact, headline

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import incidents, start
+from dtctl.agent.coordinate import incidents, lifecycle
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.reasons import Fact, because, fact
 from tests.unit.agent.coordinate import views
@@ -23,23 +23,23 @@ def held(*tasks: str, waits: bool = True) -> View:
 
 
 def test_all_may_run_at_once_and_are_early_before_those_that_they_need_are_ready() -> None:
-    assert start.may_run(held(*SERVERS, *TRAINERS, waits=False), ()) == {
+    assert lifecycle.may_run(held(*SERVERS, *TRAINERS, waits=False), ()) == {
         **dict.fromkeys(SERVERS, False),
         **dict.fromkeys(TRAINERS, True),
     }
-    assert start.may_run(held("worker:1", waits=False), ()) == {"worker:1": False}
-    assert start.may_run(views.running(stages=[]), ()) == {}
+    assert lifecycle.may_run(held("worker:1", waits=False), ()) == {"worker:1": False}
+    assert lifecycle.may_run(views.running(stages=[]), ()) == {}
 
 
 def test_a_task_is_early_until_those_that_it_needs_are_ready() -> None:
     view = views.running()
     view.wanted(TRAINERS, early=True)
     views.told(view, "chief:0", ready=False)
-    assert start.may_run(view, TRAINERS) == {"chief:0": False}
+    assert lifecycle.may_run(view, TRAINERS) == {"chief:0": False}
     views.told(view, "chief:0", ready=True)
-    assert start.may_run(view, TRAINERS) == dict.fromkeys(TRAINERS, False)
+    assert lifecycle.may_run(view, TRAINERS) == dict.fromkeys(TRAINERS, False)
     view.wanted(TRAINERS, want="stop")
-    assert start.may_run(view, ()) == {}
+    assert lifecycle.may_run(view, ()) == {}
 
 
 def test_who_trains_waits_for_nobody() -> None:
@@ -48,24 +48,24 @@ def test_who_trains_waits_for_nobody() -> None:
     view.wanted(TRAINERS, early=True)
     views.told(view, *SERVERS, ready=False)
     views.told(view, *TRAINERS, step=3)
-    assert start.may_run(view, ()) == dict.fromkeys(TRAINERS, False)
-    assert start.awaited(view) == []
+    assert lifecycle.may_run(view, ()) == dict.fromkeys(TRAINERS, False)
+    assert lifecycle.awaited(view) == []
     views.told(view, *TRAINERS, state="pending")
-    assert start.awaited(view) == SERVERS, "a step of an attempt that has ended means nothing"
+    assert lifecycle.awaited(view) == SERVERS, "a step of an attempt that has ended means nothing"
 
 
 def test_what_waits_for_others_as_the_file_says_may_run_when_they_are_ready() -> None:
-    assert start.may_run(held(*SERVERS, *TRAINERS), ()) == dict.fromkeys(SERVERS, False)
-    assert start.may_run(held(*TRAINERS), ()) == {"chief:0": False}
-    assert start.may_run(held("worker:0", "worker:1"), ()) == {"worker:0": False, "worker:1": False}
-    assert start.may_run(held(), ()) == {}
+    assert lifecycle.may_run(held(*SERVERS, *TRAINERS), ()) == dict.fromkeys(SERVERS, False)
+    assert lifecycle.may_run(held(*TRAINERS), ()) == {"chief:0": False}
+    assert lifecycle.may_run(held("worker:0", "worker:1"), ()) == {"worker:0": False, "worker:1": False}
+    assert lifecycle.may_run(held(), ()) == {}
 
 
 def test_who_is_blocked_or_away_may_not_run() -> None:
     view = held(*SERVERS)
-    assert start.may_run(view, {"ps:0"}) == {"ps:1": False}
+    assert lifecycle.may_run(view, {"ps:0"}) == {"ps:1": False}
     view.hosts["b"]["connected"] = False
-    assert start.may_run(view, ()) == {"ps:0": False}
+    assert lifecycle.may_run(view, ()) == {"ps:0": False}
 
 
 @pytest.mark.parametrize(
@@ -85,30 +85,30 @@ def test_nobody_waits_for_who_was_stopped_or_has_done_its_part(
     view = held("chief:0")
     views.told(view, "ps:1", **entry)
     view.wanted(["ps:1"], **intent)
-    assert (start.may_run(view, ()) == {"chief:0": False}) is released
+    assert (lifecycle.may_run(view, ()) == {"chief:0": False}) is released
 
 
 def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
     view = views.unheard()
-    assert start.unreached(view) == ["a", "b", "c", "d"]
+    assert lifecycle.unreached(view) == ["a", "b", "c", "d"]
     view = views.running()
     view.hosts["a"]["connected"] = False
     view.hosts["d"]["state"] = None
-    assert start.unreached(view) == ["d"]
+    assert lifecycle.unreached(view) == ["d"]
 
 
 def test_those_are_awaited_that_were_told_to_run_and_that_others_wait_for() -> None:
     view = held(*TRAINERS)
     views.told(view, "ps:0", ready=False)
-    assert start.awaited(view) == ["ps:0"], "ps:1 is ready, and chief:0 is held itself"
-    assert start.awaited(held()) == []
+    assert lifecycle.awaited(view) == ["ps:0"], "ps:1 is ready, and chief:0 is held itself"
+    assert lifecycle.awaited(held()) == []
 
 
 def test_of_those_that_wait_for_each_other_the_last_is_awaited() -> None:
     view = views.running()
     view.wanted(TRAINERS, early=True)
     views.told(view, "ps:1", "chief:0", ready=False)
-    assert start.awaited(view) == ["ps:1"], "chief:0 listens when it likes, as it waits for ps:1"
+    assert lifecycle.awaited(view) == ["ps:1"], "chief:0 listens when it likes, as it waits for ps:1"
 
 
 def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:
@@ -120,9 +120,9 @@ def test_those_are_awaited_that_were_restarted_and_are_not_back() -> None:
         incidents.opened(view, tasks[0], loss, [fact("killed", signal=9)], tasks, 1.0)
         for tasks in (["ps:0", "ps:1", "worker:0", "worker:1"], ["chief:0"])
     )
-    assert start.awaited(view) == []
+    assert lifecycle.awaited(view) == []
     incidents.begin(view, begun, 2.0)
-    assert start.awaited(view) == ["ps:0", "worker:0"], "one is ready, one has failed, and one is not to start yet"
+    assert lifecycle.awaited(view) == ["ps:0", "worker:0"], "one is ready, one has failed, and one is not to start yet"
     assert waiting["begun"] is None
 
 
@@ -137,10 +137,10 @@ SILENT: list[tuple[list[str], str]] = [
 def test_hosts_that_have_never_spoken_are_told_before_everything_else(
     monkeypatch: pytest.MonkeyPatch, silent: list[str], text: str
 ) -> None:
-    monkeypatch.setattr(start, "unreached", lambda _: silent)
+    monkeypatch.setattr(lifecycle, "unreached", lambda _: silent)
     view = held(*TRAINERS)
     views.told(view, "ps:0", ready=False)
-    assert start.missing(view) == [fact("hosts_silent", text=text, count=len(silent), what="10.0.0.1:2221")]
+    assert lifecycle.missing(view) == [fact("hosts_silent", text=text, count=len(silent), what="10.0.0.1:2221")]
 
 
 LISTENS = fact("waits_to_listen", task="ps:0", what="a:2222")
@@ -167,14 +167,14 @@ def test_it_is_told_what_keeps_the_task_that_the_others_wait_for(
     view.wanted(["ps:0"], generation=1)
     views.told(view, "ps:0", **{"generation": 1, "ready": False, **entry})
     view.hosts["a"]["connected"] = connected
-    assert start.missing(view) == why
+    assert lifecycle.missing(view) == why
 
 
 def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
     view = held(*TRAINERS)
     views.told(view, "ps:0", ready=False)
     view.roster["ps:0"]["address"] = None
-    assert start.missing(view) == [fact("waits_to_listen", task="ps:0", what="its port")]
+    assert lifecycle.missing(view) == [fact("waits_to_listen", task="ps:0", what="its port")]
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_a_task_without_an_address_waits_to_listen_on_its_port() -> None:
 def test_three_tasks_are_told_and_that_there_are_more(
     monkeypatch: pytest.MonkeyPatch, unready: list[str], more: list[str]
 ) -> None:
-    monkeypatch.setattr(start, "awaited", lambda _: unready)
-    kinds = [one["kind"] for one in start.missing(views.running())]
+    monkeypatch.setattr(lifecycle, "awaited", lambda _: unready)
+    kinds = [one["kind"] for one in lifecycle.missing(views.running())]
     assert kinds == ["waits_to_listen", *["and", "waits_to_listen"] * (min(3, len(unready)) - 1), *more]
-    monkeypatch.setattr(start, "awaited", lambda _: [])
-    assert start.missing(views.running()) == []
+    monkeypatch.setattr(lifecycle, "awaited", lambda _: [])
+    assert lifecycle.missing(views.running()) == []

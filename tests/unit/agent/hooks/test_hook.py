@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from dtctl.agent.hooks import hook as module
-from dtctl.agent.hooks.hook import MOST_WAITING, Hook
+from dtctl.agent.hooks import posting as module
+from dtctl.agent.hooks.posting import MOST_WAITING, Hook
 from dtctl.agent.records.hooks import Post, Sent, Told
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, sentence
-from dtctl.agent.run.telling import Happened
+from dtctl.agent.run.run_events import RunEvent
 
 TAKEN = made(Sent)
 GONE = made(Sent, problem="answer", text="404 Not Found")
@@ -44,7 +44,7 @@ class Desk:
     def __init__(self, told: Told | None = None, **post: Any) -> None:
         said = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
         self.story: list[str] = []
-        self.found: list[Happened] = []
+        self.found: list[RunEvent] = []
         self.now = 100.0
         self.hook = Hook(said, "demo", {}, told, self._tell)
 
@@ -54,7 +54,7 @@ class Desk:
     def happens(self, *names: str, kind: str = "restarting") -> None:
         for name in names:
             why = [fact("exited", code=1)]
-            self.found.append(Happened("r", name, (kind,), self.now, "Restarting", why, "worker:0", "a", 1))
+            self.found.append(RunEvent("r", name, (kind,), self.now, "Restarting", why, "worker:0", "a", 1))
 
     def runs(self, seconds: float = 1.0) -> None:
         until = self.now + seconds

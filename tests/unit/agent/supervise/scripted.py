@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from dtctl.agent.records.run_state import Intents, State
-from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.intents import IntentFollower
 
 
 class QuietRole:
@@ -19,7 +19,7 @@ class QuietRole:
     mending = False
     first_steps: ClassVar[dict[str, float]] = {}
 
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         return None
 
     def register(self) -> tuple[list[int], list[int]]:
@@ -46,7 +46,7 @@ class ScriptedRole:
         self.closed = False
         self._readable, self._writable = os.pipe()
 
-    def step(self, now: float, wall: float, state: State, intent: Followed) -> Intents | None:
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         self.steps += 1
         return self._script(self, state)
 

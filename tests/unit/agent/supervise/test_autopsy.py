@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.records.reasons import fact
-from dtctl.agent.run.exits import Verdict
+from dtctl.agent.run.policy import Verdict
 from dtctl.agent.supervise.autopsy import Autopsy
 
 FAULTHANDLER = """\

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.supervise.complaints import MARKS, complaint_after, last_complaint
+from dtctl.agent.supervise.progress import MARKS, complaint_after, last_complaint
 from tests.fuzz import cases
 
 STILL = (

@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 from tests.unit.privileges import public_directory, without_privileges
@@ -73,7 +73,7 @@ class Adopted:
         self.entry = made(Entry, state="running", attempt=1, pid=7, start_time=1, since=1.0)
 
     def begin(self, now: float = 100.0) -> Task:
-        around = Surroundings(
+        around = TaskContext(
             str(self.directory), self.spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None
         )
         return Task(self.spec["tasks"][0], self.entry, around, now, 1000.0)

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.host import processes
 from dtctl.agent.records.reasons import fact, sentence
-from dtctl.agent.run import exits, policy
+from dtctl.agent.run import policy
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
 from dtctl.agent.supervise.autopsy import left_behind
 from tests.unit.agent.supervise import supervised
@@ -72,7 +72,7 @@ def test_a_reason_names_three_and_counts_the_others() -> None:
 
 @pytest.mark.parametrize(("want", "state"), [("stop", "stopped"), ("run", "starting")])
 def test_who_was_asked_and_had_to_be_killed_says_so_first(want: Any, state: str) -> None:
-    verdict = exits.Verdict(retry=True)
+    verdict = policy.Verdict(retry=True)
     verdict.killed_after_s = 30.0
     entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1, "history": []}
     by: Any = {"why": [fact("stopped_by", by="ada")], "reason": "stopped by ada"}

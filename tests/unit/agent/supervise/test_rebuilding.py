@@ -12,12 +12,12 @@ from dtctl.agent.host import log, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Start, State
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.run.intents import Followed
+from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.survival import revival
-from dtctl.agent.survival.guard import Bond
+from dtctl.agent.survival.revival import Bond
 from dtctl.agent.vitals.usage import Usage
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole
@@ -161,7 +161,7 @@ def test_whatever_the_coordinator_orders_holds_against_a_guess(host: Host) -> No
     host.supervise()
     Path(host.files.intent_path).write_bytes(b"")
     host.supervise()
-    followed = Followed(host.files)
+    followed = IntentFollower(host.files)
     assert followed.take({"worker:1": supervised.intent("stop", version=1)})
     assert host.files.intent()["tasks"]["worker:1"]["want"] == "stop"
 
@@ -177,7 +177,7 @@ def test_both_at_once_leave_the_attempts_and_the_events(host: Host) -> None:
 
 def test_an_intent_that_is_damaged_meanwhile_is_written_again_as_it_was(host: Host) -> None:
     told: list[str] = []
-    followed = Followed(host.files, host.files.intent(), told.append)
+    followed = IntentFollower(host.files, host.files.intent(), told.append)
     followed.read()
     wanted = json.loads(json.dumps(followed.value["tasks"]))
     Path(host.files.intent_path).write_bytes(b"{")

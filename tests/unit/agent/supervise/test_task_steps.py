@@ -10,7 +10,7 @@ from dtctl.agent.host import paths
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry, Intent, Start
 from dtctl.agent.supervise import keeper
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 
@@ -24,7 +24,7 @@ class Failing:
     def __init__(self, directory: Path, **recovery: float) -> None:
         given = supervised.recovery(**{"max_restarts": 9, "backoff_min_s": 0.0, **recovery})
         spec = supervised.spec(supervised.task("worker:0"), recovery=given)
-        around = Surroundings(str(directory), spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None)
+        around = TaskContext(str(directory), spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None)
         self.task = Task(spec["tasks"][0], made(Entry), around, 100.0, 0.0)
 
     def step(self, intent: Intent, now: float) -> tuple[str, int]:

@@ -26,7 +26,7 @@ from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import policy
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.surroundings import Surroundings
+from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
 from tests.unit.agent.supervise import supervised
@@ -106,7 +106,7 @@ class Teller:
         self._begin()
 
     def _begin(self) -> None:
-        around = Surroundings(
+        around = TaskContext(
             self._directory, self._spec, {"PATH": "/bin"}, {"S": "k"}, None, self._changed, lambda _: None
         )
         self._task = Task(self._spec["tasks"][0], self.entry, around, self.now, 1.0)

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.asking.conversation import silent
 from dtctl.operations.checks import checking
 from dtctl.operations.checks.topic import Heard, fails
-from dtctl.operations.memory.record import record_of
+from dtctl.operations.client.conversation import silent
+from dtctl.operations.history.record import record_of
 from dtctl.operations.networking import private
 from dtctl.operations.networking.dialling import Dialled, Door, dial
 from dtctl.operations.networking.exposure import doors

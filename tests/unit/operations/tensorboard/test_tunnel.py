@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.records.tensorboard import WINDOW_BYTES
 from dtctl.errors import ConnectionLost, DtctlError, TransportError
 from dtctl.model import Host
-from dtctl.operations.memory.record import RunRecord
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel
 from dtctl.transport.seam import Message, Session
 from dtctl.transport.wire import checked_frame

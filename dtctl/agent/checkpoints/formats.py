@@ -1,0 +1,240 @@
+"""What is read of checkpoints besides TensorFlow's own files of tensors: Keras, Orbax, and the file `checkpoint`.
+
+Keras 3 saves a zip archive (`.keras`) or an HDF5 file (`.weights.h5`), each whole in one file. Both tell where the file
+ends, so that one that was cut short is known without Keras. `BackupAndRestore` writes `latest.weights.h5`, or
+`epoch_1.weights.h5`, and `training_metadata.json` beside it.
+
+Orbax saves a directory for each checkpoint, with a file of metadata in it, as programs of JAX write them. A save works
+in a directory whose name has a suffix, and renames it when it has ended; where a storage cannot rename a directory at
+once, `commit_success.txt` is written last (orbax/checkpoint/_src/path/atomicity.py).
+
+TensorFlow's file `checkpoint` says which checkpoint of its directory is to be restored, and which others there are: a
+text CheckpointState (tensorflow/python/training/checkpoint_state.proto), one field a line. TF1 writes absolute paths,
+TF2 names beside it, and times that stand for the paths with the same index.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import struct
+from contextlib import suppress
+
+from ..host import files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import BinaryIO, Callable, List, Optional, Tuple
+    from zipfile import ZipFile, ZipInfo
+
+    from ..host.budget import Budget
+
+
+KERAS_NAME = re.compile(r"(.+)\.(keras|weights\.h5)\Z", re.DOTALL)
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+_SUPERBLOCK_BYTES = 96
+_PIECE_BYTES = 1 << 20
+_MOST_CONTENTS = 64 << 20
+
+
+def keras_problem(path: str) -> Optional[str]:
+    """Why the file cannot be whole; None when it may be. Raises OSError."""
+    opened = files.descriptor(path)
+    with open(opened, "rb") as file:
+        return _of_archive(file) if path.endswith(".keras") else _of_hdf5(file)
+
+
+def keras_damage(path: str, check: Callable[[], None] = lambda: None) -> List[str]:
+    """What is wrong in the file. An archive has a checksum of each part; of an HDF5 file only the length is known.
+
+    A small archive may hold terabytes: `check` is called after each piece, and what it raises ends the reading.
+    """
+    import zipfile  # rarely needed
+
+    try:
+        found = keras_problem(path)
+        if found is not None or not path.endswith(".keras"):
+            return [found] if found is not None else []
+        with _Archive(open(files.descriptor(path), "rb", buffering=0)) as file, zipfile.ZipFile(file) as archive:
+            for part in archive.infolist():
+                if not _is_sound(archive, part, check):
+                    return ["%s in it does not match its checksum" % part.filename[:200]]
+            return []
+    except FileNotFoundError:
+        return ["it is missing"]
+    except files.Unfit as unfit:
+        return ["it %s" % unfit.strerror]
+    except OSError as error:
+        return ["it cannot be read: %s" % error.strerror]
+    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, EOFError, ValueError) as error:
+        return ["it is damaged: %s" % error]
+
+
+class _Archive(io.BufferedReader):
+    """Its table of contents is read as a whole, and may claim any size."""
+
+    def read(self, size: Optional[int] = -1) -> bytes:
+        if size is not None and size > _MOST_CONTENTS:
+            raise ValueError("its table of contents is too large")
+        return super().read(_MOST_CONTENTS if size is None or size < 0 else size)
+
+
+def _is_sound(archive: ZipFile, part: ZipInfo, check: Callable[[], None]) -> bool:
+    import zipfile
+
+    try:
+        with archive.open(part) as piece:
+            while piece.read(_PIECE_BYTES):
+                check()
+    except zipfile.BadZipFile:
+        return False
+    return True
+
+
+def _of_archive(file: BinaryIO) -> Optional[str]:
+    import zipfile
+
+    return None if zipfile.is_zipfile(file) else "it is cut short, or is no archive"
+
+
+def _of_hdf5(file: BinaryIO) -> Optional[str]:
+    """By the superblock, which stands first (HDF5 file format specification, II.A)."""
+    head = file.read(_SUPERBLOCK_BYTES)
+    size = os.fstat(file.fileno()).st_size
+    if not head.startswith(_SIGNATURE) or len(head) < 48:
+        return "it is cut short, or is no HDF5 file"
+    version = head[8]
+    place = {0: 24, 1: 28, 2: 12, 3: 12}.get(version)
+    width = head[13] if version < 2 else head[9]
+    if place is None or width != 8:
+        return None  # of a kind that is not known here
+    at = place + 16  # after the base address and one more
+    (end,) = struct.unpack_from("<Q", head, at)
+    return None if size >= end else "it is cut short: it has %d of %d bytes" % (size, end)
+
+
+METADATA = "_CHECKPOINT_METADATA"
+COMMITTED = "commit_success.txt"
+_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
+"""By one of these names in it a directory is known; the last two are those of versions before 0.6."""
+
+_UNFINISHED = re.compile(r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z")
+_STEP = re.compile(r"(?:\A|[_-])([0-9]{1,15})\Z")
+_MOST_METADATA_BYTES = 1 << 20
+_MOST_DEPTH = 6
+
+
+def is_orbax(path: str) -> bool:
+    """Whether a directory is one of Orbax's, or is about to become one. Raises OSError."""
+    return _UNFINISHED.search(path) is not None or any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS)
+
+
+def orbax_step(name: str) -> Optional[int]:
+    """By the name of its directory, as a CheckpointManager chooses it: `100`, `checkpoint_100`."""
+    found = _STEP.search(_UNFINISHED.sub("", os.path.basename(name)))
+    return int(found.group(1)) if found else None
+
+
+def orbax_problem(path: str) -> Optional[str]:
+    """Why it is not complete; None when it is. Raises OSError."""
+    unfinished = "the save has not ended, or was interrupted"
+    if _UNFINISHED.search(path):
+        return unfinished
+    if os.path.lexists(os.path.join(path, COMMITTED)):
+        return None
+    try:
+        metadata = json.loads(files.read(os.path.join(path, METADATA), _MOST_METADATA_BYTES))
+    except FileNotFoundError:
+        return None  # of an older version, which has renamed it
+    except (ValueError, RecursionError):
+        return "%s in it is damaged" % METADATA
+    ended = metadata.get("commit_timestamp_nsecs") if isinstance(metadata, dict) else None
+    return None if ended else unfinished
+
+
+def orbax_modified(path: str) -> float:
+    """When it was written: that of its metadata, else its own. Raises OSError."""
+    with suppress(FileNotFoundError):
+        return os.lstat(os.path.join(path, METADATA)).st_mtime
+    return os.lstat(path).st_mtime
+
+
+def orbax_size_bytes(path: str, budget: Budget, depth: int = 0) -> int:
+    """Of the files in it; links are not followed. Raises OSError, Spent."""
+    total = 0
+    with os.scandir(path) as listed:
+        for entry in listed:
+            budget.name()
+            with suppress(FileNotFoundError):
+                if entry.is_dir(follow_symlinks=False):
+                    total += orbax_size_bytes(entry.path, budget, depth + 1) if depth < _MOST_DEPTH else 0
+                else:
+                    total += entry.stat(follow_symlinks=False).st_size
+    return total
+
+
+STATE_FILE = "checkpoint"
+
+_PATH = re.compile(r'(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*\Z')
+_TIMESTAMP = re.compile(r"all_model_checkpoint_timestamps: ")
+_PRESERVED = re.compile(r"last_preserved_timestamp: ")
+
+
+def restored_name(state: str) -> Optional[str]:
+    """The name of the checkpoint that is to be restored; None where none is restored_name."""
+    found = (_PATH.match(line) for line in state.strip().split("\n"))
+    names = [os.path.basename(one.group(2)) for one in found if one and one.group(1) == "model_checkpoint_path"]
+    return names[-1] if names else None
+
+
+def with_renamed(text: str, damaged: str, good: str) -> str:
+    """Names `good` where it names `damaged`, in whatever way it writes paths, and lists `damaged` no more."""
+    lines: List[str] = []
+    times: List[str] = []
+    dropped: List[int] = []
+    for line in text.split("\n"):
+        match = _PATH.match(line)
+        if _TIMESTAMP.match(line):
+            times.append(line)
+        elif match and os.path.basename(match.group(2)) == damaged:
+            if match.group(1) == "model_checkpoint_path":
+                lines.append('%s: "%s"' % (match.group(1), match.group(2)[: -len(damaged)] + good))
+            else:
+                dropped.append(_all_paths(lines) + len(dropped))
+        else:
+            lines.append(line)
+    for index in reversed(dropped):  # a time stands for the path with the same index
+        if index < len(times):
+            del times[index]
+    return "\n".join(lines + times) + "\n"
+
+
+def with_newest(text: str, name: str, now: float) -> str:
+    """The same with `name` as the one that is to be restored, and as the newest of all; nothing else is forgotten.
+
+    `name` may hold neither quotes nor backslashes.
+    """
+    paths, times, preserved = _listed(text)
+    timed = bool(paths) and len(times) == len(paths)
+    before = [(path, times[index] if timed else "") for index, path in enumerate(paths)]
+    before = [(path, at) for path, at in before if os.path.basename(path) != name]
+    lines = ['model_checkpoint_path: "%s"' % name]
+    lines += ['all_model_checkpoint_paths: "%s"' % path for path in (*(path for path, _ in before), name)]
+    if timed:
+        lines += [at for _, at in before] + ["all_model_checkpoint_timestamps: %r" % now]
+    return "\n".join(lines + preserved) + "\n"
+
+
+def _listed(text: str) -> Tuple[List[str], List[str], List[str]]:
+    """The paths, the lines of their times, and that of the last preserved; lines of any other form are left out."""
+    lines = text.strip().split("\n")
+    matches = [match for match in map(_PATH.match, lines) if match]
+    paths = [match.group(2) for match in matches if match.group(1) == "all_model_checkpoint_paths"]
+    times = [line for line in lines if _TIMESTAMP.match(line)]
+    return paths, times, [line for line in lines if _PRESERVED.match(line)][:1]
+
+
+def _all_paths(lines: List[str]) -> int:
+    return sum(line.startswith("all_model_checkpoint_paths") for line in lines)

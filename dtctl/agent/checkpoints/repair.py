@@ -1,0 +1,240 @@
+"""Sets damaged checkpoints aside, so that a trainer which starts again goes back to the newest complete one.
+
+TensorFlow restores what its file `checkpoint` names and ends with DataLossError when that was cut off by a full disk or
+a crash, for ever.
+Nothing is deleted: the files are moved into a directory beside them. Bytes that differ from what was saved are found
+where a trainer has failed to restore them: to read everything takes long, and each restart would wait for it.
+
+Other users may write there: all is done below a descriptor of the directory, so that no link of theirs leads away.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import contextmanager, suppress
+from itertools import islice
+
+from ..host import files, patience
+from ..host.budget import Budget
+from ..records.words import brief
+from . import formats, reading, verifying
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional, Sequence, Tuple
+
+    from ..records.answers import Checkpoint
+
+LIMIT_S = reading.LOOK_S + 1.0
+"""Nothing is touched after that: by then somebody may write there again."""
+
+_STATE = formats.STATE_FILE
+_MOST_STATE_BYTES = 4 * 1024 * 1024
+
+
+class _TooLate(Exception):
+    pass
+
+
+def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
+    """Sets damaged checkpoints aside and reports what it did. Call it only while nobody writes there.
+
+    Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
+    `distrust` it reads those that look complete, too.
+    """
+    until = time.monotonic() + LIMIT_S
+    try:
+        return patience.within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
+    except patience.Silent:
+        return ["checkpoints were not looked at: the file system of %s does not answer" % directory]
+
+
+def _repair(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
+    found, problem = _found(directory, time.monotonic() + reading.LOOK_S, distrust)
+    newest: Dict[str, Checkpoint] = {}
+    done = []
+    for one in found:  # newest first
+        if one["complete"]:
+            newest.setdefault(os.path.dirname(one["prefix"]), one)
+    for one in reversed(found):
+        below, name = os.path.split(one["prefix"])
+        good = newest.get(below)
+        afresh = good is None and scratch and problem is None
+        if not one["complete"] and (afresh or (good is not None and one["time"] >= good["time"])):
+            kept = os.path.basename(good["prefix"]) if good is not None else None
+            result = _set_aside(directory, below, name, kept, until)
+            done.append("checkpoint %s is damaged (%s): %s" % (one["prefix"], one["problem"], result))
+    return done
+
+
+def _set_aside(directory: str, below: str, damaged: str, good: Optional[str], until: float) -> str:
+    """What happened, in words. `good`: what is restored in its place; None: nothing."""
+    try:
+        with OpenDirectory.of(directory, below, until) as place:
+            if good is None:
+                place.move_state()
+            else:
+                place.rename_in_state({damaged: good})
+            place.move(damaged)
+    except _TooLate:
+        return "it was left in place, because the file system was too slow"
+    except OSError as error:
+        return "it cannot be set aside: %s: %s" % (error.filename or directory, error.strerror)
+    return "set aside"
+
+
+class OpenDirectory:
+    """A directory with checkpoints, by its descriptor."""
+
+    def __init__(self, descriptor: int, until: float) -> None:
+        self.descriptor = descriptor
+        self._until = until
+
+    @classmethod
+    @contextmanager
+    def of(cls, directory: str, below: str, until: float) -> Iterator[OpenDirectory]:
+        """The configured directory may be reached through any link; what is in it may not. Raises OSError."""
+        descriptor = files.directory_below(directory, below or ".")
+        try:
+            yield cls(descriptor, until)
+        finally:
+            os.close(descriptor)
+
+    def state(self) -> str:
+        """What the file `checkpoint` says; empty where there is none that TensorFlow has written."""
+        try:
+            return files.read(_STATE, _MOST_STATE_BYTES, self.descriptor).decode("utf-8", "surrogateescape")
+        except (FileNotFoundError, files.Unfit):
+            return ""
+
+    def rename_in_state(self, renamed: Dict[str, str]) -> None:
+        """Lets the file `checkpoint` name the other where it names one of these, and list these no more."""
+        text = self.state()
+        if text:
+            for name, other in renamed.items():
+                text = formats.with_renamed(text.strip(), name, other)
+            self._write_state(text)
+
+    def name_newest(self, name: str, now: float) -> None:
+        """Lets the file `checkpoint` name this one as the one to be restored; what else it lists stays."""
+        self._write_state(formats.with_newest(self.state(), name, now))
+
+    def _write_state(self, text: str) -> None:
+        mode = 0o600
+        with suppress(FileNotFoundError, files.Unfit):
+            mode = files.look(_STATE, self.descriptor).st_mode & 0o777  # whoever could read it still can
+        temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
+        try:
+            opened = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self.descriptor)
+            with open(opened, "wb") as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
+                os.fchmod(opened, mode)
+            self._replace(temporary, _STATE, self.descriptor)
+        finally:
+            with suppress(OSError):  # renamed, or never made
+                os.unlink(temporary, dir_fd=self.descriptor)
+
+    def move(self, name: str) -> None:
+        beginnings = (name + ".index", name + ".data-", name + ".meta")
+        with os.scandir(self.descriptor) as listed:
+            found = [entry.name for entry in islice(listed, reading.MOST_NAMES)]
+        self._move([entry for entry in found if entry.startswith(beginnings)])
+
+    def move_state(self) -> None:
+        """Away with the file that says what is to be restored."""
+        with suppress(FileNotFoundError):
+            os.stat(_STATE, dir_fd=self.descriptor, follow_symlinks=False)
+            self._move([_STATE])
+
+    def _move(self, doomed: List[str]) -> None:
+        if not doomed:
+            return
+        aside = self._aside()
+        try:
+            for entry in doomed:
+                self._replace(entry, entry, aside)
+        finally:
+            os.close(aside)
+
+    def _aside(self) -> int:
+        """The directory beside the checkpoints; one that is there has to belong to us, or to the owner of this one."""
+        made = False
+        with suppress(FileExistsError):
+            os.mkdir(reading.ASIDE, 0o700, dir_fd=self.descriptor)
+            made = True
+        opened = files.directory(reading.ASIDE, self.descriptor)
+        owners = (os.geteuid(), os.fstat(self.descriptor).st_uid)
+        if not made and os.fstat(opened).st_uid not in owners:
+            os.close(opened)
+            raise files.Unfit(reading.ASIDE, "belongs to another user")
+        return opened
+
+    def _replace(self, name: str, new_name: str, directory: int) -> None:
+        if time.monotonic() > self._until:
+            raise _TooLate
+        os.replace(name, new_name, src_dir_fd=self.descriptor, dst_dir_fd=directory)
+
+
+class Loss:
+    """A checkpoint that cannot be restored, and no sound one beside it. `elsewhere`: the path of one that may be."""
+
+    def __init__(self, path: str, problem: str, elsewhere: Optional[str]) -> None:
+        self.path = path
+        self.problem = problem
+        self.elsewhere = elsewhere
+
+
+def loss(directories: Sequence[str], others: Sequence[str] = ()) -> Optional[Loss]:
+    """The newest checkpoint, when neither it nor any other in its directory can be restored; None when that is unsure.
+
+    `others`: directories in which there may be one that can.
+    """
+    until = time.monotonic() + reading.LOOK_S
+    try:
+        return patience.within(LIMIT_S, "loss", lambda: _loss(directories, others, until))
+    except patience.Silent:
+        return None
+
+
+def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Optional[Loss]:
+    found = []
+    for directory in directories:
+        checkpoints, problem = _found(directory, until, True)
+        if problem is not None:
+            return None  # there may be more
+        found += [(directory, one) for one in checkpoints]
+    if not found:
+        return None
+    directory, newest = max(found, key=lambda one: one[1]["time"])
+    path = os.path.join(directory, newest["prefix"])
+    complete = [os.path.join(directory, one["prefix"]) for directory, one in found if one["complete"]]
+    if any(os.path.dirname(one) == os.path.dirname(path) for one in complete):
+        return None
+    for other in others:
+        good = reading.look(other, until + reading.LEAST_S)["newest_complete"]
+        if good is not None:
+            complete.append(os.path.join(other, good["prefix"]))
+    return Loss(path, newest["problem"] or "", next(iter(complete), None))
+
+
+def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoint], Optional[str]]:
+    """TensorFlow's, the newest first, and why there may be more.
+
+    With `distrust` what is damaged within its files counts as such, as far down as the first sound one; what there is
+    no time to read is left as it looks.
+    """
+    report = reading.look(directory, until)
+    budget, sound, found = Budget(until, 0), set(), []
+    for one in report["all"]:
+        if one["kind"] != "tensorflow":
+            continue
+        below = os.path.dirname(one["prefix"])
+        if distrust and one["complete"] and below not in sound:
+            problems = verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems
+            if problems:
+                one = {**one, "complete": False, "problem": brief(problems[0])}
+            else:
+                sound.add(below)
+        found.append(one)
+    return found, report["problem"]

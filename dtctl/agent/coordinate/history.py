@@ -1,0 +1,212 @@
+"""history.jsonl: the run's story, in the order in which the coordinator learnt it."""
+
+from __future__ import annotations
+
+import json
+
+from ..records.kinds import Wrong, checked, made
+from ..records.reasons import because, fact, headline
+from ..records.whole_run import StoryLine
+from ..run import goodput
+from ..run.goodput import Seen
+from ..run.hangs import STALLS
+from ..run.runfiles import EventLog
+from . import incidents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+
+    from ..records.goodput import Account
+    from ..records.reasons import Fact
+    from ..records.whole_run import Event, Incident
+    from .view import View
+
+
+_BATCH = 1000
+
+BURST_BYTES = 4 << 20
+"""Some 20,000 transitions, as of a host with many tasks that was away for a day."""
+
+REFILL_BYTES_S = 512.0
+"""Two or three transitions a second, for ever: more than any back-off allows a task that fails on and on."""
+
+TELL_S = 60.0
+"""How often the number of lines beyond the quota is told."""
+
+
+class Quota:
+    """How much one host may write into what belongs to all. `now` is the monotonic clock."""
+
+    def __init__(self, now: float) -> None:
+        self._room: float = BURST_BYTES
+        self._filled = now
+        self._excess = 0
+        self._tell_at = now
+
+    def takes(self, size: int, now: float) -> bool:
+        """Whether so many bytes more are let in; if not, they are counted as one."""
+        self._room = min(BURST_BYTES, self._room + (now - self._filled) * REFILL_BYTES_S)
+        self._filled = now
+        if size > self._room:
+            self._excess += 1
+            return False
+        self._room -= size
+        return True
+
+    def left_out(self, now: float) -> int:
+        """How many were not let in since this was told last; 0 also while it is too early to tell again."""
+        if not self._excess or now < self._tell_at:
+            return 0
+        told, self._excess = self._excess, 0
+        self._tell_at = now + TELL_S
+        return told
+
+
+class History:
+    """Also knows which events of each host it has, by their indexes in that host's events.jsonl."""
+
+    def __init__(self, path: str) -> None:
+        self._log = EventLog(path)
+        self._next = self._log.count
+        self._received: Dict[str, int] = {}
+        self._quotas: Dict[str, Quota] = {}
+        for begin in range(0, self._log.count, _BATCH):
+            for raw in self._log.since(begin, _BATCH):
+                line = _line(raw)
+                if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
+                    self._received[line["host"]] = line["index"] + 1
+
+    def received(self, host: str) -> int:
+        """How many of the host's events are held: the index of the first that is not."""
+        return self._received.get(host, 0)
+
+    def add(self, line: StoryLine) -> None:
+        self._log.add({**line, "n": self._next})
+        self._next += 1
+
+    def add_events(self, host: str, begin: int, events: Sequence[Optional[Event]], now: float, wall: float) -> None:
+        """Events of a host, from index `begin` on; those that are held already are passed over.
+
+        Those beyond the host's quota are counted, and their number is told: no host fills the disk of another.
+        """
+        quota = self._quotas.setdefault(host, Quota(now))
+        for index, event in enumerate(events, begin):
+            if index != self.received(host):
+                continue
+            self._received[host] = index + 1
+            if event is not None:
+                line: StoryLine = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
+                if quota.takes(len(json.dumps(line)), now):
+                    self.add(line)
+        self._tell_excess(host, quota, now, wall)
+
+    def write_waiting(self) -> None:
+        """Writes what a full disk did not take before."""
+        self._log.write_waiting()
+
+    def _tell_excess(self, host: str, quota: Quota, now: float, wall: float) -> None:
+        left_out = quota.left_out(now)
+        if left_out:
+            why = because([fact("events_left_out", host=host, count=left_out)])
+            self.add(made(StoryLine, time=wall, kind="contact", host=host, **why))
+
+
+def _line(raw: Dict[str, object]) -> Optional[StoryLine]:
+    """None for a line that something has damaged."""
+    try:
+        return checked(StoryLine, raw)
+    except Wrong:
+        return None
+
+
+LOOK_S = 1.0
+"""Between two looks: there is news of hundreds of agents all the time."""
+
+
+class Accounting:
+    """Of a run that has no account, as an earlier dtctl has begun it, none is kept."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._last = dict(_steps(view))
+        self._passed_s = 0.0
+
+    def missed(self, seconds: float) -> None:
+        """Nobody looked for so long."""
+        if self._view.data["account"] is not None:
+            goodput.missed(self._view.data["account"], seconds)
+
+    def look(self, passed_s: float, away: Collection[str]) -> None:
+        """So long after it was called before. `away`: the hosts that are."""
+        self._passed_s += passed_s
+        account = self._view.data["account"]
+        if account is not None and self._passed_s >= LOOK_S:
+            self._look(account, away)
+
+    def _look(self, account: Account, away: Collection[str]) -> None:
+        steps = dict(_steps(self._view))
+        told = {task: step for task, step in steps.items() if step != self._last.get(task)}
+        lost = list(_interrupting(self._view))
+        seen = Seen(
+            self._situation(lost, away), told, self._last, bool(lost) or self._is_in(_LOST), self._is_hung(lost)
+        )
+        goodput.look(account, seen, self._passed_s)
+        self._last.update(steps)
+        self._passed_s = 0.0
+
+    def close(self, outcome: str) -> List[Fact]:
+        """Ends the account; where the time went, where that is known."""
+        account = self._view.data["account"]
+        if account is None:
+            return []
+        self._look(account, ())
+        goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
+        return goodput.told_in_short(goodput.parts(account)) if goodput.is_known(account) else []
+
+    def _situation(self, lost: List[Incident], away: Collection[str]) -> str:
+        view = self._view
+        over = view.state(view.lead) == "succeeded"
+        trainers = [] if over else [task for task in _trainers(view) if not view.final(task)]
+        if not trainers:
+            return "train"  # they have ended, and so has the run, as soon as it is judged
+        if not lost and any(self._trains(task) for task in trainers):
+            return "away" if away else "train"
+        if away:
+            return "away"
+        if any(one["begun"] is None for one in lost):
+            return "wait"
+        begin = [task for task in trainers if view.current(task) and view.state(task) in ("starting", "running")]
+        return "start" if begin else "wait"
+
+    def _trains(self, task: str) -> bool:
+        entry = self._view.entry(task)
+        going = entry["state"] == "running" and not entry["asked"] and self._view.current(task)
+        return going and entry["step"] is not None
+
+    def _is_in(self, states: Collection[str]) -> bool:
+        return not {self._view.state(task) for task in _trainers(self._view)}.isdisjoint(states)
+
+    def _is_hung(self, lost: List[Incident]) -> bool:
+        return self._is_in(("stalled",)) or any(headline(one["why"]) in STALLS for one in lost)
+
+
+_LOST = ("backoff", "failed")
+
+
+def _interrupting(view: View) -> Iterator[Incident]:
+    """Open incidents in which nobody trains: of a ps, or of more than one task."""
+    for one in incidents.still_open(view):
+        if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
+            yield one
+
+
+def _steps(view: View) -> Iterator[Tuple[str, int]]:
+    for task in _trainers(view):
+        step = view.entry(task)["step"]
+        if step is not None:
+            yield task, step
+
+
+def _trainers(view: View) -> List[str]:
+    return view.with_role("lead", "worker")

@@ -1,0 +1,172 @@
+"""The start, also after a restart: all tasks at once, but those that the file has wait for others.
+
+Who cannot train before others are ready is early until then: frameworks wait for their peers by themselves, and a
+program that does not, and fails, is started again when they are there, which counts for nothing.
+"""
+
+from __future__ import annotations
+
+from ..records.reasons import because, fact, why_of
+from ..run import outcome
+from . import incidents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Collection, Dict, List, Optional
+
+    from ..records.reasons import Because, Fact
+    from ..records.run_state import How, Intent
+    from .view import View
+
+
+REACH_LIMIT_S = 60.0
+"""After the last one that came, or the beginning: who has not reached the coordinator by then has something in its way.
+
+Imports come later. Hundreds of agents that share a machine may take longer than that, one after the other.
+"""
+
+
+def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
+    """Tasks to be told to run, and whether they are early; also those that no longer are.
+
+    Those in `blocked` wait for something else.
+    """
+    found: Dict[str, bool] = {}
+    for task, unready in _unready(view).items():
+        if view.intents[task]["want"] == "run":
+            found.update({} if unready else {task: False})
+        elif task not in blocked and view.reached(task) and not (unready and view.is_held(task)):
+            found[task] = bool(unready)
+    return found
+
+
+def _unready(view: View) -> Dict[str, List[str]]:
+    """Of each task that waits: those that it needs and that are not ready."""
+    waiting = [task for task in view.tasks if view.waits(task)]
+    if not waiting:
+        return {}
+    trains = {task for task in waiting if view.trains(task)}
+    unready = [
+        [task for task in stage["tasks"] if not (view.ready(task) or _is_out(view, task))] for stage in view.stages
+    ]
+    needs = [[task for index in stage["after"] for task in unready[index]] for stage in view.stages]
+    by_task = {task: needs[index] for index, stage in enumerate(view.stages) for task in stage["tasks"]}
+    return {task: [] if task in trains else by_task.get(task, []) for task in waiting}
+
+
+def _is_out(view: View, task: str) -> bool:
+    """Nobody waits for a task that a person has stopped, that has already done its part, or whose host is absent."""
+    has_done = view.state(task) == "succeeded" and view.current(task)
+    return has_done or view.absent(task) or view.intents[task]["want"] == "stop"
+
+
+def unreached(view: View) -> List[str]:
+    """Hosts that have never been heard, and are expected."""
+    return [host for host, known in view.hosts.items() if known["state"] is None and not known["absent"]]
+
+
+def awaited(view: View) -> List[str]:
+    """Tasks that were told to run and that others wait for, and they for nobody: to start, or to train after a loss."""
+    wanted = {other for unready in _unready(view).values() for other in unready}
+    begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
+    wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
+    return [task for task in view.tasks if task in wanted and _runs(view.intents[task])]
+
+
+def _runs(intent: Intent) -> bool:
+    """It was told to, and waits for nobody."""
+    return intent["want"] == "run" and not intent["early"]
+
+
+def missing(view: View) -> List[Fact]:
+    """Who the start waits for, and why; nothing when it waits for nobody."""
+    silent = unreached(view)
+    if silent:
+        return [fact("hosts_silent", text=_few(silent), count=len(silent), what=view.coordinator["address"])]
+    tasks = awaited(view)
+    why: List[Fact] = []
+    for task in tasks[:3]:
+        why += [*([fact("and")] if why else []), *_why(view, task)]
+    return [*why, fact("and_more")] if len(tasks) > 3 else why
+
+
+def _why(view: View, task: str) -> List[Fact]:
+    entry, place = view.entry(task), view.roster[task]
+    if not view.reached(task):
+        return [fact("waits_for_host", task=task, host=place["host"])]
+    if entry["state"] == "running" and view.current(task):
+        return [fact("waits_to_listen", task=task, what=place["address"] or "its port")]
+    if entry["state"] == "backoff":
+        return [fact("starts_again", task=task), *why_of(entry)]
+    return [fact("waits_in_state", task=task, text=entry["state"])]
+
+
+def _few(names: List[str]) -> str:
+    return ", ".join(names[:5]) + (" and %d more" % (len(names) - 5) if len(names) > 5 else "")
+
+
+END_LIMIT_S = 15.0
+"""How long servers wait for the others after the grace period: what is left then cannot be ended."""
+
+
+class Shutdown:
+    """Shuts down one decided run; times are of the monotonic clock. In the end every task's intent is `stop`."""
+
+    def __init__(self, view: View, now: float) -> None:
+        self._view = view
+        self._since = now
+        self._stopped: Optional[float] = None
+        self._well = view.data["condition"]["type"] == "Succeeded"
+        self._how: How = {"grace_s": None, "by": "coordinator", **self._why}
+        if self._well:  # from now on whatever ends stays ended
+            view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
+
+    def hurry(self, how: How, now: float) -> None:
+        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
+        self._how = how
+        self._stop(self._ending())  # they may be given less time than before
+        self._begin_to_stop(now)
+
+    def step(self, now: float) -> None:
+        """Stops what may be stopped by now."""
+        if self._stopped is None and not self._settled(now):
+            return
+        if self._stopped is None:
+            self._begin_to_stop(now)
+        grace_s = self._view.spec["grace_s"] if self._how["grace_s"] is None else self._how["grace_s"]
+        if not self._others() or now - (self._stopped or now) >= grace_s + END_LIMIT_S:
+            self._stop(self._not_stopped())
+
+    def _begin_to_stop(self, now: float) -> None:
+        self._stopped = now
+        self._stop(outcome.without_servers(self._view.roster.values(), self._not_stopped()))
+
+    def host_is_done(self, host: str) -> bool:
+        """Every task there has ended, and nothing more will be asked of its agent."""
+        view, tasks = self._view, self._view.tasks_on(host)
+        return all(view.final(task) and view.intents[task]["want"] == "stop" for task in tasks)
+
+    @property
+    def _why(self) -> Because:
+        condition = self._view.data["condition"]
+        over = fact("run_%s" % condition["type"].lower())
+        return because([over] if self._well else [over, *why_of(condition)])
+
+    def _settled(self, now: float) -> bool:
+        """After a success the other tasks may come to their own end."""
+        return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
+
+    def _others(self) -> List[str]:
+        """Tasks that still run and are not servers. Hosts that are away are not waited for: they are told later."""
+        view = self._view
+        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
+
+    def _not_stopped(self) -> List[str]:
+        return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
+
+    def _ending(self) -> List[str]:
+        stopped = [task for task in self._view.tasks if self._view.intents[task]["want"] == "stop"]
+        return [task for task in stopped if not self._view.final(task)]
+
+    def _stop(self, tasks: List[str]) -> None:
+        self._view.wanted(tasks, want="stop", **self._how)

@@ -1,0 +1,170 @@
+"""What is told of a run to others than those who look: its end, and each loss, with what became of it.
+
+Pure functions of cluster.json: the coordinator posts by them, and a controller that follows the run starts commands.
+What they tell has an id that is the same whoever tells it, and however often.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ..records.reasons import fact, headline, sentence, why_of
+from ..records.whole_run import tells_steps
+from .hangs import HANGS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Optional, Tuple
+
+    from ..records.reasons import Fact
+    from ..records.whole_run import Condition, Incident, RunView
+
+ENDED = {"Succeeded": "succeeded", "Failed": "failed", "Stopped": "stopped"}
+
+TEXTS = {
+    "succeeded": "%(cluster)s has succeeded: %(reason)s",
+    "failed": "%(cluster)s has failed: %(reason)s",
+    "stopped": "%(cluster)s was stopped: %(reason)s",
+    "restarting": "%(cluster)s: %(task)s is restarted: %(reason)s",
+    "recovered": "%(cluster)s: %(task)s has recovered: %(reason)s",
+    "stalled": "%(cluster)s: %(task)s %(reason)s",
+}
+NEXT = {
+    "succeeded": "dtctl checkpoints --run %(run)s",
+    "failed": "dtctl logs %(task)s --run %(run)s",
+    "stopped": "dtctl status --run %(run)s",
+    "restarting": "dtctl events --run %(run)s",
+    "recovered": "dtctl status --run %(run)s",
+    "stalled": "dtctl events --run %(run)s",
+}
+"""The command to type next."""
+
+_LONGEST_TEXT = 1000
+_LONGEST_REASON = 2000
+_LONGEST_WHY = 8000
+"""Characters. Whatever is in them, all of it is less than a pipe holds as JSON, with an address and its headers."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
+"""Slack takes <!channel> and <URL|text> for commands, and a log may hold them."""
+_MENTION = re.compile(r"@(?=here|channel|all|everyone)")
+
+
+class RunEvent:
+    """Something to tell. `kinds`: all that it is, the most telling first; `time` in epoch seconds."""
+
+    __slots__ = ("attempt", "condition", "host", "id", "kinds", "run", "task", "time", "why")
+
+    def __init__(
+        self,
+        run: str,
+        name: str,
+        kinds: Tuple[str, ...],
+        time: float,
+        condition: str,
+        why: List[Fact],
+        task: Optional[str],
+        host: Optional[str],
+        attempt: Optional[int],
+    ) -> None:
+        self.run = run
+        self.id = "%s/%s" % (run, name)
+        self.kinds = kinds
+        self.time = time
+        self.condition = condition
+        self.why = why
+        self.task = task
+        self.host = host
+        self.attempt = attempt
+
+    @property
+    def is_end(self) -> bool:
+        return self.kinds[0] in ENDED.values()
+
+
+def events_of(view: RunView) -> List[RunEvent]:
+    """All that cluster.json still knows of, in the order of its time."""
+    found: List[RunEvent] = []
+    for one in view["incidents"]:
+        found.append(_loss(view, one))
+        if one["recovered"] is not None:
+            found.append(_recovery(view, one, one["recovered"]))
+    if view["phase"] in ("finishing", "ended") and view["condition"]["type"] in ENDED:
+        found.append(_end(view, view["condition"]))
+    found.sort(key=lambda one: one.time)
+    return found
+
+
+def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> RunEvent:
+    """The end of a run, where no coordinator tells of it."""
+    kind = ENDED[condition]
+    hung = ("stalled",) if kind == "failed" and any(one["kind"] in HANGS for one in why) else ()
+    return RunEvent(run, kind, (kind, *hung), time, condition, why, task, None, None)
+
+
+def recovery(one: Incident) -> List[Fact]:
+    """How a loss was overcome."""
+    after_s = max(0.0, (one["recovered"] or one["noticed"]) - one["noticed"])
+    again = fact("trains_again" if tells_steps(one) else "runs_again", seconds=after_s)
+    if one["back_to"] is None:
+        return [again]
+    lost = [] if one["step"] is None else [fact("steps_lost", count=max(0, one["step"] - one["back_to"]))]
+    return [fact("back_to_step", step=one["back_to"]), *lost, fact("and"), again]
+
+
+def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
+    """What is posted, and what a command reads from its stdin; docs/notifications.md. `time` in RFC 3339."""
+    kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
+    cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
+    words = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
+    then = (NEXT["stopped"] if kind == "failed" and one.task is None else NEXT[kind]) % words
+    return {
+        "apiVersion": "dtctl/v1",
+        "kind": "RunEvent",
+        "id": one.id,
+        "event": kind,
+        "time": time,
+        "cluster": cluster,
+        "run": one.run,
+        "condition": one.condition,
+        "task": one.task,
+        "host": one.host,
+        "attempt": one.attempt,
+        "reason": reason,
+        "why": one.why if len(json.dumps(one.why)) <= _LONGEST_WHY else [],
+        "cause": cause and cause[:_LONGEST_TEXT],
+        "next": then,
+        "text": "%s\n%s" % (_harmless(TEXTS[kind] % words), then),
+    }
+
+
+def _loss(view: RunView, one: Incident) -> RunEvent:
+    why = why_of(one)
+    kinds = ("stalled", "restarting") if headline(why) in HANGS else ("restarting",)
+    name = "%s/%d/%s" % (one["task"], one["attempt"], headline(why) or kinds[0])
+    return RunEvent(
+        view["run"], name, kinds, one["noticed"], "Restarting", why, one["task"], one["host"], one["attempt"]
+    )
+
+
+def _recovery(view: RunView, one: Incident, at: float) -> RunEvent:
+    name = "%s/%d/%s/recovered" % (one["task"], one["attempt"], headline(why_of(one)) or "")
+    return RunEvent(
+        view["run"], name, ("recovered",), at, "Running", recovery(one), one["task"], one["host"], one["attempt"]
+    )
+
+
+def _end(view: RunView, condition: Condition) -> RunEvent:
+    found = ended(view["run"], condition["type"], why_of(condition), condition["cause"], condition["since"])
+    for host, contact in view["hosts"].items():
+        entry = contact["state"]["tasks"].get(found.task or "") if contact["state"] else None
+        if entry is not None:
+            found.host, found.attempt = host, entry["attempt"]
+    return found
+
+
+def _harmless(text: str) -> str:
+    """One line that calls nobody and formats nothing, whatever a trainer's log had in it."""
+    line = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text).translate(_MARKS))
+    return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 4] + " ..."

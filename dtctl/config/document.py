@@ -1,0 +1,166 @@
+"""What a YAML text says, with the place of every key and value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dtctl.errors import ConfigError, Place, Problem
+
+KeyPath = tuple[str | int, ...]
+"""Keys and list indexes from the top of a document to one of its values."""
+
+
+MOST_PROBLEMS = 50
+"""Nobody mends more in one go, and to look for them takes the longer the more there are."""
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A value that is neither empty nor a list nor a mapping. `text` is exactly what was written: 1.10, 1e-4."""
+
+    value: bool | int | float | str
+    text: str
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Where a key stands and where its value begins; the same for a list's item."""
+
+    key: Place
+    value: Place
+
+
+@dataclass
+class Document:
+    """`data` consists of dicts with text keys, lists, Scalars and None; `problems` say what was left out of it."""
+
+    data: Any
+    marks: dict[KeyPath, Marks]
+    problems: list[Problem]
+
+    def find(self, loc: KeyPath) -> KeyPath:
+        """`loc` without the steps that are not in the data: pydantic has names for its own inner steps."""
+        path: list[str | int] = []
+        data = self.data
+        for step in loc:
+            steps = data if isinstance(data, dict) else range(len(data)) if isinstance(data, list) else ()
+            if step in steps:
+                data = data[step]
+                path.append(step)
+        return tuple(path)
+
+    def key_place(self, path: KeyPath) -> Place:
+        return self.marks[self.find(path)].key
+
+    def value_place(self, path: KeyPath) -> Place:
+        """Where the value begins; for what is not in the file, the place of what should hold it."""
+        found = self.find(path)
+        marks = self.marks[found]
+        return marks.value if found == path or isinstance(self.at(found), Scalar) else marks.key
+
+    def at(self, path: KeyPath) -> Any:
+        data = self.data
+        for step in path:
+            data = data[step]
+        return data
+
+    def graft(self, path: KeyPath, part: Document) -> None:
+        """Puts `part` in place of the value at `path`; missing mappings on the way are made."""
+        here = self.data
+        top = part.marks[()]
+        for depth, step in enumerate(path[:-1], start=1):
+            if here.get(step) is None:
+                here[step] = {}
+                self.marks[path[:depth]] = top
+            here = here[step]
+        here[path[-1]] = part.data
+        self.marks = {old: marks for old, marks in self.marks.items() if old[: len(path)] != path}
+        self.marks.update({path + inner: marks for inner, marks in part.marks.items()})
+        self.problems += part.problems
+
+
+class Findings:
+    """Collects every mistake, so that one look at the output is enough to mend the file."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self._problems = list(document.problems)
+        self._lacks: list[Problem] = []
+        self._doubts: list[Problem] = []
+        self._spoiled: set[KeyPath] = set()
+
+    def add(self, path: KeyPath, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+        self._problems.append(Problem(self._place(path, at_key), summary, hint))
+        self._spoiled.add(path)
+        if len(self._problems) >= MOST_PROBLEMS:
+            self.or_raise()
+
+    def lack(self, path: KeyPath, summary: str, hint: str = "") -> None:
+        """A file that this machine does not have. Without it the cluster can be built, and the rest looked at."""
+        self._lacks.append(Problem(self._place(path, False), summary, hint))
+        self._spoiled.add(path)
+
+    def doubt(self, path: KeyPath, summary: str, hint: str = "", *, at_key: bool = False) -> None:
+        """Something that can be meant as it stands, but is more likely a slip."""
+        self._doubts.append(Problem(self._place(path, at_key), summary, hint))
+
+    @property
+    def doubts(self) -> tuple[Problem, ...]:
+        return tuple(sorted(set(self._doubts)))[:MOST_PROBLEMS]
+
+    def _place(self, path: KeyPath, at_key: bool) -> Place:
+        return self.document.key_place(path) if at_key else self.document.value_place(path)
+
+    def has(self, *path: str | int) -> bool:
+        """Something at `path` or inside it is wrong already, so that later checks would blame it unjustly."""
+        return any(spoiled[: len(path)] == path for spoiled in self._spoiled)
+
+    def __contains__(self, path: KeyPath) -> bool:
+        """The value at `path`, as a whole, is wrong already."""
+        return path in self._spoiled
+
+    def lacks_keys_of(self, key: str) -> bool:
+        """Entries of the mapping `key` have been left out, so that nobody can tell which names it was meant to have."""
+        return any(spoiled[:1] == (key,) and len(spoiled) <= 2 for spoiled in self._spoiled)
+
+    def names_in(self, key: str) -> list[str]:
+        """The names in the mapping `key` as they stand in the file, right or wrong."""
+        entries = self.document.data.get(key)
+        return list(entries) if isinstance(entries, dict) else []
+
+    def name(self, *path: str | int) -> str:
+        """How messages call the value at `path`: as far as the file spells it out."""
+        return dotted(self.document.find(path))
+
+    def or_raise(self) -> None:
+        """Raises ConfigError where no cluster can be built; then it has what is lacking as well."""
+        if self._problems:
+            raise ConfigError(list(dict.fromkeys([*self._problems, *self._lacks])), self.doubts)
+
+    def or_raise_all(self) -> None:
+        """Also where nothing but a file is lacking."""
+        self._problems += self._lacks
+        self.or_raise()
+
+
+def in_words(data: Any) -> str:
+    """How a message calls a value: by its text when it is short, else by its kind."""
+    if data is None:
+        return "empty"
+    if isinstance(data, Mapping):
+        return "a mapping" if data else "an empty mapping"
+    if isinstance(data, list):
+        return "a list" if data else "an empty list"
+    text = data.text if isinstance(data, Scalar) else str(data)
+    shown = text if len(text) <= 60 else text[:57] + "..."
+    return shown if isinstance(data, Scalar) and not isinstance(data.value, str) else repr(shown)
+
+
+def dotted(path: KeyPath) -> str:
+    """`path` as messages write it: jobs.ps.hosts[2]."""
+    text = ""
+    for step in path:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text

@@ -1,0 +1,142 @@
+"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises Wrong.
+
+That a record has its form was checked before (transport/frames.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.kinds import Wrong
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
+    from dtctl.agent.records.goodput import Account
+    from dtctl.agent.records.run_state import State
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.whole_run import RunView
+    from dtctl.model import Host
+    from dtctl.operations.history.record import RunRecord
+
+
+def wrong(field: str, expected: str, found: object) -> Wrong:
+    """`field` as in `state.host`."""
+    error = Wrong(expected, found)
+    error.path = [field]
+    return error
+
+
+def check_run(cluster: str, asked: str | None, told: str, field: str = "run") -> None:
+    """A run that was asked for by its id, or else one of the cluster by the form of its id (prepare.run_id)."""
+    if asked is not None and told != asked:
+        raise wrong(field, asked, told)
+    if not told.startswith(f"{cluster}-"):
+        raise wrong(field, f"a run of {cluster}", told)
+
+
+def check_tasks(field: str, told: Iterable[str], known: Container[str]) -> None:
+    for task in told:
+        if task not in known:
+            raise wrong(f"{field}.{task}", "a task that was asked for", task)
+
+
+def check_survivors(told: Iterable[Survivor], known: Container[str]) -> None:
+    check_tasks("survivors", (one["task"] for one in told if one["task"] is not None), known)
+
+
+def check_state(field: str, state: State, run: str, host: str, tasks: Container[str]) -> None:
+    """A host speaks of its own tasks of the run, and of nothing else."""
+    if state["run"] != run:
+        raise wrong(f"{field}.run", run, state["run"])
+    if state["host"] != host:
+        raise wrong(f"{field}.host", host, state["host"])
+    check_tasks(f"{field}.tasks", state["tasks"], tasks)
+
+
+def check_status(cluster: str, asked: str | None, host: str, answer: StatusResult) -> None:
+    run = answer["run"]
+    if run is None:
+        return
+    check_run(cluster, asked, run)
+    inventory, state = answer["inventory"], answer["state"]
+    if inventory is None:
+        raise wrong("inventory", "that of the run", None)
+    if state is None:
+        raise wrong("state", f"that of {host}", None)
+    check_inventory(inventory, cluster, run)
+    check_state("state", state, run, host, tasks_of(inventory).get(host, ()))
+    check_tasks("intents", answer["intents"], tasks_of(inventory).get(host, ()))
+    if answer["coordination"] is not None:
+        check_coordinator(host, inventory)
+        check_view(answer["coordination"], run, tasks_of(inventory))
+
+
+def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult) -> Collection[str]:
+    """The tasks that a host may speak of when it was asked to act: all of the run's as its coordinator, or its own."""
+    run, inventory = answer["run"], answer["inventory"]
+    check_run(record.cluster, record.run, run)
+    check_inventory(inventory, record.cluster, run)
+    tasks = tasks_of(inventory)
+    for name in answer["unreached"]:
+        if name not in tasks:
+            raise wrong("unreached", "hosts of the run", name)
+    if answer["coordination"] is not None:
+        check_coordinator(host.name, inventory)
+        return [task for named in tasks.values() for task in named]
+    own = tasks.get(host.name, ())
+    if record.run is not None:
+        check_tasks("inventory.roster", own, record.names_on(host.name))
+    return own
+
+
+def check_coordinator(host: str, inventory: Inventory) -> None:
+    """Only the lead's host speaks for the whole run."""
+    if inventory["lead"] not in tasks_of(inventory).get(host, ()):
+        raise wrong("coordination", f"nothing, as {inventory['lead']} is not on {host}", "that of a whole run")
+
+
+def check_inventory(inventory: Inventory, cluster: str, run: str) -> None:
+    if inventory["cluster"] != cluster:
+        raise wrong("inventory.cluster", cluster, inventory["cluster"])
+    if inventory["run"] != run:
+        raise wrong("inventory.run", run, inventory["run"])
+
+
+def check_view(view: RunView, run: str, tasks: Mapping[str, Collection[str]]) -> None:
+    """A coordinator speaks of the hosts and tasks of its run. `tasks`: host -> its tasks."""
+    if view["run"] != run:
+        raise wrong("coordination.run", run, view["run"])
+    every = {task for named in tasks.values() for task in named}
+    for host, contact in view["hosts"].items():
+        if host not in tasks:
+            raise wrong(f"coordination.hosts.{host}", "a host of the run", host)
+        if contact["state"] is not None:
+            check_state(f"coordination.hosts.{host}.state", contact["state"], run, host, tasks[host])
+    check_tasks("coordination.intents", view["intents"], every)
+    for condition in (view["condition"], *view["conditions"]):
+        check_tasks("coordination.condition.cause", filter(None, [condition["cause"]]), every)
+    for number, incident in enumerate(view["incidents"]):
+        named = (incident["task"], *incident["tasks"], *(one["task"] for one in incident["collateral"]))
+        check_tasks(f"coordination.incidents.{number}.tasks", named, every)
+    if view["account"] is not None:
+        check_account(view["account"])
+
+
+def check_account(account: Account) -> None:
+    """Every second is in one place: spans follow one another, and end by now."""
+    end_s = sum(account["before"].values())
+    for number, one in enumerate(account["spans"]):
+        if not end_s - 1.0 <= one["end_s"] <= account["seconds"] + 1.0:
+            raise wrong(f"coordination.account.spans.{number}", f"from {end_s:g} s on, by now", one["end_s"])
+        end_s = one["end_s"]
+    if end_s > account["seconds"] + 1.0:
+        raise wrong("coordination.account.before", f"no more than {account['seconds']:g} s", end_s)
+
+
+def tasks_of(inventory: Inventory) -> Mapping[str, Collection[str]]:
+    """Host -> its tasks."""
+    found: dict[str, list[str]] = {}
+    for member in inventory["roster"]:
+        found.setdefault(member["host"], []).append(member["task"])
+    return found

@@ -1,0 +1,203 @@
+"""Long conversations with several hosts at once: one that breaks is begun again."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.transport.seam import Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+
+
+QUEUED_BYTES = 64 << 20
+"""The most bytes that are kept unread: a host that sends more has to wait."""
+
+_RETRY_S = (1.0, 2.0, 4.0, 8.0, 15.0)
+_PASSING = ("internal",)
+"""Refusals that another try may not meet: an agent that could not be revived just now."""
+
+Converse = Callable[[Session], bool]
+"""Talks until there is no more to say (False), or until it is to be begun again (True)."""
+
+
+@dataclass(frozen=True)
+class Away:
+    """A host cannot be followed; unless `final`, it is tried again."""
+
+    host: str
+    error: DtctlError
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Back:
+    """A host that was away is followed again, from where it was left."""
+
+    host: str
+
+
+class Streams:
+    """Each conversation has a thread of its own; the owner reads one stream of what they `tell`. A context manager."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._told: deque[tuple[object, int]] = deque()
+        self._bytes = 0
+        self._changed = threading.Condition()
+        self._ended = threading.Event()
+        self._sessions: set[Session] = set()
+
+    def __enter__(self) -> Streams:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._ended.set()
+            self._changed.notify_all()
+        for session in list(self._sessions):
+            session.close()
+
+    @property
+    def ended(self) -> bool:
+        """Nobody reads what is told any more."""
+        return self._ended.is_set()
+
+    def begin(self, host: Host, converse: Converse) -> None:
+        threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
+
+    def tell(self, what: object, size: int = 0) -> None:
+        """Called by a conversation, from its thread; returns when there is room for its bytes, or nobody reads."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
+            self._told.append((what, size))
+            self._bytes += size
+            self._changed.notify_all()
+
+    def all(self, tick_s: float) -> Iterator[object]:
+        """What is told, as it arrives, and None whenever nothing came for `tick_s`; endless."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._told, tick_s)
+                told, size = self._told.popleft() if self._told else (None, 0)
+                self._bytes -= size
+                self._changed.notify_all()
+            if isinstance(told, _Bug):
+                raise told.error
+            yield told
+
+    def _keep(self, host: Host, converse: Converse) -> None:
+        failures = 0
+        while not self.ended:
+            try:
+                session = self._transport.open(host)
+                self._sessions.add(session)
+                if failures:
+                    session.greeted()
+                    self.tell(Back(host.name))
+                failures = 0
+                try:
+                    if not converse(session):
+                        return
+                finally:
+                    session.close()
+                    self._sessions.discard(session)
+            except DtctlError as error:
+                if self.ended:
+                    return
+                _drop_frames(error)
+                passing = isinstance(error, TransportError) or _is_passing(error)
+                if not failures:
+                    self.tell(Away(host.name, error, final=not passing))
+                if not passing:
+                    return
+                self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
+                failures += 1
+            except BaseException as bug:  # raised in the thread that reads the streams
+                if not self.ended:
+                    self.tell(_Bug(bug))
+                return
+
+
+@dataclass(frozen=True)
+class _Bug:
+    error: BaseException
+
+
+def _drop_frames(error: BaseException | None) -> None:
+    """Of it and its causes: they keep alive what was read, which may be megabytes at each try."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
+def _is_passing(error: DtctlError) -> bool:
+    return isinstance(error, AgentError) and error.code in _PASSING
+
+
+Told = Callable[[], Generator[object, None, None]]
+"""Begins a stream: it gives None whenever nothing came for a moment, so that whoever reads it can be ended."""
+
+
+MOST = 100
+"""What waits to be taken; a stream that tells more has to wait, too."""
+
+
+class Feed:
+    """Reads a stream from `start` until `close`; what it gives, or the error that ended it, waits to be taken."""
+
+    def __init__(self, begin: Told) -> None:
+        self._begin = begin
+        self._told: deque[object] = deque()
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True, name="feed")
+
+    def start(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def first(self) -> object:
+        """Waits for it, and leaves it to be taken. None where the stream has ended without a word."""
+        with self._changed:
+            while not self._told and self._thread.is_alive():
+                self._changed.wait(0.1)
+            return self._told[0] if self._told else None
+
+    def take(self) -> list[object]:
+        """What has come since the last time; an exception is the last of all."""
+        with self._changed:
+            taken = list(self._told)
+            self._told.clear()
+            self._changed.notify_all()
+        return taken
+
+    def close(self, within_s: float = 1.0) -> None:
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(within_s)
+
+    def _read(self) -> None:
+        try:
+            with closing(self._begin()) as stream:
+                for told in stream:
+                    if self._closed.is_set():
+                        return
+                    if told is not None:
+                        self._tell(told)
+        except BaseException as error:  # raised by whoever takes it
+            self._tell(error)
+
+    def _tell(self, told: object) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._told) < MOST or self._closed.is_set())
+            self._told.append(told)
+            self._changed.notify_all()

@@ -1,0 +1,296 @@
+"""What is known of a run without asking its hosts: where its tasks are and how the hosts are reached.
+
+How a host is reached is never learnt from a host: it is said by the cluster file, the command line, or the record that
+this machine made of the run when it started it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from dtctl.agent.records.spec import Inventory
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
+from dtctl.places import read_regular
+from dtctl.plan.roster import Roster, SuccessRule
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, Host
+
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run, or a cluster file when `run` is None (each host's current run is meant)."""
+
+    cluster: str
+    run: str | None
+    file: Path | None
+    hosts: Mapping[str, Host]
+    """Hosts with a task that this machine can reach; in its own records, all of them."""
+    roster: Mapping[TaskId, str]
+    """Task -> host, in the order of the file."""
+    lead: TaskId
+    success: SuccessRule
+    created: float = 0.0
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Host of the cluster file -> the one that has taken its place in this run."""
+    others: Mapping[str, Host] = field(default_factory=dict)
+    """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
+    grace_s: float = 30.0
+    addresses: Mapping[TaskId, str] = field(default_factory=dict)
+    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
+    file_sha256: str = ""
+    """Of the cluster file that `hosts` and `others` were taken from; empty in records of earlier versions."""
+    as_written: Mapping[str, Reach] = field(default_factory=dict)
+    """Host -> how that file has it reached, where the command line of `up` said otherwise."""
+    begun: bool = True
+    """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
+    outcome: str = ""
+    """How the run has ended, if this machine has heard of it."""
+    target_step: int | None = None
+    """As a host of the run tells it."""
+
+    @property
+    def project(self) -> Path | None:
+        """The cluster file's directory."""
+        return None if self.file is None else self.file.parent
+
+    @property
+    def is_local(self) -> bool:
+        return bool(self.hosts) and all(host.is_local for host in self.hosts.values())
+
+    @property
+    def coordinator(self) -> str:
+        """The host that decides for the run: the lead's."""
+        return self.roster[self.lead]
+
+    @property
+    def unknown_hosts(self) -> tuple[str, ...]:
+        """Hosts of the run that this machine knows no way to."""
+        return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
+
+    def way_to(self, name: str) -> Host:
+        """Raises TransportError for a host that only the run knows."""
+        if name not in self.hosts:
+            file = self.file or "cluster.yaml"
+            raise TransportError(
+                f"{name} is in run {self.run or self.cluster}, but not in {Path(file).name}",
+                detail="how a host is reached is never taken from other hosts",
+                hint=f"add {name} under hosts: in {file} to reach it",
+            )
+        return self.hosts[name]
+
+    def ways_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
+        """The hosts of these names, and for each that only the run knows why it cannot be reached."""
+        known: list[Host] = []
+        unknown: dict[str, DtctlError] = {}
+        for name in names:
+            try:
+                known.append(self.way_to(name))
+            except TransportError as error:
+                unknown[name] = error
+        return known, unknown
+
+    def as_known(self, inventory: Inventory) -> RunRecord:
+        """The run as a host tells it, with its hosts reached as this record says; hosts tell names alone.
+
+        The cluster file may have changed since, or another machine has started the run.
+        """
+        roster = {TaskId.parse(member["task"]): member["host"] for member in inventory["roster"]}
+        used = set(roster.values())
+        hosts, others = self.hosts, self.others
+        if used != hosts.keys():
+            every = {**others, **hosts}
+            hosts = {name: host for name, host in every.items() if name in used}
+            others = {name: host for name, host in every.items() if name not in used}
+        return dataclasses.replace(
+            self,
+            run=inventory["run"],
+            hosts=hosts,
+            others=others,
+            roster=roster,
+            lead=TaskId.parse(inventory["lead"]),
+            success=inventory["success"],
+            created=inventory["created"],
+            replaced=inventory["replaced"],
+            addresses={
+                TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
+            },
+            target_step=inventory["target_step"],
+        )
+
+    def tasks_on(self, host: str) -> tuple[TaskId, ...]:
+        return tuple(task for task, place in self.roster.items() if place == host)
+
+    def names_on(self, host: str) -> frozenset[str]:
+        """The names of a host's tasks, as records write them."""
+        return frozenset(map(str, self.tasks_on(host)))
+
+    def names_by_host(self) -> dict[str, frozenset[str]]:
+        return {host: self.names_on(host) for host in dict.fromkeys(self.roster.values())}
+
+    def to_json(self) -> dict[str, Any]:
+        """For this machine's own memory."""
+        return {
+            "version": RECORD_VERSION,
+            "cluster": self.cluster,
+            "run": self.run,
+            "file": str(self.file) if self.file else None,
+            "hosts": [_told(host) for host in self.hosts.values()],
+            "roster": [[str(task), host] for task, host in self.roster.items()],
+            "lead": str(self.lead),
+            "success": self.success,
+            "created": self.created,
+            "replaced": dict(self.replaced),
+            "others": [_told(host) for host in self.others.values()],
+            "grace_s": self.grace_s,
+            "file_sha256": self.file_sha256,
+            "as_written": {name: _told_reach(reach) for name, reach in self.as_written.items()},
+            "begun": self.begun,
+            "outcome": self.outcome,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RunRecord:
+        """Of this machine's own memory."""
+        hosts = [_host(entry) for entry in data["hosts"]]
+        others = [_host(entry) for entry in data.get("others", [])]
+        return cls(
+            cluster=data["cluster"],
+            run=data["run"],
+            file=Path(data["file"]) if data["file"] else None,
+            hosts={host.name: host for host in hosts},
+            roster={TaskId.parse(task): host for task, host in data["roster"]},
+            lead=TaskId.parse(data["lead"]),
+            success=cast("SuccessRule", data["success"]),
+            created=data["created"],
+            replaced=data.get("replaced", {}),
+            others={host.name: host for host in others},
+            grace_s=data.get("grace_s", 30.0),
+            file_sha256=data.get("file_sha256", ""),
+            as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
+            begun=data.get("begun", True),
+            outcome=data.get("outcome", ""),
+        )
+
+
+def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
+    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    hosts = plan.cluster.hosts
+    return RunRecord(
+        cluster=plan.cluster.name,
+        run=run,
+        file=plan.cluster.file,
+        hosts={name: hosts[name] for name in plan.hosts},
+        roster={task.id: task.host for task in plan.tasks},
+        lead=plan.lead,
+        success=plan.success,
+        created=created,
+        others={name: host for name, host in hosts.items() if name not in plan.hosts},
+        grace_s=plan.cluster.grace_s,
+        file_sha256=plan.cluster.file_sha256,
+        as_written=plan.cluster.as_written,
+    )
+
+
+def _told(host: Host) -> dict[str, Any]:
+    return {**dataclasses.asdict(host), "reach": _told_reach(host.reach)}
+
+
+def _told_reach(reach: Reach) -> dict[str, Any]:
+    return {**dataclasses.asdict(reach), "transport": reach.transport}
+
+
+def _host(entry: Mapping[str, Any]) -> Host:
+    said = dict(entry)
+    if "ssh" in said:  # of earlier versions, which wrote null for this machine
+        settings = said.pop("ssh")
+        said["reach"] = {"transport": "ssh", **settings} if settings else {"transport": "local"}
+    return Host(**_known(Host, {**said, "reach": _reach(**said["reach"])}))
+
+
+def _reach(transport: str, **settings: Any) -> Reach:
+    if transport == Local.transport:
+        return Local(**_known(Local, settings))
+    if transport == SshSettings.transport:
+        return SshSettings(**_known(SshSettings, settings))
+    return OtherTransport(transport, **_known(OtherTransport, settings))
+
+
+def _known(kind: type[Any], said: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the fields that later versions may have added."""
+    return {field.name: said[field.name] for field in dataclasses.fields(kind) if field.name in said}
+
+
+_LIMIT_BYTES = 1_000_000
+"""As in dtctl/config/load.py."""
+
+
+@dataclass(frozen=True)
+class IntentFollower:
+    """`problem`: why the file says nothing, so that the record stands as it was."""
+
+    record: RunRecord
+    problem: DtctlError | None = None
+
+
+def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> IntentFollower:
+    """The record with its hosts reached as its file says now. `load` raises DtctlError for a file with mistakes.
+
+    A host that has left the file is reached as before. What `up` was told by its command line counts until the file
+    says something else than it did then.
+    """
+    file = record.file
+    if file is None or record.is_local or _is_as_before(file, record.file_sha256):
+        return IntentFollower(record)
+    try:
+        cluster = load(file)
+    except DtctlError as problem:
+        return IntentFollower(record, problem)
+    known = {**record.others, **record.hosts}
+    reached = {
+        name: dataclasses.replace(host, reach=_merged(host.reach, known[name].reach, record.as_written.get(name)))
+        if name in known
+        else host
+        for name, host in cluster.hosts.items()
+    }
+    return IntentFollower(
+        dataclasses.replace(
+            record,
+            hosts={name: reached.get(name, host) for name, host in record.hosts.items()},
+            others={name: host for name, host in {**known, **reached}.items() if name not in record.hosts},
+            file_sha256=cluster.file_sha256,
+            as_written=_differing(cluster, reached),
+        )
+    )
+
+
+def _is_as_before(file: Path, sha256: str) -> bool:
+    try:
+        return hashlib.sha256(read_regular(file, _LIMIT_BYTES)).hexdigest() == sha256
+    except OSError:
+        return False
+
+
+def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
+    """What the command line once said (where `before` differs from `file_before`) over what the file still says."""
+    if not (isinstance(file, SshSettings) and isinstance(before, SshSettings) and isinstance(file_before, SshSettings)):
+        return file
+    kept = {
+        name: getattr(before, name)
+        for name in (field.name for field in dataclasses.fields(SshSettings))
+        if getattr(before, name) != getattr(file_before, name) and getattr(file, name) == getattr(file_before, name)
+    }
+    return dataclasses.replace(file, **kept)
+
+
+def _differing(cluster: Cluster, reached: Mapping[str, Host]) -> dict[str, Reach]:
+    return {name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach}

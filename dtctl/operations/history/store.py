@@ -1,0 +1,286 @@
+"""The controller's memory: a record of each run that was started here, and which one is current. Never the truth."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import functools
+import hashlib
+import json
+import math
+import os
+import re
+import shlex
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from dtctl.errors import DtctlError, UsageError
+from dtctl.operations.history.record import RECORD_VERSION, RunRecord
+from dtctl.places import Folder, check_private, make_private, read_regular, replace_file, state_directory
+
+if TYPE_CHECKING:
+    from dtctl.operations.history.record import RunRecord
+
+
+_LIMIT_BYTES = 1 << 26
+
+_NO_FILE = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EFBIG)
+"""Something else is in the file's place."""
+
+
+class DamagedRecord(Exception):
+    """The file is there, and is no record."""
+
+
+class OtherVersion(Exception):
+    """The file is the record of a version of dtctl that writes them otherwise."""
+
+
+class UnreadRecord(Exception):
+    """The file cannot be read now, and may hold a record."""
+
+
+def read_record(path: Path) -> RunRecord | None:
+    """None for a file that is not there. Raises DamagedRecord, OtherVersion and UnreadRecord."""
+    try:
+        data = json.loads(read_regular(path, _LIMIT_BYTES))
+        if (version := data["version"]) != RECORD_VERSION:
+            if type(version) is not int:
+                raise ValueError("no version")
+            raise OtherVersion(f"it is of version {version}, and this dtctl reads {RECORD_VERSION}")
+        record = RunRecord.from_json(data)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise (DamagedRecord if error.errno in _NO_FILE else UnreadRecord)(str(error.strerror)) from error
+    except (DtctlError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise DamagedRecord("it is not the record of a run") from error
+    if not (_fits(record, RunRecord) and _is_consistent(record)):
+        raise DamagedRecord("it is not the record of a run")
+    return record
+
+
+def write_record(path: Path, record: RunRecord) -> None:
+    replace_file(path, json.dumps(record.to_json(), indent=1).encode())
+
+
+def _is_consistent(record: RunRecord) -> bool:
+    """A host that has tasks is among the hosts."""
+    return record.lead in record.roster and set(record.roster.values()) <= record.hosts.keys()
+
+
+def _fits(value: Any, kind: Any) -> bool:
+    """Whether a value is of the type that is written beside its name."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(_fits(value, each) for each in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
+    if origin is frozenset:
+        return isinstance(value, frozenset) and all(_fits(each, inner[0]) for each in value)
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    hints = _fields(kind)
+    return isinstance(value, kind) and all(_fits(getattr(value, name), hint) for name, hint in hints.items())
+
+
+@functools.cache
+def _fields(kind: type) -> Mapping[str, Any]:
+    if not dataclasses.is_dataclass(kind):
+        return {}
+    hints = get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}
+
+
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}\Z")
+"""The form of the names that hosts give to runs' directories (dtctl/agent/host/paths.py)."""
+_LONGEST_ID = 1000
+
+
+class Memory:
+    """Records below `$XDG_STATE_HOME/dtctl`. Losing it loses no run: the hosts know.
+
+    Whatever names a run here, a command line, a host or a file, is an id by its form before a path is made of it.
+    Raises PreflightError where other users may write to the directory: they would choose the hosts that are reached.
+    """
+
+    def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
+        """`report` hears of records that were put aside."""
+        self._directory = state_directory()
+        check_private(self._directory)
+        self._runs = self._directory / "runs"
+        self._current = self._directory / "current"
+        self._places = self._directory / "places"
+        self._report = report
+        self._before: str | None = None
+
+    def begin(self, record: RunRecord) -> None:
+        """Writes down a run that is about to start, so that it is found again whatever becomes of this process.
+
+        Raises DtctlError when that cannot be written.
+        """
+        assert record.run is not None
+        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+            write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=False))
+
+    def save(self, record: RunRecord) -> None:
+        """Remembers a run and makes it the current one. Raises DtctlError when that cannot be written."""
+        assert record.run is not None
+        self._before = self.current_id()
+        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+            write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=True))
+            self.make_current(record.run)
+
+    def take_back(self, record: RunRecord) -> None:
+        """Forgets a run that was begun or saved here and came to nothing."""
+        assert record.run is not None
+        file = self._file(record.run)
+        with _told(f"run {record.run} came to nothing, but is still in {self._directory}", hint=_by_hand(file)):
+            file.unlink(missing_ok=True)
+            if self.current_id() != record.run:
+                return
+            if self._before is not None:
+                self.make_current(self._before)
+            else:
+                self._current.unlink(missing_ok=True)
+
+    def change(self, record: RunRecord, **fields: Any) -> None:
+        """Notes what has been learnt of a run that is remembered here; where it cannot be written nothing is lost."""
+        if record.run is None:
+            return
+        with suppress(OSError, UsageError):
+            file = self._file(record.run)
+            before = self.load(record.run)
+            if before is not None and (after := dataclasses.replace(before, **fields)) != before:
+                write_record(file, after)
+
+    def make_current(self, run: str) -> None:
+        replace_file(self._current, f"{checked_run(run)}\n".encode())
+
+    def forget(self, run: str) -> None:
+        """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
+        file = self._file(run)
+        record = self.load(run)
+        with _told(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
+            file.unlink(missing_ok=True)
+            if self.current_id() == run:
+                self._current.unlink(missing_ok=True)
+        if record and record.file:
+            self._keep_place(record, record.file)
+
+    def _keep_place(self, record: RunRecord, file: Path) -> None:
+        place = self._place_of(file)
+        try:
+            place.unlink(missing_ok=True)
+            if record.is_local:
+                make_private(self._places)
+                write_record(place, dataclasses.replace(record, run=None))
+        except OSError as error:  # of a run that is gone there is little to know
+            self._report(f"{place} cannot be written: {error.strerror}")
+
+    def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
+        """`removed`: host -> the runs that it says it has removed. It is believed of runs of the cluster on itself."""
+        for record in self.runs():
+            said = any(record.run in runs for host, runs in removed.items() if host in record.hosts)
+            if record.run and record.cluster == cluster and said:
+                self.forget(record.run)
+
+    def current_id(self) -> str | None:
+        try:
+            run = read_regular(self._current, _LONGEST_ID).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            return None
+        return run if _RUN.match(run) else None
+
+    def current(self) -> RunRecord | None:
+        run = self.current_id()
+        return self.load(run) if run else None
+
+    def load(self, run: str) -> RunRecord | None:
+        """None when there is no record of the run here. Raises UsageError for what cannot be the id of a run."""
+        try:
+            return self._load(run)
+        except OtherVersion as reason:
+            self._report(f"{self._file(run)} is passed over: {reason}; use the version of dtctl that began the run")
+            return None
+
+    def _load(self, run: str) -> RunRecord | None:
+        record = self._read(self._file(run))
+        return record if record is not None and record.run == run else None
+
+    def runs(self) -> tuple[RunRecord, ...]:
+        """Newest first; those of other versions of dtctl are theirs."""
+        records = []
+        for name in (path.stem for path in self._runs.glob("*.json") if _RUN.match(path.stem)):
+            with suppress(OtherVersion):
+                if (record := self._load(name)) is not None:
+                    records.append(record)
+        return tuple(sorted(records, key=lambda record: record.created, reverse=True))
+
+    def newest_of(self, file: Path) -> RunRecord | None:
+        """The newest run that was started from the file, by whatever path that was named."""
+        real = os.path.realpath(file)
+        return next((one for one in self.runs() if one.file and os.path.realpath(one.file) == real), None)
+
+    def place_of(self, file: Path) -> RunRecord | None:
+        """Where the file's last run was, if that was on this machine and it was taken down."""
+        with suppress(OtherVersion):
+            return self._read(self._place_of(file))
+        return None
+
+    def _place_of(self, file: Path) -> Path:
+        return self._places / f"{hashlib.sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}.json"
+
+    def _file(self, run: str, *, make: bool = False) -> Path:
+        name = checked_run(run)
+        if make:
+            make_private(self._runs)
+        return self._runs / f"{name}.json"
+
+    def _read(self, path: Path) -> RunRecord | None:
+        """An invalid record is put aside, so that it is reported once. Raises OtherVersion."""
+        try:
+            return read_record(path)
+        except UnreadRecord as reason:
+            self._report(f"{path} cannot be read: {reason}")
+            return None
+        except DamagedRecord as damage:
+            aside = path.with_name(path.name + ".damaged")
+            with suppress(OSError), Folder(path.parent) as folder:
+                if folder.find(aside.name) is not None:
+                    folder.unlink(aside.name)
+                folder.move(path.name, folder, aside.name)
+                path = aside
+            self._report(f"{path} is passed over: {damage}")
+            return None
+
+
+def checked_run(run: str) -> str:
+    """`run` when it has the form of an id, which is one component of a path and nothing else."""
+    if not _RUN.match(run):
+        raise UsageError(f"{run[:80]!r} is not the id of a run", hint="dtctl runs    lists them")
+    return run
+
+
+def _way_to(record: RunRecord) -> str:
+    """How a run is found of which this machine has no record."""
+    return f"its hosts know it: dtctl status -c {shlex.quote(str(record.file))}" if record.file else ""
+
+
+def _by_hand(file: Path) -> str:
+    return f"rm {shlex.quote(str(file))}    as soon as it can be written to"
+
+
+@contextmanager
+def _told(what: str, *, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DtctlError(what, detail=str(error.strerror or error).lower(), hint=hint) from error

@@ -1,0 +1,132 @@
+"""Where the directories of a cluster lie on its hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.marks import HOME
+from dtctl.config.placement import FIRST_PORT
+from dtctl.errors import PreflightError
+from dtctl.model import Local
+from dtctl.strategies import KVSTORE_JOBS, PS, gpus_wanted
+
+if TYPE_CHECKING:
+    from dtctl.model import Cluster, Host, Job, TaskId
+
+
+Directories = Mapping[str, str]
+"""data, output, work, log: paths on one host, with marks."""
+
+
+def on_host(path: str, cluster: str) -> str:
+    """`path` made absolute: ~ is the user's home there, and a relative path lies under ~/dtctl/CLUSTER."""
+    if path.startswith("/"):
+        return path
+    if path == "~" or path.startswith("~/"):
+        return HOME + path[1:]
+    return f"{HOME}/dtctl/{cluster}/{path.removeprefix('./')}".removesuffix("/.")
+
+
+def directories(cluster: Cluster, host: Host) -> Directories:
+    return {name: on_host(path, cluster.name) for name, path in {**cluster.dirs, **host.dirs}.items()}
+
+
+def checkpoint_directories(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
+    if cluster.checkpoint_dir is not None:
+        return (on_host(cluster.checkpoint_dir, cluster.name),)
+    return (dirs["output"],) if "output" in dirs else ()
+
+
+def output_directories(dirs: Directories, checkpoint_dirs: Iterable[str]) -> tuple[str, ...]:
+    """What a run writes and is continued from."""
+    return tuple(sorted({*checkpoint_dirs, *(dirs[name] for name in ("output",) if name in dirs)}))
+
+
+def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
+    """Directories that have to be there before a run: data, unless it lies below ~/dtctl/CLUSTER. A ps reads none."""
+    reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
+    own = on_host(".", cluster.name) + "/"
+    return (dirs["data"],) if reads and "data" in dirs and not dirs["data"].startswith(own) else ()
+
+
+def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+    """What each task sees: its own share, and with the dialect pytorch those of all such tasks of the host.
+
+    A trainer for torchrun takes the one of its LOCAL_RANK.
+    """
+    shares = share_gpus(cluster)
+    together: dict[str, set[int]] = {}
+    for task in _for_torchrun(cluster):
+        together.setdefault(cluster.host_of(task).name, set()).update(shares[task] or ())
+    seen = {task: tuple(sorted(together[cluster.host_of(task).name])) for task in _for_torchrun(cluster)}
+    return {task: share and seen.get(task, share) for task, share in shares.items()}
+
+
+def _for_torchrun(cluster: Cluster) -> list[TaskId]:
+    return [task for task in cluster.tasks() if cluster.jobs[task.job].launch.dialect == "pytorch"]
+
+
+def share_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
+    """Each task's GPUs; None where the host declares none and the task may find its own."""
+    here: dict[str, dict[TaskId, Job]] = {name: {} for name in cluster.hosts}
+    for task in cluster.tasks():
+        job = cluster.jobs[task.job]
+        here[job.hosts[task.index]][task] = job
+    shares: dict[TaskId, tuple[int, ...] | None] = {}
+    for name, tasks in here.items():
+        shares.update(_share_on(cluster.hosts[name], tasks))
+    return shares
+
+
+def _share_on(host: Host, tasks: Mapping[TaskId, Job]) -> dict[TaskId, tuple[int, ...] | None]:
+    wanted = {task: gpus_wanted(job) for task, job in tasks.items()}
+    if host.gpus == 0:
+        return {task: () if want == 0 else None for task, want in wanted.items()}
+    sharers = [task for task, want in wanted.items() if want is None]
+    left = host.gpus - sum(want or 0 for want in wanted.values())
+    if left < len(sharers):
+        gpus = f"{host.gpus} GPU{'s' if host.gpus > 1 else ''}"
+        raise PreflightError(
+            f"host {host.name} has {gpus}, too few for {', '.join(map(str, tasks))}",
+            hint="set gpus_per_task for a job (0 hides the GPUs from it), or place its tasks elsewhere",
+        )
+    each, more = divmod(left, len(sharers)) if sharers else (0, 0)
+    counts = {task: want if want is not None else each + (sharers.index(task) < more) for task, want in wanted.items()}
+    shares: dict[TaskId, tuple[int, ...] | None] = {}
+    first = 0
+    for task, count in counts.items():
+        shares[task] = tuple(range(first, first + count))
+        first += count
+    return shares
+
+
+LOOPBACK = "127.0.0.1"
+_LAST_PORT = 32767
+"""Above it kernels hand out ports to outgoing connections, so a port that is free now may be taken at the start."""
+
+
+def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster:
+    """`cluster` with all its hosts local; a port that is taken, or that two hosts would now share, moves up."""
+    taken: set[int] = set()
+
+    def own_port(wanted: int) -> int:
+        wanted = wanted or FIRST_PORT
+        for port in itertools.chain(range(wanted, _LAST_PORT + 1), (wanted,), range(1024, wanted)):
+            if port not in taken and is_free(port):
+                taken.add(port)
+                return port
+        raise PreflightError("no free port is left on this machine")
+
+    hosts = {
+        name: dataclasses.replace(host, reach=Local(), address=LOOPBACK, python=None, dirs={})
+        for name, host in cluster.hosts.items()
+    }
+    jobs = {
+        name: dataclasses.replace(job, ports=tuple(own_port(port) for port in job.ports))
+        for name, job in cluster.jobs.items()
+    }
+    coordinator_port = own_port(cluster.coordinator_port)
+    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port)

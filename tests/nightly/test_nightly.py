@@ -1,0 +1,192 @@
+"""The page of the nightly, and what its parts make of pyproject.toml and of a report."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.faults import report
+from tests.nightly import __main__ as nightly
+from tests.nightly import running, until
+from tests.nightly.parts import CONTROLLER, PARTS, dependencies, lower_bounds
+from tests.nightly.running import ROOT, Row, Seen, judged
+from tests.tables import read_table
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    file = tmp_path / "nightly.md"
+    file.write_text(f"# The nightly\n\n{running.BEGIN}\n\n{running.END}\n\nThe end.\n")
+    return file
+
+
+def test_a_part_keeps_its_last_result_while_others_run(empty: Path) -> None:
+    first = Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a | b\nc")
+    running.write(["wheel", "fuzz"], {"wheel": first}, empty)
+    running.write(["wheel", "fuzz"], {"fuzz": Row("fuzz", "**failed**", "now", "def", "2 min", "")}, empty)
+    rows = running.rows(empty)
+    assert rows["wheel"] == Row("wheel", "passed", "2026-01-02 03:04", "abc", "1.0 min", "a / b c")
+    assert rows["fuzz"].result == "**failed**"
+    assert empty.read_text().endswith("\n\nThe end.\n")
+
+
+def test_a_part_that_never_ran_says_so(empty: Path) -> None:
+    running.write(["wheel", "fuzz"], {}, empty)
+    assert running.rows(empty) == {"wheel": Row("wheel"), "fuzz": Row("fuzz")}
+    assert Row("wheel").result == "not run"
+
+
+def test_the_page_describes_and_has_a_row_for_every_part() -> None:
+    text = running.PAGE.read_text()
+    assert list(running.rows()) == list(PARTS)
+    assert [name for name in PARTS if f"| `{name}` | " not in text] == []
+
+
+def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks() -> Seen:
+        raise RuntimeError("no wheel")
+
+    parts = {"first": breaks, "second": lambda: Seen(False, "1 failed"), "third": lambda: Seen(True, "2 passed")}
+    monkeypatch.setattr(nightly, "PARTS", parts)
+    monkeypatch.setattr(running, "PAGE", empty)
+    monkeypatch.setattr("sys.argv", ["nightly"])
+    assert nightly.main() == 1
+    rows = running.rows(empty)
+    assert [row.result for row in rows.values()] == ["**failed**", "**failed**", "passed"]
+    assert rows["first"].seen == "broke: RuntimeError: no wheel"
+
+
+def test_a_commit_tells_whether_files_differ_from_it(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init")
+    (tmp_path / "code.py").write_text("1")
+    git("add", "code.py")
+    git("commit", "-m", "first")
+    name = running.commit(tmp_path)
+    assert name.isalnum()
+    (tmp_path / "code.py").write_text("2")
+    assert running.commit(tmp_path) == f"{name} and changes"
+
+
+def test_nothing_at_all_is_no_success() -> None:
+    assert not Seen.of_all({}).passed
+    assert not Seen.of_all({"3.8": Seen(True, "ok"), "3.9": Seen(False, "no")}).passed
+
+
+@pytest.mark.parametrize(
+    ("cases", "code", "seen"),
+    [
+        ("<testcase/><testcase/>", 0, Seen(True, "2 passed")),
+        ('<testcase classname="a" name="b"><failure/></testcase>', 1, Seen(False, "1 failed; failed: a.b")),
+        (
+            '<testcase classname="a" name="b"><error/></testcase>',
+            2,
+            Seen(False, "1 failed; failed: a.b; pytest ended with 2"),
+        ),
+        ("<testcase/>", 1, Seen(False, "1 passed; pytest ended with 1")),
+        ("", 0, Seen(False, "nothing has run; no test has run")),
+    ],
+)
+def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
+    tmp_path: Path, cases: str, code: int, seen: Seen
+) -> None:
+    (tmp_path / "report.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
+    assert judged(tmp_path / "report.xml", code) == seen
+
+
+THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
+
+
+@pytest.mark.parametrize("beside", [(), ("-n", "2")], ids=["one process", "beside each other"])
+def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
+) -> None:
+    (tmp_path / "test_three.py").write_text(THREE)
+    words = ("--rootdir", str(tmp_path), *beside, str(tmp_path))
+    monkeypatch.setattr(running, "MINUTES", 5)
+    assert running.pytest(sys.executable, *words) == Seen(True, "3 passed", whole=True)
+    monkeypatch.setattr(running, "MINUTES", -1)
+    none = running.pytest(sys.executable, *words)
+    assert none == Seen(False, "3 not begun in -1 min; no test has run", whole=False)
+
+
+def test_a_part_that_was_cut_short_says_so() -> None:
+    seen = Seen.of_all({"one": Seen(True, "1 passed", whole=False), "other": Seen(True, "1 passed")})
+    assert [seen.result, Seen(True, "").result, Seen(False, "", whole=False).result] == [
+        "passed in part",
+        "passed",
+        "**failed**",
+    ]
+
+
+def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def order(seed: str) -> tuple[Any, ...]:
+        monkeypatch.setenv(until.SEED, seed)
+        items: list[Any] = list(range(100))
+        with suppress(StopIteration):
+            hook = until.pytest_collection_modifyitems(items)
+            next(hook)
+            next(hook)
+        return tuple(items)
+
+    assert order("1") == order("1")
+    assert sorted(order("1")) == list(range(100))
+    assert len({order(str(seed)) for seed in range(20)}) > 10
+
+
+def test_every_folder_with_tests_of_the_night_is_in_a_part() -> None:
+    """Those of no part would run never."""
+    texts = {file: file.read_text() for file in ROOT.glob("tests/*/**/*.py") if file != Path(__file__)}
+    marked = [file for file, text in texts.items() if "mark.nightly" in text or "at_night(" in text]
+    parts = (ROOT / "tests/nightly/parts.py").read_text()
+    folders = {"/".join(file.relative_to(ROOT).parts[:2]) for file in marked}
+    assert [folder for folder in sorted(folders) if f'"{folder}"' not in parts] == []
+
+
+def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
+    told = ["typer>=0.19", "PyYAML>=6.0.1; python_version < '3.13'", "PyYAML>=6.0.2; python_version >= '3.13'"]
+    told += ["mypy; extra == 'dev'"]
+    assert list(lower_bounds(told, "3.10")) == ["typer==0.19", "PyYAML==6.0.1"]
+    assert list(lower_bounds(told, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
+    with pytest.raises(ValueError, match="has no lower bound"):
+        list(lower_bounds(["typer"], "3.10"))
+
+
+def test_every_dependency_and_those_of_the_extras_for_screens_have_a_lower_bound_on_every_python() -> None:
+    for version in CONTROLLER:
+        held = list(lower_bounds(dependencies(ROOT), version))
+        names = [one.partition("==")[0] for one in held]
+        assert len(names) == len(set(names)), held
+        assert {"typer", "PyYAML", "textual"} <= set(names)
+
+
+def test_some_faults_alone_leave_the_rows_of_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "faults.md"
+    file.write_text(f"{report.BEGIN}\n\n{report.END}\n")
+    frozen, cut = (report.Row(fault, "async-ps", 1.0, None, None, 0, "Succeeded") for fault in ("frozen", "cut"))
+    report.write(file, [frozen, cut], keep=False)
+    report.write(file, [replace(cut, noticed_s=2.0)], keep=True)
+    assert [row[:3] for row in read_table(file, report.BEGIN, report.END)] == [
+        ("cut", "async-ps", "2.0 s"),
+        ("frozen", "async-ps", "1.0 s"),
+    ]
+    report.write(file, [replace(cut, fault="12 random faults in 3 minutes")], keep=True)
+    report.write(file, [replace(cut, fault="130 random faults in 30 minutes")], keep=True)
+    assert [row[0] for row in read_table(file, report.BEGIN, report.END)] == [
+        "130 random faults in 30 minutes",
+        "cut",
+        "frozen",
+    ]
+    report.write(file, [cut], keep=False)
+    assert len(read_table(file, report.BEGIN, report.END)) == 1

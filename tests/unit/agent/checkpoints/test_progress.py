@@ -1,0 +1,110 @@
+"""What is noticed of an attempt: saves in the checkpoint directories as signs of progress, and that it does nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from dtctl.agent.checkpoints.progress import CheckpointSigns
+from dtctl.agent.host import processes
+from dtctl.agent.host.secrets import Masks
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry
+from dtctl.agent.run.hangs import Watchdog
+from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.observation import Observation, note_work
+from tests.waiting import eventually
+
+
+class Clock:
+    """Every reading is one look later."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def later(self) -> float:
+        self.now += 5.0
+        return self.now
+
+
+def test_every_save_counts(tmp_path: Path) -> None:
+    clock = Clock()
+    (tmp_path / "chief").mkdir()
+    signs = CheckpointSigns([str(tmp_path), str(tmp_path / "not there")])
+    assert signs.changes(clock.later()) == 0
+    eventually(lambda: signs._seen is not None)
+    for count, name in enumerate(["ckpt-1.index", "chief/ckpt-1.index", "chief/ckpt-2.index"], 1):
+        (tmp_path / name).touch()
+        eventually(lambda count=count: signs.changes(clock.later()) == count)  # type: ignore[misc]
+    assert signs.changes(clock.now) == 3
+
+
+def test_a_directory_that_is_made_later_counts_too(tmp_path: Path) -> None:
+    clock = Clock()
+    signs = CheckpointSigns([str(tmp_path / "out")])
+    signs.changes(clock.later())
+    eventually(lambda: signs._seen is not None)
+    (tmp_path / "out").mkdir()
+    eventually(lambda: signs.changes(clock.later()) == 1)
+
+
+def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
+    attempt = Attempt(str(tmp_path), 1000.0)
+    entry = made(Entry, state="running", ready=True)
+    signs = CheckpointSigns([str(tmp_path / "out")])
+    (tmp_path / "out").mkdir()
+    now = 1000.0
+    watchdog = Watchdog(100.0, 0.0, trains=True, proven=True, now=now)
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
+    for save in range(60):
+        now += 6.0
+        saves = signs._changes
+        (tmp_path / "out" / f"ckpt-{save}.index").touch()
+        assert observation.look(now, now) is None
+        if watchdog.is_quiet(now):
+            eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+    assert signs._changes > saves - 1 > 0
+    verdict = None
+    for _ in range(30):
+        now += 6.0
+        verdict = verdict or observation.look(now, now)
+        eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
+    assert verdict is not None
+    assert verdict["kind"] == "stalled"
+
+
+def test_a_task_is_idle_since_the_first_time_that_nothing_was_seen_of_it() -> None:
+    entry = made(Entry)
+    seen = []
+    for when, works in enumerate((None, False, False, None, True, False)):
+        note_work(entry, works, float(when))
+        seen.append(entry["idle_since"])
+    assert seen == [None, 1.0, 1.0, 1.0, None, 5.0]
+
+
+def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat = "7 (python) S 1 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 99 1000 10"
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: stat if name == "stat" else "")
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k")
+    entry = made(Entry, state="running", ready=True)
+    watchdog = Watchdog(None, 0.0, trains=True, proven=False, now=1000.0)
+    signs = CheckpointSigns([])
+    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
+    idle = []
+    for now, line in (
+        (1000.0, "building the graph"),
+        (1006.0, "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"),
+        (1012.0, "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"),
+        (1018.0, "loaded 10 %"),
+    ):
+        with (tmp_path / "log").open("a") as log:
+            log.write(f"{line}\n")
+        observation.look(now, now)
+        idle.append(entry["idle_since"])
+    assert idle == [None, 1006.0, 1006.0, None]
