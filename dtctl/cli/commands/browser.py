@@ -50,14 +50,15 @@ def dashboard(
         board.put({**parts(report), **unknown(None)})
         scope.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
-        stack.enter_context(scope.left("the dashboard has ended, and the run goes on"))
+        continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
+        stack.enter_context(scope.left(f"the dashboard has ended{continues}"))
         answer = answering(board, whole, headers())
         server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
         stack.callback(board.close)
         document = {"kind": "Dashboard", "run": run}
-        goes_on = "it works once, in one browser; Ctrl-C ends the dashboard, and the run goes on"
+        once = f"it works once, in one browser; Ctrl-C ends the dashboard{continues}"
         door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
-        show_url(server.address, document, goes_on, json=output == "json")
+        show_url(server.address, document, once, json=output == "json")
         if open_it:
             stack.enter_context(opened(entered(server.address)))
         for told in looks(following, report, board, lambda: server.alive):
