@@ -10,7 +10,7 @@ from dtctl.operations.diagnosis import hosts, joins, waits
 from dtctl.operations.diagnosis.signature import Find, Join, table
 
 if TYPE_CHECKING:
-    from dtctl.operations.asking.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.facts import Facts
     from dtctl.operations.diagnosis.signature import Fields
 
