@@ -270,8 +270,9 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
             f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
             hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
         )
+    verb = "is" if len(tasks) == 1 else "are"
     return show_warning(
-        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {'is' if len(tasks) == 1 else 'are'} not started",
+        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )
 
