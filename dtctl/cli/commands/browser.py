@@ -90,7 +90,6 @@ def report(
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
-    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
@@ -102,7 +101,7 @@ def report(
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
     record = scope.record()
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
@@ -218,11 +217,10 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         shown = False
         for told in follow_copies(record, scope.transport, place, looked, copies):
             board.check()
-            if isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-                failed += [told.error] if told.final else []
-            elif isinstance(told, Back):
-                errors.note(f"{told.host} can be reached again")
+            if isinstance(told, Away | Back):
+                errors.show_contact(told)
+            if isinstance(told, Away) and told.final:
+                failed.append(told.error)
             if isinstance(told, Copied | Away):
                 awaited.discard(told.host)
             if len(failed) == len(place.sources):

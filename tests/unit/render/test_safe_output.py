@@ -329,6 +329,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
+    "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
+    "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
