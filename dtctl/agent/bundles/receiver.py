@@ -10,8 +10,7 @@ import zlib
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
 from ..protocol.conversation import Aborted, word
-from .manifest import MOST_BYTES, Manifest
-from .tree import Tree, read_blocks
+from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,21 +11,24 @@ leads to, so that what programs write beside their own files would end up in the
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
+import time
 from contextlib import contextmanager, suppress
 
 from ..host import locks, paths
 from ..host.errors import from_os_error
 from ..records.kinds import made
 from ..records.working import Code
-from .laying import Change, Ours, Source
-from .tree import remove_tree
+from .tree import Manifest, file_sha256, remove_tree, signature, write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Optional, Tuple
+    from typing import Callable, Container, Dict, Iterator, List, Optional, Tuple
 
     from ..records.answers import Written
+
 
 _MOST_BYTES = 256 * 1024 * 1024
 
@@ -155,3 +158,225 @@ class _Place:
 
     def _path(self, name: str) -> str:
         return os.path.join(self.base, name)
+
+
+_CHUNK = 16 * 1024 * 1024
+_PYTHONS = "__pycache__"
+
+
+class Source:
+    """What belongs into the directory: the files of the push, to be copied, and links to what the setup has made."""
+
+    def __init__(self, tree: str, manifest: Manifest) -> None:
+        self.tree = tree
+        self.files = {path: (sha256, mode) for path, mode, _, sha256 in manifest.files}
+        self.links = dict(manifest.links)
+        self.dirs = {path: mode | 0o700 for path, mode in manifest.dirs}  # trainers write there
+        self._add_what_setup_made("")
+
+    @classmethod
+    def of(cls, root: str, bundle: str) -> Source:
+        base = paths.bundle_directory(root, bundle)
+        manifest = Manifest.load(os.path.join(base, "manifest.json"), bundle)
+        if manifest is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), base)
+        return cls(os.path.join(base, "tree"), manifest)
+
+    def _add_what_setup_made(self, prefix: str) -> None:
+        with os.scandir(os.path.join(self.tree, prefix)) as entries:
+            found = sorted(entries, key=lambda entry: entry.name)
+        for entry in found:
+            path = prefix + entry.name
+            if entry.is_dir(follow_symlinks=False):
+                if entry.name != _PYTHONS:
+                    self.dirs.setdefault(path, 0o700)
+                    self._add_what_setup_made(path + "/")
+            elif path not in self.files:
+                target = os.readlink(entry.path) if entry.is_symlink() else entry.path
+                self.links.setdefault(path, target)
+
+
+class Ours:
+    """Tells whether something in the directory is as dtctl has put it there."""
+
+    def __init__(self, tree: str, code: Code) -> None:
+        self._tree = tree
+        self._code = code
+
+    def __call__(self, path: str) -> bool:
+        place = os.path.join(self._tree, path)
+        copy, target = self._code["files"].get(path), self._code["links"].get(path)
+        try:
+            found = os.lstat(place)
+            if stat.S_ISLNK(found.st_mode):
+                return target is not None and os.readlink(place) == target
+            if copy is None or not stat.S_ISREG(found.st_mode):
+                return False
+            return _signature(found) == copy["signature"] or file_sha256(place) == copy["sha256"]
+        except OSError:
+            return False
+
+    def others(self) -> Tuple[int, int]:
+        """How many files there are beside ours, and the bytes that they take; without what Python keeps compiled."""
+        count = size_bytes = 0
+        for directory, below, names in os.walk(self._tree):
+            below[:] = [name for name in below if name != _PYTHONS]
+            links = [name for name in below if os.path.islink(os.path.join(directory, name))]
+            for name in (*names, *links):
+                place = os.path.join(directory, name)
+                if not self(os.path.relpath(place, self._tree)):
+                    count += 1
+                    size_bytes += paths.own_bytes(place)
+        return count, size_bytes
+
+
+class Change:
+    """From the code that is there to another, or to none. `keep` writes code.json; `alive` is called now and then."""
+
+    def __init__(
+        self, tree: str, code: Code, keep: Callable[[Code], None], alive: Callable[[], None] = lambda: None
+    ) -> None:
+        self._tree = tree
+        self._was = code
+        self._keep = keep
+        self._alive = alive
+        self._is_ours = Ours(tree, code)
+        self._aside: List[str] = []
+
+    def bring_to(self, run: str, bundle: str, source: Source) -> List[str]:
+        now = made(Code, id=self._was["id"], run=run, bundle=bundle)
+        paths.make_directory(self._tree)
+        try:
+            self._remove_stale({*source.files, *source.links}, source.dirs)
+            for path, mode in sorted(source.dirs.items()):
+                self._make_directory(path, mode)
+                now["dirs"].append(path)
+            for path, (sha256, mode) in source.files.items():
+                self._alive()
+                self._put_file(path, os.path.join(source.tree, path), sha256, mode)
+                now["files"][path] = {"sha256": sha256, "signature": _signature(os.lstat(self._at(path)))}
+            for path, target in source.links.items():
+                self._put_link(path, target)
+                now["links"][path] = target
+        except BaseException:
+            self._keep(_both(self._was, now))
+            raise
+        self._keep(now)
+        return self._aside
+
+    def take_away(self) -> None:
+        self._remove_stale((), ())
+        for directory, below, _ in os.walk(self._tree):
+            if _PYTHONS in below:
+                remove_tree(os.path.join(directory, _PYTHONS))
+        self._keep(made(Code, id=self._was["id"]))
+
+    def _remove_stale(self, wanted: Container[str], dirs: Container[str]) -> None:
+        for path in [*self._was["files"], *self._was["links"]]:
+            if path not in wanted and self._is_ours(path):
+                os.unlink(self._at(path))
+        for path in sorted(self._was["dirs"], reverse=True):
+            if path not in dirs:
+                with suppress(OSError):  # something of a trainer's is in it
+                    if os.listdir(self._at(path)) == [_PYTHONS]:
+                        remove_tree(os.path.join(self._at(path), _PYTHONS))
+                    os.rmdir(self._at(path))
+
+    def _make_directory(self, path: str, mode: int) -> None:
+        place = self._at(path)
+        with suppress(FileNotFoundError):
+            if stat.S_ISDIR(os.lstat(place).st_mode):
+                return
+            self._clear(path)
+        os.mkdir(place, 0o700)
+        os.chmod(place, mode)
+
+    def _put_file(self, path: str, source: str, sha256: str, mode: int) -> None:
+        place = self._at(path)
+        copy = self._was["files"].get(path)
+        with suppress(FileNotFoundError):
+            found = os.lstat(place)
+            known = copy is not None and _signature(found) == copy["signature"]
+            if stat.S_ISREG(found.st_mode) and (copy["sha256"] if known and copy else _content(place)) == sha256:
+                if stat.S_IMODE(found.st_mode) != mode:
+                    os.chmod(place, mode)
+                return
+            if not (stat.S_ISREG(found.st_mode) and self._is_ours(path)):  # ours is replaced at once
+                self._clear(path)
+        part = os.path.join(os.path.dirname(self._tree), "part")
+        with suppress(FileNotFoundError):
+            os.unlink(part)
+        _copy(source, part, mode)
+        os.rename(part, place)
+
+    def _put_link(self, path: str, target: str) -> None:
+        place = self._at(path)
+        if os.path.lexists(place):
+            if os.path.islink(place) and os.readlink(place) == target:
+                return
+            self._clear(path)
+        os.symlink(target, place)
+
+    def _clear(self, path: str) -> None:
+        """Makes room: ours goes, and what a trainer has put there is moved aside."""
+        place = self._at(path)
+        if self._is_ours(path):
+            os.unlink(place)
+            return
+        aside = name = "%s.written-%s" % (place, time.strftime("%Y%m%d-%H%M%S", time.gmtime()))
+        number = 1
+        while os.path.lexists(aside):
+            number += 1
+            aside = "%s-%d" % (name, number)
+        os.rename(place, aside)
+        self._aside.append(aside)
+
+    def _at(self, path: str) -> str:
+        return os.path.join(self._tree, path)
+
+
+def _both(was: Code, now: Code) -> Code:
+    """Of a change that was broken off: what is there is as the one says, or as the other."""
+    return {
+        **now,
+        "run": None,
+        "files": {**was["files"], **now["files"]},
+        "links": {**was["links"], **now["links"]},
+        "dirs": sorted({*was["dirs"], *now["dirs"]}),
+    }
+
+
+def _signature(found: os.stat_result) -> str:
+    return " ".join(map(str, signature(found)))
+
+
+def _content(place: str) -> Optional[str]:
+    try:
+        return file_sha256(place)
+    except OSError:
+        return None
+
+
+def _copy(source: str, target: str, mode: int) -> None:
+    """By the kernel, which on some file systems shares the blocks; never through a link."""
+    reads = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        writes = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            _pour(reads, writes)
+            os.fchmod(writes, mode)
+        finally:
+            os.close(writes)
+    finally:
+        os.close(reads)
+
+
+def _pour(reads: int, writes: int) -> None:
+    with suppress(OSError):  # not between these file systems, or not by this kernel; a full disk is met again below
+        while os.copy_file_range(reads, writes, _CHUNK):
+            pass
+    while True:
+        block = os.read(reads, 1 << 20)
+        if not block:
+            return
+        write_all(writes, block)

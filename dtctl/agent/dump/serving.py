@@ -9,9 +9,8 @@ from ..host import locks, paths, processes
 from ..host.secrets import Masks
 from ..records.dump import MOST_PROCESSES
 from ..records.run_state import Start
-from . import spying, threads
-from .asking import Stacks
-from .trimming import Room
+from . import threads
+from .stacks import Room, Stacks, ask_py_spy, find_py_spy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,10 +119,10 @@ class _Asked:
 
     def _ask(self, process: processes.Process) -> Tuple[Optional[str], List[Stack], Optional[Missing], str]:
         variables = processes.environment(process.pid)
-        program = spying.find(processes.words(process.pid), variables)
+        program = find_py_spy(processes.words(process.pid), variables)
         said = ""
         if program is not None:
-            stacks, said = spying.ask(program, process.pid, self._masks)
+            stacks, said = ask_py_spy(program, process.pid, self._masks)
             if stacks:
                 return "py-spy", stacks, None, ""
         stacks, hindrance = self._stacks.ask(process, self._masks)

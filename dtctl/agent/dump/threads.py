@@ -12,6 +12,17 @@ if TYPE_CHECKING:
 
     from ..records.dump import Thread
 
+
+SITE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "site")
+"""Comes first in the PYTHONPATH of trainers."""
+
+SIGNAL = 57
+"""As site/sitecustomize.py has it, which does its work when it is imported, and so never is here."""
+
+FILE = "stacks"
+"""In the attempt's directory; the same there."""
+
+
 _LONGEST = 300
 _DEEPEST = 32
 

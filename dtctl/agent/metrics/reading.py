@@ -7,19 +7,18 @@ and a look ends after a few seconds, with what it has read by then. The next one
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 
 from ..host import patience
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
-from ..records.metrics import MOST_FOLDERS, MOST_PROBLEMS
+from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
 from ..records.words import brief
-from . import memory
-from .finding import event_folders, outermost
-from .folder import Folder, Room
-from .series import spread
-from .telling import folder_told, path_told, series_told, text
+from .event_files import event_folders, outermost, text
+from .folder import Folder, Room, remember, remembered
+from .series import folder_told, series_told, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Reader:
         self.roots = outermost(roots)
         self._room = Room(MOST_SERIES)
         self._directory = directory
-        self._folders = memory.remembered(directory, self.roots, self._room) if directory is not None else {}
+        self._folders = remembered(directory, self.roots, self._room) if directory is not None else {}
         self._kept_bytes = self._read_bytes
         self._problems: List[Problem] = []
 
@@ -74,7 +73,7 @@ class Reader:
         """Lets the next reader go on from here, where it would take long to read it all again."""
         read = self._read_bytes
         if self._directory is not None and abs(read - self._kept_bytes) >= WORTH_BYTES:
-            memory.remember(self._directory, list(self._folders.values()))
+            remember(self._directory, list(self._folders.values()))
             self._kept_bytes = read
 
     def look_until_all_is_read(self, limit_s: float) -> None:
@@ -99,7 +98,8 @@ class Reader:
     def problems(self) -> List[Problem]:
         found = list(self._problems)
         for folder in list(self._folders.values()):
-            found += [{"path": path_told(folder, name), "problem": why} for name, why in folder.problems.items()]
+            for name, why in folder.problems.items():
+                found.append({"path": text(os.path.join(folder.path, name))[-LONGEST_PATH:], "problem": why})
         return found[:MOST_PROBLEMS]
 
     def told(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:

@@ -1,13 +1,21 @@
-"""The points of one tag: at most so many, evenly spread, and always the last one."""
+"""The points of one tag: at most so many, evenly spread, and always the last one; and how they are reported."""
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections import deque
+
+from ..records.kinds import MOST
+from ..records.metrics import LONGEST_PATH
+from .event_files import identity_of, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, List, Optional, Tuple
+
+    from ..records.metrics import FolderTold, SeriesTold
+    from .folder import Folder
 
     Point = Tuple[int, float, float]
     """Step, wall time, value."""
@@ -90,3 +98,25 @@ def spread(points: List[Point], most: int) -> List[Point]:
         return points[-1:]
     between = (len(points) - 1) / (most - 1)
     return [points[round(index * between)] for index in range(most)]
+
+
+def folder_told(folder: Folder, series: List[SeriesTold]) -> FolderTold:
+    return {
+        "dir": text(folder.root)[-LONGEST_PATH:],
+        "name": text(folder.name)[-LONGEST_PATH:],
+        "identity": identity_of(folder.inode, folder.first_file),
+        "series": series,
+    }
+
+
+def series_told(tag: str, series: Series, points: List[Point]) -> SeriesTold:
+    finite = [value for _, _, value in series.points() if math.isfinite(value)]
+    return {
+        "tag": tag,
+        "count": min(series.count, MOST),
+        "least": repr(min(finite)) if finite else None,
+        "most": repr(max(finite)) if finite else None,
+        "steps": [step for step, _, _ in points],
+        "times": [wall for _, wall, _ in points],
+        "values": [repr(value) for _, _, value in points],
+    }

@@ -7,7 +7,7 @@ import re
 import signal
 from contextlib import suppress
 
-from ..dump import spying
+from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
 from ..logs.lines import end_of, last_lines
 from ..records.reasons import fact
@@ -75,9 +75,9 @@ def _frame(found: Match[str]) -> str:
     return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
 
 
-def examine(attempt: Attempt, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
+def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
     """Of an attempt of which nothing is left."""
-    log = end_of(os.path.join(attempt.directory, "log"), masks)
+    log = end_of(os.path.join(directory, "log"), masks)
     return Autopsy(policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log)
 
 
@@ -148,12 +148,12 @@ class StackDump:
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
-        program = spying.find(processes.words(self._trainer["pid"]), self._environment)
+        program = find_py_spy(processes.words(self._trainer["pid"]), self._environment)
         if program is None:
             return None
         import subprocess
 
-        line = spying.command(program, self._trainer["pid"])
+        line = py_spy_command(program, self._trainer["pid"])
         try:
             with open(self._path, "ab", opener=files.private) as file:
                 return subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=file, stderr=file)

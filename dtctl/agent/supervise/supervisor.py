@@ -10,20 +10,26 @@ from contextlib import suppress
 
 from ..checkpoints.progress import CheckpointSigns
 from ..coordinate.role import take_role
-from ..dump.hook import SITE
+from ..dump.threads import SITE
 from ..host import claims, fifo, log, paths, processes
 from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
 from ..records.spec import ports_of
 from ..run import environment, intents
-from ..run.hangs import hung_in_a_row, is_judged_by_progress, limit_of_first_step, limit_of_readiness, trains_alone
+from ..run.hangs import (
+    Watchdog,
+    hung_in_a_row,
+    is_judged_by_progress,
+    limit_of_first_step,
+    limit_of_readiness,
+    trains_alone,
+)
 from ..run.runfiles import RunFiles
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
 from .keeper import AttemptSpec
 from .observation import Observation
 from .task import Task
-from .watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

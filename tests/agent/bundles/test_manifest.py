@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles.manifest import Manifest
+from dtctl.agent.bundles.tree import Manifest
 from dtctl.agent.host.errors import Refused
 
 NOTHING = hashlib.sha256(b"").hexdigest()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.bundles import laying, working
+from dtctl.agent.bundles import working
 from dtctl.agent.host.errors import Refused
 from dtctl.bundle import scan
 from tests.agent.bundles.pushing import content, push
@@ -154,7 +154,7 @@ def test_a_change_that_a_full_disk_breaks_off_is_taken_up_again(
     start(code, root, "r1")
     (code / "a.py").write_text("a\n")
     (code / "train.py").write_text("second\n")
-    copy = laying._copy
+    copy = working._copy
 
     def full(source: str, target: str, mode: int) -> None:
         if source.endswith("train.py"):
@@ -162,7 +162,7 @@ def test_a_change_that_a_full_disk_breaks_off_is_taken_up_again(
         copy(source, target, mode)
 
     with monkeypatch.context() as patch:
-        patch.setattr(laying, "_copy", full)
+        patch.setattr(working, "_copy", full)
         with pytest.raises(Refused) as refused:
             start(code, root, "r2")
     assert refused.value.code == "disk_full"

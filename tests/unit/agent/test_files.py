@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles.manifest import Manifest
+from dtctl.agent.bundles.tree import Manifest
 from dtctl.agent.host import fifo, files, locks, paths
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.logs.lines import Times, end_of, size_when

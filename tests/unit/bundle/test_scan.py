@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.bundles.manifest import Manifest as AgentsManifest
+from dtctl.agent.bundles.tree import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
 from dtctl.bundle.entries import check_utf8
 from dtctl.bundle.own_secrets import OwnSecrets

@@ -11,9 +11,8 @@ import time
 from contextlib import suppress
 from itertools import chain
 
-from ...bundles import incoming, store, working
-from ...bundles.manifest import is_bundle_id
-from ...bundles.tree import remove_tree
+from ...bundles import store, working
+from ...bundles.tree import is_bundle_id, remove_tree
 from ...host import locks, paths, programs
 from ...records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
 from ...records.words import brief
@@ -200,7 +199,7 @@ class _Sweep:
         root, now = self._talk.root, time.time()
         directory = os.path.join(root, "bundles")
         for path in chain(
-            incoming.abandoned(directory),
+            store.abandoned(directory),
             _bundle_locks(directory),
             programs.unused(root, now),
             _half_made(root, now),

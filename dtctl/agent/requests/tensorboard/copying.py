@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ...metrics.copying import Copying
+from ...metrics.event_files import Copying
 from .. import runs
 from ..metrics import directories
 

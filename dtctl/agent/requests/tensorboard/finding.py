@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 
-from ...metrics import copying
+from ...metrics.event_files import find, text
 from ...records.tensorboard import MOST_FOLDERS, PROBE
 from ...run import environment
 from .. import runs
@@ -31,19 +31,19 @@ def event_dirs(talk: Conversation, request: EventDirsRequest) -> EventDirsResult
     run = runs.need(talk, request)
     roots = directories(run)
     with talk.at("event files"):
-        found = list(copying.find(roots))
+        found = list(find(roots))
     with talk.at("tensorboard"):
         python, tried = find_tensorboard(run)
     return {
         "run": run.id,
-        "dirs": [copying.shown(root)[:_LONGEST] for root in roots][:100],
+        "dirs": [text(root)[:_LONGEST] for root in roots][:100],
         "folders": [folder.told for folder in found][:MOST_FOLDERS],
         "sizes": {
             "files": sum(len(folder.names) for folder in found),
             "bytes": sum(folder.size_bytes() for folder in found),
         },
-        "tensorboard": None if python is None else copying.shown(python)[:_LONGEST],
-        "tried": [copying.shown(one)[:_LONGEST] for one in tried[:20]],
+        "tensorboard": None if python is None else text(python)[:_LONGEST],
+        "tried": [text(one)[:_LONGEST] for one in tried[:20]],
     }
 
 

@@ -8,8 +8,7 @@ import socket
 import time
 
 from ...host.errors import Refused
-from ...metrics import copying
-from ...metrics.finding import outermost
+from ...metrics.event_files import find, outermost, text
 from ...protocol.conversation import Aborted
 from ...records.tensorboard import LIFELINE
 from ...run import environment
@@ -51,8 +50,8 @@ def tensorboard(talk: Conversation, request: TensorboardRequest) -> TensorboardR
                     child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), (far, said.file))
                 try:
                     _await_ready(talk, child, line, said)
-                    dirs = [copying.shown(one) for one in shown][:100]
-                    ready: TensorboardReady = {"dirs": dirs, "python": copying.shown(python)}
+                    dirs = [text(one) for one in shown][:100]
+                    ready: TensorboardReady = {"dirs": dirs, "python": text(python)}
                     talk.send("tensorboard_ready", ready)
                     end = Relay(talk, line, child, said.trim).serve()
                 finally:
@@ -64,7 +63,7 @@ def tensorboard(talk: Conversation, request: TensorboardRequest) -> TensorboardR
 
 def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
     """What is shown, and the directory for TensorBoard: one of links in `place` where several are shown."""
-    roots = list(dict.fromkeys(folder.root for folder in copying.find(directories(run))))
+    roots = list(dict.fromkeys(folder.root for folder in find(directories(run))))
     roots = roots or outermost(directories(run))[:1]
     if len(roots) == 1:
         return roots, roots[0]

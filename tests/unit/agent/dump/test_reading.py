@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.dump import asking, threads
-from dtctl.agent.dump.trimming import MOST_FRAMES_IN_ALL, Room
+from dtctl.agent.dump import stacks, threads
+from dtctl.agent.dump.stacks import MOST_FRAMES_IN_ALL, Room
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.dump import MOST_FRAMES, Stack
 from dtctl.agent.records.kinds import checked
@@ -33,7 +33,7 @@ Current thread 0x00007f2ce5d4e740 (most recent call first):
 
 
 def test_threads_frames_and_names_are_read() -> None:
-    other, named, main = asking.read(WRITTEN)
+    other, named, main = stacks.read(WRITTEN)
     assert (main["thread"], main["main"], main["omitted"]) == ("0x7f2ce5d4e740", True, 1)
     assert main["frames"] == [
         {"function": "<listcomp>", "file": "/x/a dir/train.py", "line": 42},
@@ -50,19 +50,19 @@ def test_what_this_python_writes_is_read() -> None:
     with tempfile.TemporaryFile() as file:
         faulthandler.dump_traceback(file, all_threads=True)
         file.seek(0)
-        stacks = asking.read(file.read().decode())
+        found = stacks.read(file.read().decode())
     done.set()
     thread.join()
-    idents = {int(stack["thread"], 16) for stack in stacks}
+    idents = {int(stack["thread"], 16) for stack in found}
     assert {threading.get_ident(), thread.ident} <= idents
-    own = next(stack for stack in stacks if int(stack["thread"], 16) == threading.get_ident())
+    own = next(stack for stack in found if int(stack["thread"], 16) == threading.get_ident())
     assert own["frames"][0]["function"] == "test_what_this_python_writes_is_read"
 
 
 @cases
 @given(st.text(alphabet='0x1f\n "[]', max_size=40).map(lambda text: WRITTEN[:200] + text + WRITTEN[40:]))
 def test_any_text_is_read_as_stacks_that_may_be_told(text: str) -> None:
-    for stack in Room().take(asking.read(text))[0]:
+    for stack in Room().take(stacks.read(text))[0]:
         checked(Stack, stack)
 
 
@@ -72,7 +72,7 @@ def test_what_there_is_no_room_for_is_counted(number: int) -> None:
     text = "".join(f"Thread 0x{one:x} (most recent call first):\n{frame * 300}" for one in range(40))
     room = Room()
     for _ in range(number):
-        kept, omitted = room.take(asking.read(text))
+        kept, omitted = room.take(stacks.read(text))
     assert len(kept) + omitted == 40
     assert sum(len(stack["frames"]) for stack in kept) <= MOST_FRAMES_IN_ALL
     assert all(len(stack["frames"]) + stack["omitted"] == 300 for stack in kept)

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.metrics.event import decode
-from dtctl.agent.metrics.framing import Damaged
+from dtctl.agent.metrics.events import Damaged, decode
 from tests.event_files import event, number, piece, real, simple, start, summary, tensor, varint
 from tests.fuzz import cases
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.metrics import memory, reading
+from dtctl.agent.metrics import folder, reading
 from dtctl.agent.metrics.reading import Reader
 from tests.event_files import scalar
 from tests.fuzz import cases
@@ -43,7 +43,7 @@ def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.M
     write(out, 0, 2501)  # of which every second is kept, and the last
     before = look(out)
     read = noted_reads(monkeypatch)
-    kept = (out.parent / "run" / memory.NAME).stat().st_size
+    kept = (out.parent / "run" / folder.NAME).stat().st_size
     assert points(look(out)) == points(before)
     assert read == [kept]
     added = write(out, 2501, 2600)
@@ -59,7 +59,7 @@ def test_little_is_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "WORTH_BYTES", 1 << 20)
     write(out, 0, 10)
     look(out)
-    assert not (out.parent / "run" / memory.NAME).exists()
+    assert not (out.parent / "run" / folder.NAME).exists()
 
 
 def test_a_file_that_was_replaced_since_is_read_anew(out: Path) -> None:
@@ -80,7 +80,7 @@ def test_files_of_which_none_is_left_are_forgotten(out: Path) -> None:
 
 def test_a_memory_that_cannot_be_written_harms_nothing(out: Path) -> None:
     write(out, 0, 10)
-    (out.parent / "run" / memory.NAME).mkdir()
+    (out.parent / "run" / folder.NAME).mkdir()
     assert len(points(look(out))) == 10
     assert len(points(look(out))) == 10
 
@@ -94,8 +94,8 @@ def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, c
     write(base / "out", 0, 5)
     reader = Reader([str(base / "out")], str(base / "run"))
     reader.look()
-    memory.remember(str(base / "run"), list(reader._folders.values()))
-    path = base / "run" / memory.NAME
+    folder.remember(str(base / "run"), list(reader._folders.values()))
+    path = base / "run" / folder.NAME
     kept = bytearray(path.read_bytes())
     for place, byte in changes:
         kept[place % len(kept)] = byte

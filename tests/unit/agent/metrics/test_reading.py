@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.metrics import framing, reading
+from dtctl.agent.metrics import events, reading
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.metrics import FolderTold, Problem
@@ -129,7 +129,7 @@ def test_of_a_large_record_only_scalars_are_checked(out: Path) -> None:
 
 
 def test_a_record_that_is_too_large_is_passed_over(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(framing, "MOST_RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr(events, "MOST_RECORD_BYTES", 1 << 20)
     (out / NAME).write_bytes(_hollow(2 << 20) + scalar(2, "loss", 1.0))
     assert values(look(out)) == [1.0]
 

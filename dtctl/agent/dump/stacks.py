@@ -1,0 +1,254 @@
+"""The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and goes on, or by py-spy.
+
+The handler was installed by site/sitecustomize.py, and may be gone: a trainer can set another, block the signal or
+close the file. Nobody is sent a signal that it has not been seen, just before, to answer: the signal would end it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+
+from ..host import files, processes
+from ..records import json_text
+from ..records.dump import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS, MOST_THREADS
+from .threads import FILE, SIGNAL, Signals, descriptors_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Any, Dict, List, Optional, Set, Tuple
+
+    from ..host.secrets import Masks
+    from ..records.dump import Frame, Missing, Stack
+
+
+MOST_FRAMES_IN_ALL = 4000
+MOST_THREADS_IN_ALL = 1500
+"""Of one task, which is told in one frame of the protocol."""
+
+
+def frame(function: str, file: str, number: Optional[int]) -> Frame:
+    known = number if type(number) is int and number >= 0 else None
+    return {"function": str(function)[:LONGEST_NAME], "file": str(file)[-LONGEST_PATH:], "line": known}
+
+
+class Room:
+    """How many frames and threads may still be told of a task."""
+
+    def __init__(self) -> None:
+        self._left = MOST_FRAMES_IN_ALL
+        self._threads_left = MOST_THREADS_IN_ALL
+
+    @property
+    def threads(self) -> int:
+        """How many threads of the next process there is room for."""
+        return min(MOST_THREADS, self._threads_left)
+
+    def count_threads(self, number: int) -> None:
+        self._threads_left -= number
+
+    def take(self, stacks: List[Stack]) -> Tuple[List[Stack], int]:
+        """Those that there is room for, the innermost frames of each; and how many stacks there is none for."""
+        kept: List[Stack] = []
+        for stack in stacks[:MOST_STACKS]:
+            most = min(MOST_FRAMES, self._left)
+            if most <= 0:
+                break
+            frames = stack["frames"][:most]
+            omitted = stack["omitted"] + len(stack["frames"]) - len(frames)
+            kept.append({**stack, "frames": frames, "omitted": omitted})
+            self._left -= max(1, len(frames))
+        return kept, len(stacks) - len(kept)
+
+
+LIMIT_S = 5.0
+_YOUNG_S = 1.0
+"""One that has begun just now may be about to run another program, which has no handler."""
+_LOOK_S = 0.02
+_MOST_BYTES = 8 << 20
+
+_HEAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]{1,16})(?: \[([^\]\n]*)\])? \(most recent call first\):\Z")
+_FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)\Z')
+
+
+class Stacks:
+    """The file of an attempt that the handlers of its processes write to."""
+
+    def __init__(self, attempt: str) -> None:
+        self.path = os.path.join(attempt, FILE)
+
+    def ask(self, process: processes.Process, masks: Masks) -> Tuple[List[Stack], Optional[Missing]]:
+        """The stacks of one process, or why there are none."""
+        missing = self._why_not(process)
+        if missing is not None:
+            return [], missing
+        try:
+            opened = files.descriptor(self.path, os.O_RDWR)
+        except OSError:
+            return [], "closed"
+        try:
+            os.ftruncate(opened, 0)
+            before = Signals(process.pid, SIGNAL).blocked_by
+            processes.send_signal([process], SIGNAL)
+            missing = _wait(process, opened, before)
+            said = masks.hide(files.read_at(opened, 0, min(os.fstat(opened).st_size, _MOST_BYTES)))
+            os.ftruncate(opened, 0)
+        finally:
+            os.close(opened)
+        stacks = read(said.decode("utf-8", "replace"))
+        return stacks, None if stacks else missing or "no_answer"
+
+    def is_open_in(self, pid: int) -> bool:
+        return bool(descriptors_of(pid, self.path))
+
+    def _why_not(self, process: processes.Process) -> Optional[Missing]:
+        signals = Signals(process.pid, SIGNAL)
+        if not signals.state:
+            return "ended"
+        is_open = self.is_open_in(process.pid)
+        if not is_open:
+            return "closed" if signals.is_caught else "no_handler"
+        if not signals.is_caught:
+            return "replaced"
+        if signals.is_blocked:
+            return "blocked"
+        if signals.state in "Tt":
+            return "stopped"
+        return "young" if _age_s(process) < _YOUNG_S else None
+
+
+def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional[Missing]:
+    """Until the handler has written all: while it runs, a thread blocks the signal that did not `before`."""
+    until = time.monotonic() + LIMIT_S
+    while time.monotonic() < until:
+        signals = Signals(process.pid, SIGNAL)
+        if not signals.state or signals.state == "Z":
+            return "ended"
+        if os.fstat(opened).st_size and not signals.is_pending and signals.blocked_by <= before:
+            return None
+        time.sleep(_LOOK_S)
+    return "not_delivered" if Signals(process.pid, SIGNAL).is_pending else "no_answer"
+
+
+def _age_s(process: processes.Process) -> float:
+    # proc(5): the start time is in ticks since the boot, and so is the first number of /proc/uptime in seconds
+    try:
+        with open("/proc/uptime", encoding="ascii") as file:
+            up_s = float(file.read().split()[0])
+    except (OSError, ValueError):
+        return 0.0
+    return up_s - process.start_time / os.sysconf("SC_CLK_TCK")
+
+
+def read(text: str) -> List[Stack]:
+    """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
+    stacks: List[Stack] = []
+    for each in text.split("\n"):
+        head, one = _HEAD.match(each), _FRAME.match(each)
+        if head is not None:
+            stacks.append(_begun(head.group(1), head.group(2) or ""))
+        elif stacks and one is not None:
+            number = int(one.group(2)) if one.group(2).isdigit() else None
+            stacks[-1]["frames"].append(frame(one.group(3), one.group(1), number))
+        elif stacks and each == "  ...":
+            stacks[-1]["omitted"] = 1
+    for stack in stacks:
+        frames = stack["frames"]  # of which the outermost is a program's; those of other threads begin in threading.py
+        stack["main"] = bool(frames) and frames[-1]["function"] in ("<module>", "_run_module_as_main")
+    return stacks
+
+
+def _begun(thread: str, name: str) -> Stack:
+    return {
+        "thread": "0x%x" % int(thread, 16),
+        "name": name[:LONGEST_NAME],
+        "tid": None,
+        "main": False,
+        "active": None,
+        "gil": None,
+        "frames": [],
+        "omitted": 0,
+    }
+
+
+# py-spy, where it is installed beside a trainer: it reads the stacks from outside, and stops nothing
+
+
+def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
+    """Beside the trainer's interpreter, or where the trainer would find it."""
+    places = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
+    places += [place for place in variables.get("PATH", "").split(":") if os.path.isabs(place)]
+    for place in places:
+        program = os.path.join(place, "py-spy")
+        if os.access(program, os.X_OK):
+            return program
+    return None
+
+
+def py_spy_command(program: str, pid: int, *options: str) -> List[str]:
+    """`--nonblocking`: the process is not stopped while it is read, so nothing is left stopped whatever comes."""
+    return [program, "dump", "--nonblocking", *options, "--pid", str(pid)]
+
+
+def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
+    """The stacks of one process; without any, what py-spy has said."""
+    import subprocess
+    import tempfile
+
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        try:
+            spy = subprocess.Popen(
+                py_spy_command(program, pid, "--json"), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/"
+            )
+        except OSError as error:
+            return [], "%s: %s" % (program, error.strerror)
+        if not _ends(spy):
+            return [], "%s has not answered within %g s" % (program, LIMIT_S)
+        said, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
+    if spy.returncode == 0:
+        try:
+            return _stacks(json_text.parse(said), pid), ""
+        except (ValueError, TypeError, KeyError, AttributeError):
+            wrong = "%s says what is no list of stacks" % program
+    return [], wrong.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)
+
+
+def _ends(spy: subprocess.Popen[bytes]) -> bool:
+    until = time.monotonic() + LIMIT_S
+    while spy.poll() is None and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+    if spy.poll() is None:
+        spy.kill()
+        spy.wait()
+        return False
+    return True
+
+
+def _read_file(file: Any) -> bytes:
+    file.seek(0)
+    data: bytes = file.read(_MOST_BYTES)
+    return data
+
+
+def _stacks(told: Any, pid: int) -> List[Stack]:
+    """Raises what a text of another form makes of it."""
+    found = [_stack(one) for one in told if one.get("pid", pid) == pid]
+    if not found:
+        raise ValueError
+    return found
+
+
+def _stack(told: Dict[str, Any]) -> Stack:
+    tid = told.get("os_thread_id")
+    return {
+        "thread": "0x%x" % int(told["thread_id"]),
+        "name": str(told.get("thread_name") or "")[:LONGEST_NAME],
+        "tid": int(tid) if tid else None,
+        "main": told.get("thread_name") == "MainThread",
+        "active": bool(told.get("active")),
+        "gil": bool(told.get("owns_gil")),
+        "frames": [frame(one["name"], one["filename"], one.get("line")) for one in told["frames"]],
+        "omitted": 0,
+    }

@@ -1,0 +1,180 @@
+"""Event files as bytes: those that are there, and what is added to them."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from ..host import files
+from ..host.budget import Budget, Spent
+from ..records.metrics import LONGEST_PATH
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple
+
+    from ..host.budget import Budget
+    from ..records.tensorboard import EventFile, FileHad, FolderAt
+
+    Send = Callable[[EventFile, bytes], None]
+
+
+_DEEPEST = 5
+_MARK = "tfevents"
+
+
+def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) -> Iterator[Tuple[str, int, List[str]]]:
+    """Directories with event files: path, inode and the names. `say` is told what cannot be read. Raises Spent."""
+    seen: Set[Tuple[int, int]] = set()
+    left = [(root, 0)]
+    while left:
+        path, depth = left.pop()
+        try:
+            status = os.stat(path)
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            names, below = _listed(path, budget)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # nothing has been written yet
+        except OSError as error:
+            say(path, "cannot be looked at: %s" % error.strerror)
+            continue
+        if depth < _DEEPEST:
+            left += [(each, depth + 1) for each in sorted(below, reverse=True)]
+        if names and len(path) <= LONGEST_PATH:
+            yield path, status.st_ino, names
+
+
+def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
+    """Event files by their names, and directories by their paths. What is hidden holds no scalars."""
+    names, below = [], []
+    with os.scandir(path) as entries:
+        for entry in entries:
+            budget.name()
+            if entry.name.startswith("."):
+                continue
+            try:
+                if files.leads_on(entry):
+                    below.append(entry.path)
+                elif _MARK in entry.name:
+                    names.append(entry.name)
+            except FileNotFoundError:
+                continue
+    return names, below
+
+
+def outermost(roots: Sequence[str]) -> List[str]:
+    """Each once, and none that lies in another."""
+    real = {os.path.normpath(root): None for root in roots}
+    return [root for root in real if not any(root != other and _is_in(root, other) for other in real)]
+
+
+def _is_in(path: str, directory: str) -> bool:
+    return path.startswith(directory.rstrip("/") + "/")
+
+
+LOOK_S = 20.0
+MOST_FILES = 10_000
+CHUNK_BYTES = 256 * 1024
+_MOST_NAMES = 200_000
+
+
+class Found:
+    """A directory with event files."""
+
+    def __init__(self, root: str, path: str, inode: int, names: List[str]) -> None:
+        self.root = root
+        self.path = path
+        self.names = sorted(names)
+        self.dir = text(root)
+        self.name = text(os.path.relpath(path, root))
+        self.identity = identity_of(inode, self.names[0])
+
+    @property
+    def told(self) -> FolderAt:
+        return {"dir": self.dir, "name": self.name, "identity": self.identity}
+
+    def size_bytes(self) -> int:
+        total = 0
+        for name in self.names:
+            try:
+                total += files.look(os.path.join(self.path, name)).st_size
+            except OSError:
+                continue
+        return total
+
+
+def find(roots: Sequence[str]) -> Iterator[Found]:
+    """Those that a look of limited length finds."""
+    budget = Budget(time.monotonic() + LOOK_S, _MOST_NAMES)
+    try:
+        for root in outermost(roots):
+            for path, inode, names in event_folders(root, budget, lambda path, problem: None):
+                yield Found(root, path, inode, names)
+    except Spent:
+        return
+
+
+class Copying:
+    """Sends each file once, and then what it has grown by; from its beginning when it was replaced."""
+
+    def __init__(self, roots: Sequence[str], without: Sequence[FolderAt], have: Sequence[FileHad]) -> None:
+        self._roots = roots
+        self._without: Set[Tuple[str, str, str]] = {(one["dir"], one["name"], one["identity"]) for one in without}
+        self._sent: Dict[Tuple[str, str, str], Tuple[str, int]] = {
+            (one["dir"], one["name"], one["file"]): (one["inode"], one["size"]) for one in have
+        }
+
+    def look(self, send: Send) -> int:
+        """Sends what is new; how many files there are."""
+        number = 0
+        for folder in find(self._roots):
+            if (folder.dir, folder.name, folder.identity) in self._without:
+                continue
+            for name in folder.names:
+                if number >= MOST_FILES:
+                    return number
+                number += 1
+                try:
+                    self._pass_on(folder, name, send)
+                except OSError:
+                    continue  # deleted, or no file that may be read: the next look tries again
+        return number
+
+    def _pass_on(self, folder: Found, name: str, send: Send) -> None:
+        key = folder.dir, folder.name, text(name)
+        path = os.path.join(folder.path, name)
+        inode, offset = self._sent.get(key, ("", 0))
+        before = files.look(path)
+        if (str(before.st_ino), before.st_size) == (inode, offset):
+            return
+        opened = files.descriptor(path)
+        try:
+            found = os.fstat(opened)
+            if str(found.st_ino) != inode or found.st_size < offset:
+                inode, offset = str(found.st_ino), 0
+            while True:
+                data = files.read_at(opened, offset, min(CHUNK_BYTES, found.st_size - offset))
+                if data or not offset:
+                    send(self._told(folder, name, inode, offset), data)
+                offset += len(data)
+                self._sent[key] = inode, offset
+                if not data or offset >= found.st_size:
+                    return
+        finally:
+            os.close(opened)
+
+    @staticmethod
+    def _told(folder: Found, name: str, inode: str, offset: int) -> EventFile:
+        return {**folder.told, "file": text(name), "inode": inode, "offset": offset}
+
+
+def identity_of(inode: int, first_file: str) -> str:
+    """The same on all hosts that share the directory."""
+    return "%x-%s" % (inode, text(first_file)[:255])
+
+
+def text(path: str) -> str:
+    """A path that any reader of JSON takes."""
+    return path.encode("utf-8", "replace").decode("utf-8")

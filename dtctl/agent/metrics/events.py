@@ -1,0 +1,329 @@
+"""TensorBoard's events, as far as they tell scalars.
+
+The messages: `tensorflow/core/util/event.proto`, `tensorflow/core/framework/{summary,tensor,types}.proto`. A scalar is
+a `simple_value`, as TF1 writes it, or a tensor of one number that belongs to the plugin `scalars`, as TF2 does.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+
+from ..host import files
+from ..host.crc32c import masked_crc32c
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Container, Dict, Iterator, List, Optional, Tuple
+
+    Span = Tuple[int, int]
+    Field = Tuple[int, int, "int | Span"]
+
+
+MOST_RECORD_BYTES = 32 << 20
+"""Larger records are passed over unread: they hold images or graphs."""
+
+_CHUNK = 1 << 20
+_HEADER = struct.Struct("<QI")
+_AROUND = 16
+"""Bytes of a record besides its data."""
+_BETWEEN_CHECKS = 256
+
+
+class Damaged(Exception):
+    """The file does not hold what its own checksums say; the text says what is wrong."""
+
+
+class Replaced(Exception):
+    """Another file has its name now, or it has become shorter."""
+
+
+class RecordFile:
+    """One file. `offset`: where the next look begins, behind the last whole record."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.offset = 0
+        self.unread_bytes = 0
+        self.passed_over = 0
+        """Records that were too large."""
+        self.inode: Optional[int] = None
+
+    def go_on(self, inode: int, offset: int) -> None:
+        """From where somebody else has read this file to."""
+        self.inode = inode
+        self.offset = offset
+
+    def note(self) -> None:
+        """How much of it is there to be read."""
+        self.unread_bytes = max(0, files.look(self.path).st_size - self.offset)
+
+    def new(self, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
+        """The data of each record that has been added, and the checksum that it should have.
+
+        A record that is not there as a whole is left for the next look. Raises Damaged (again at every look), Replaced,
+        OSError, files.Unfit, and what `check` does, which is called now and then.
+        """
+        opened = files.descriptor(self.path)
+        try:
+            found = os.fstat(opened)
+            if (self.inode is not None and found.st_ino != self.inode) or found.st_size < self.offset:
+                raise Replaced
+            self.inode = found.st_ino
+            self.unread_bytes = found.st_size - self.offset
+            wanted = _CHUNK
+            while self.unread_bytes >= _AROUND:
+                check()
+                chunk = files.read_at(opened, self.offset, min(wanted, self.unread_bytes))
+                begin = self.offset
+                yield from self._whole(chunk, check)
+                wanted, cut_off = _CHUNK, self.offset - begin
+                if len(chunk) - cut_off < _HEADER.size:
+                    continue
+                size = _length(chunk, cut_off, self.offset) + _AROUND
+                if size > self.unread_bytes:
+                    return  # it is being written, or never will be
+                if size - _AROUND > MOST_RECORD_BYTES:
+                    self._pass(size)
+                    self.passed_over += 1
+                wanted = max(_CHUNK, min(size, MOST_RECORD_BYTES + _AROUND))
+        finally:
+            os.close(opened)
+
+    def _whole(self, chunk: bytes, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
+        """The records that end within the chunk, which begins at `offset`."""
+        position, base, left = 0, self.offset, _BETWEEN_CHECKS
+        while len(chunk) - position >= _AROUND:
+            size = _length(chunk, position, base + position)
+            end = position + size + _AROUND
+            if end > len(chunk):
+                return
+            data, checksum = chunk[position + 12 : end - 4], int.from_bytes(chunk[end - 4 : end], "little")
+            yield data, checksum  # a caller that finds it damaged leaves it unread
+            self._pass(end - position)
+            position = end
+            left -= 1
+            if not left:
+                check()
+                left = _BETWEEN_CHECKS
+
+    def _pass(self, size: int) -> None:
+        self.offset += size
+        self.unread_bytes -= size
+
+
+def _length(chunk: bytes, position: int, offset: int) -> int:
+    if len(chunk) - position < _HEADER.size:
+        raise Damaged("it became shorter while it was read")
+    size, checksum = _HEADER.unpack_from(chunk, position)
+    if masked_crc32c(chunk[position : position + 8]) != checksum:
+        raise Damaged("at byte %d there is no record: the checksum of its length is wrong" % offset)
+    return int(size)
+
+
+LONGEST_TAG = 1000
+MOST_VALUES = 10_000
+"""Of one event."""
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_FIELDS = 200_000
+_START = 1
+"""SessionLog.START."""
+_SCALAR_CLASS = 1
+"""DATA_CLASS_SCALAR."""
+_PLUGIN = b"scalars"
+
+_BFLOAT16, _HALF = 14, 19
+_CONTENT = {1: "<f", 2: "<d", 3: "<i", 4: "<B", 5: "<h", 6: "<b", 9: "<q", 10: "<?", 17: "<H", 19: "<e"}
+_CONTENT.update({22: "<I", 23: "<Q", _BFLOAT16: ""})
+"""How one number of each DataType lies in `tensor_content`; 14 is bfloat16, the upper half of a float."""
+_FIELD = {1: 5, 2: 6, 3: 7, 4: 7, 5: 7, 6: 7, 9: 10, 10: 11, 14: 13, 17: 7, 19: 13, 22: 16, 23: 17}
+"""The repeated field in which it lies otherwise: float_val, double_val, int_val, int64_val, bool_val, half_val, ..."""
+
+
+class Event:
+    """`scalars`: tag and value, in their order. `starts`: a trainer begins (again) at this step."""
+
+    __slots__ = ("scalars", "starts", "step", "wall")
+
+    def __init__(self) -> None:
+        self.wall = 0.0
+        self.step = 0
+        self.scalars: List[Tuple[str, float]] = []
+        self.starts = False
+
+
+def decode(data: bytes, known: Container[str]) -> Event:
+    """`known`: tags whose tensors are scalars, though an event does not repeat that. Raises Damaged."""
+    event = Event()
+    try:
+        for number, kind, value in _fields(data, (0, len(data))):
+            if number == 1 and kind == _FIXED64:
+                event.wall = struct.unpack("<d", struct.pack("<Q", value))[0]
+            elif number == 2 and isinstance(value, int):
+                event.step = _signed(value)
+            elif number == 5 and isinstance(value, tuple):
+                _add_summary(event, data, value, known)
+            elif number == 7 and isinstance(value, tuple):
+                session = dict(_numbers(data, value))
+                event.starts = session.get(1) == _START
+    except (IndexError, struct.error):
+        raise Damaged("a record ends within a field") from None
+    return event
+
+
+def _add_summary(event: Event, data: bytes, span: Span, known: Container[str]) -> None:
+    for number, _, value in _fields(data, span):
+        if number == 1 and isinstance(value, tuple) and len(event.scalars) < MOST_VALUES:
+            found = _scalar(data, value, known)
+            if found is not None:
+                event.scalars.append(found)
+
+
+def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[str, float]]:
+    """A Summary.Value; None when it is no scalar."""
+    tag, plain = "", None
+    tensor: Optional[Span] = None
+    scalar = False
+    for number, kind, value in _fields(data, span):
+        if number == 1 and isinstance(value, tuple):
+            if value[1] - value[0] > LONGEST_TAG:
+                return None
+            tag = data[slice(*value)].decode("utf-8", "replace")
+        elif number == 2 and kind == _FIXED32:
+            plain = struct.unpack("<f", struct.pack("<I", value))[0]
+        elif number == 8 and isinstance(value, tuple):
+            tensor = value
+        elif number == 9 and isinstance(value, tuple):
+            scalar = _is_scalar(data, value)
+    if plain is None and tensor is not None and (scalar or tag in known):
+        plain = _number(data, tensor)
+    return None if plain is None else (tag, plain)
+
+
+def _is_scalar(data: bytes, span: Span) -> bool:
+    """A SummaryMetadata."""
+    for number, _, value in _fields(data, span):
+        if number == 4 and value == _SCALAR_CLASS:
+            return True
+        if number == 1 and isinstance(value, tuple):
+            names = (inner for field, _, inner in _fields(data, value) if field == 1)
+            if any(isinstance(name, tuple) and data[slice(*name)] == _PLUGIN for name in names):
+                return True
+    return False
+
+
+def _number(data: bytes, span: Span) -> Optional[float]:
+    """A TensorProto of one number as that; None for any other."""
+    parts: Dict[int, Tuple[int, int | Span]] = {}
+    elements = 1
+    for number, kind, value in _fields(data, span):
+        if number == 2 and isinstance(value, tuple):
+            elements = _elements(data, value)
+        else:
+            parts.setdefault(number, (kind, value))
+    dtype = parts.get(1, (_VARINT, 0))[1]
+    if elements != 1 or not isinstance(dtype, int) or dtype not in _FIELD:
+        return None
+    content = parts.get(4, (_BYTES, (0, 0)))[1]
+    if isinstance(content, tuple) and content[0] < content[1]:
+        return _of_content(dtype, data[slice(*content)])
+    if _FIELD[dtype] not in parts:
+        return 0.0  # TensorFlow leaves out what is zero
+    return _of_field(dtype, data, *parts[_FIELD[dtype]])
+
+
+def _elements(data: bytes, shape: Span) -> int:
+    """0 for a shape that is not known."""
+    found = 1
+    for number, _, value in _fields(data, shape):
+        if number == 3 and value:
+            return 0
+        if number == 2 and isinstance(value, tuple):
+            found *= dict(_numbers(data, value)).get(1, 0)
+            if found > 1:
+                return 0
+    return found
+
+
+def _of_content(dtype: int, content: bytes) -> Optional[float]:
+    if dtype == _BFLOAT16:
+        return _upper_half(int.from_bytes(content, "little")) if len(content) == 2 else None
+    form = _CONTENT[dtype]
+    return float(struct.unpack(form, content)[0]) if len(content) == struct.calcsize(form) else None
+
+
+def _of_field(dtype: int, data: bytes, kind: int, value: int | Span) -> Optional[float]:
+    """The first number of a repeated field, which may be packed."""
+    if isinstance(value, tuple):
+        begin, end = value
+        if begin == end:
+            return 0.0
+        if dtype in (1, 2):
+            form = _CONTENT[dtype]
+            return float(struct.unpack_from(form, data[begin:end])[0])
+        value = _varint(data, begin, end)[0]
+    elif dtype in (1, 2):
+        if kind != (_FIXED32 if dtype == 1 else _FIXED64):
+            return None
+        form, raw = ("<f", "<I") if dtype == 1 else ("<d", "<Q")
+        return float(struct.unpack(form, struct.pack(raw, value))[0])
+    if dtype == _BFLOAT16:
+        return _upper_half(value & 0xFFFF)
+    if dtype == _HALF:
+        return float(struct.unpack("<e", struct.pack("<H", value & 0xFFFF))[0])
+    return float(value if dtype in (22, 23) else _signed(value))
+
+
+def _upper_half(bits: int) -> float:
+    return float(struct.unpack("<f", struct.pack("<I", bits << 16))[0])
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _numbers(data: bytes, span: Span) -> Iterator[Tuple[int, int]]:
+    return ((number, value) for number, _, value in _fields(data, span) if isinstance(value, int))
+
+
+def _fields(data: bytes, span: Span) -> Iterator[Field]:
+    """Number, wire type, and value of each field: a number, or where its bytes lie. Raises Damaged."""
+    position, end = span
+    count = 0
+    while position < end:
+        count += 1
+        if count > _MOST_FIELDS:
+            raise Damaged("a record has too many fields")
+        tag, position = _varint(data, position, end)
+        kind = tag & 7
+        value: int | Span
+        if kind == _VARINT:
+            value, position = _varint(data, position, end)
+        elif kind == _BYTES:
+            size, position = _varint(data, position, end)
+            value = (position, position + size)
+            position += size
+        elif kind == _FIXED32:
+            value, position = struct.unpack_from("<I", data, position)[0], position + 4
+        elif kind == _FIXED64:
+            value, position = struct.unpack_from("<Q", data, position)[0], position + 8
+        else:
+            raise Damaged("a record is not a protocol buffer")
+        if position > end:
+            raise Damaged("a record ends within a field")
+        yield tag >> 3, kind, value
+
+
+def _varint(data: bytes, position: int, end: int) -> Tuple[int, int]:
+    value = shift = 0
+    while position < end:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFF_FFFF_FFFF_FFFF, position
+        shift += 7
+        if shift > 63:
+            raise Damaged("a record has a number that is too long")
+    raise Damaged("a record ends within a field")
