@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -196,15 +195,20 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                "processes": [dataclasses.asdict(one) for one in found.processes],
-                "survivors": [dataclasses.asdict(one) for one in found.survivors],
+                "processes": found["processes"],
+                "survivors": found["survivors"],
                 "runs": [
-                    {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
-                    for one in found.runs
+                    {
+                        "run": one["run"],
+                        "cluster": one["cluster"],
+                        "reason": one["reason"],
+                        "sizeBytes": one["size_bytes"],
+                    }
+                    for one in found["runs"]
                 ],
-                "bundles": list(found.bundles),
-                "files": list(found.files),
-                "freedBytes": found.freed_bytes,
+                "bundles": found["bundles"],
+                "files": found["files"],
+                "freedBytes": found["freed_bytes"],
             }
             for host, found in result.remains.items()
         ],
