@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence
-from dtctl.operations.client.snapshot import Condition, Coordination, Incident
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import Incident
+from dtctl.operations.client.snapshot import Condition, Coordination, recovered_after_s, steps_lost
 from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
@@ -168,10 +169,10 @@ def _coordination(told: Coordination) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                "connected": one.connected,
-                "heard": iso_utc(one.heard),
-                "over": one.over,
-                "absent": one.absent,
+                "connected": one["connected"],
+                "heard": iso_utc(one["heard"]),
+                "over": one["over"],
+                "absent": one["absent"],
             }
             for host, one in told.contacts.items()
         ],
@@ -180,20 +181,21 @@ def _coordination(told: Coordination) -> dict[str, Any]:
 
 def _incident(one: Incident) -> dict[str, Any]:
     return {
-        "task": str(one.task) if one.task else None,
-        "host": one.host,
-        "reason": sentence(one.why),
-        "why": list(one.why),
-        "noticed": iso_utc(one.noticed),
-        "restarted": [str(task) for task in one.restarted],
+        "task": one["task"],
+        "host": one["host"],
+        "reason": sentence(why_of(one)),
+        "why": why_of(one),
+        "noticed": iso_utc(one["noticed"]),
+        "restarted": one["tasks"],
         "collateral": [
-            {"task": str(task), "reason": sentence(why), "why": list(why)} for task, why in one.collateral.items()
+            {"task": other["task"], "reason": sentence(why_of(other)), "why": why_of(other)}
+            for other in one["collateral"]
         ],
-        "step": one.step,
-        "backToStep": one.back_to,
-        "stepsLost": one.steps_lost,
-        "startedAgain": iso_utc(one.begun),
-        "recovered": iso_utc(one.recovered),
-        "recoveredAfterSeconds": one.recovered_after_s,
-        "givenUp": one.closed,
+        "step": one["step"],
+        "backToStep": one["back_to"],
+        "stepsLost": steps_lost(one),
+        "startedAgain": iso_utc(one["begun"]),
+        "recovered": iso_utc(one["recovered"]),
+        "recoveredAfterSeconds": recovered_after_s(one),
+        "givenUp": one["closed"],
     }

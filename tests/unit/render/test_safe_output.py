@@ -106,7 +106,7 @@ BARS = "\x1b\r"
 """What rich moves the cursor with."""
 
 
-RECORDS = {"kind", "freed_bytes", "pid", "size_bytes", "since", "noticed", "connected"}
+RECORDS = {"kind", "freed_bytes", "pid", "size_bytes", "since", "reason", "connected"}
 """A record has one of these fields."""
 
 
