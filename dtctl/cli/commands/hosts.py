@@ -155,7 +155,7 @@ def check(
 ) -> None:
     """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
     from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.checks.programs import scene_of
+    from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local

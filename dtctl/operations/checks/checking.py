@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +18,9 @@ from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
 from dtctl.agent.records.kinds import Wrong, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.model import Host
+from dtctl.model import Host, SshSettings
 from dtctl.operations.checks import machine, software, speed, storage
+from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.client.plausible import wrong
@@ -26,6 +29,8 @@ from dtctl.operations.history.record import RunRecord
 from dtctl.operations.networking import logins, tasks
 from dtctl.operations.networking.dialling import Dialled, dial
 from dtctl.operations.networking.exposure import is_exposed
+from dtctl.operations.up.local import local_python
+from dtctl.plan.roster import RunPlan
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport, answering
 from dtctl.transport.timeouts import PATIENCE_S
@@ -289,3 +294,33 @@ def _told(finding: Finding) -> str:
     if finding.signature.name == "exposed":
         return f"port {ports} of {hosts} answered this machine ({fields['seen_from']}), which is none of the hosts"
     return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"
+
+
+def scene_of(
+    plan: RunPlan,
+    *,
+    brief: bool = False,
+    deep: bool = False,
+    network_speed: bool = False,
+    hostname: Callable[[SshSettings], str] | None = None,
+    allowed_here: bool = False,
+) -> Scene:
+    """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
+
+    `allowed_here`: the user lets the file start its programs on this machine.
+    """
+    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts} if hostname is not None else {}
+    return Scene(
+        plan,
+        needs_of(plan),
+        brief,
+        deep,
+        network_speed,
+        token=secrets.token_hex(8),
+        nonce=secrets.token_hex(16),
+        reached_at={name: hostname(reach) for name, reach in reaches.items() if isinstance(reach, SshSettings)}
+        if hostname is not None
+        else {},
+        allowed_here=allowed_here,
+        own_python=local_python(os.environ),
+    )
