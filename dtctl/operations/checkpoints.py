@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
     from dtctl.agent.records import answers
@@ -89,3 +92,131 @@ def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
         held=tuple(entry["held"]),
         identity=entry["identity"],
     )
+
+
+@dataclass(frozen=True)
+class Found:
+    """One checkpoint in one directory. Where `hosts` has several, each holds other shards of it."""
+
+    directory: str
+    checkpoint: Checkpoint
+    hosts: tuple[str, ...]
+    """The first is the one whose word `checkpoint` is."""
+    shards: Mapping[int, str] = field(default_factory=dict)
+    """Shard -> a host that holds it, for one that no host has as a whole."""
+
+    @property
+    def host(self) -> str:
+        return self.hosts[0]
+
+    @property
+    def scattered(self) -> bool:
+        """All of it is there, and on no host the whole."""
+        return len(self.hosts) > 1
+
+    @property
+    def whole(self) -> bool:
+        return self.checkpoint.complete or self.scattered
+
+    @property
+    def name(self) -> str:
+        return self.checkpoint.prefix.rpartition("/")[2]
+
+    @property
+    def path(self) -> str:
+        return f"{self.directory}/{self.checkpoint.prefix}"
+
+
+def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
+    """A directory that hosts share as the first of them tells it, with the names of the others."""
+    told: list[Checkpoints] = []
+    for one in found:
+        for number, before in enumerate(told):
+            if _same(before, one):
+                told[number] = dataclasses.replace(before, others=(*before.others, one.host))
+                break
+        else:
+            told.append(one)
+    return told
+
+
+def _same(one: Checkpoints, other: Checkpoints) -> bool:
+    """By a file that both see; where they see none, by the directory itself."""
+    if (one.directory, one.identity) != (other.directory, other.identity):
+        return False
+    seen = [{(each.prefix, each.identity) for each in place.all if each.identity} for place in (one, other)]
+    return bool(seen[0] & seen[1]) or not (seen[0] or seen[1])
+
+
+def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Checkpoint) -> Mapping[int, str]:
+    """Shards that this host lacks, and who holds them."""
+    if one.complete or one.kind != "tensorflow":
+        return {}
+    return {
+        shard: other.host
+        for other in reversed(found)
+        if other is not place and other.directory == place.directory
+        for same in other.all
+        if same.prefix == one.prefix and same.shards == one.shards
+        for shard in same.held
+        if shard not in one.held
+    }
+
+
+def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
+    """Each checkpoint, the newest first; one whose shards are scattered is told once, by a host that has its index."""
+    scattered: set[tuple[str, str]] = set()
+    entries = [(place, one) for place in found for one in place.all]
+    for place, one in sorted(entries, key=lambda entry: entry[1].time, reverse=True):
+        elsewhere = missing_elsewhere(found, place, one)
+        shards = {**dict.fromkeys(one.held, place.host), **elsewhere}
+        has_index = bool(one.identity)
+        if elsewhere and has_index and len(shards) == one.shards:
+            if (place.directory, one.prefix) not in scattered:
+                scattered.add((place.directory, one.prefix))
+                hosts = tuple(dict.fromkeys([place.host, *elsewhere.values()]))
+                yield Found(place.directory, one, hosts, shards)
+        elif (place.directory, one.prefix) not in scattered:
+            yield Found(place.directory, one, (place.host,))
+
+
+def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
+    """The one of this step or name; None: the newest whole one. Raises DtctlError where there is none."""
+    known = list(every(found))
+    fit = [one for one in known if wanted is None or wanted in _names(one)]
+    whole = [one for one in fit if one.whole]
+    if whole:
+        return whole[0]
+    if fit:
+        raise DtctlError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint.problem}")
+    there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))
+    raise DtctlError(
+        "no complete checkpoint was found" if wanted is None else f"no checkpoint is of step or name {wanted}",
+        hint=f"there are {there[:300]}" if there else "dtctl checkpoints    shows what is there",
+    )
+
+
+def named(found: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool) -> list[Found]:
+    """What to verify: those of this step or name, all, or of each directory the newest, and the newest complete one."""
+    known = [one for one in every(found) if not (one.scattered and one.checkpoint.kind == "keras")]
+    if wanted is not None:
+        fit = [one for one in known if wanted in _names(one)]
+        return fit or [chosen(found, wanted)]
+    if all_of_them:
+        return known
+    picked: list[Found] = []
+    for place in found:
+        own = [one for one in known if (one.directory, one.host) == (place.directory, place.host)]
+        newest = next((one for one in own if one.checkpoint.complete), None)
+        picked += [*own[:1], *([newest] if newest is not None and newest is not own[0] else [])]
+    return picked
+
+
+def _names(one: Found) -> set[str]:
+    step = one.checkpoint.step
+    return {one.checkpoint.prefix, one.name, one.path, *([] if step is None else [str(step)])}
+
+
+def _called(one: Found) -> str:
+    step = one.checkpoint.step
+    return one.checkpoint.prefix if step is None else f"{one.checkpoint.prefix} (step {step})"

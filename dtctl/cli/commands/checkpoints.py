@@ -17,8 +17,7 @@ from dtctl.cli.pushing import push
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpointing.finding import Found
-    from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.checkpoints import Checkpoints, Found
     from dtctl.operations.history.record import RunRecord
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
@@ -97,7 +96,7 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
 
 def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
     """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
-    from dtctl.operations.checkpointing.finding import each_once
+    from dtctl.operations.checkpoints import each_once
     from dtctl.operations.status import status_of_hosts
 
     found = status_of_hosts(scope.record(), scope.transport, guess=True)
@@ -105,7 +104,7 @@ def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[st
 
 
 def _list(scope: Scope, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import missing_elsewhere
+    from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -123,8 +122,8 @@ def _list(scope: Scope, output: str) -> None:
 
 
 def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import named
-    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.operations.checkpointing.pruning import verify
+    from dtctl.operations.checkpoints import named
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -147,9 +146,9 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import chosen
     from dtctl.operations.checkpointing.own import FOR_KERAS
     from dtctl.operations.checkpointing.pulling import pull
+    from dtctl.operations.checkpoints import chosen
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -178,7 +177,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     """Raises DtctlError where its host finds it damaged; what was not read is said."""
-    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.operations.checkpointing.pruning import verify
     from dtctl.render import errors
 
     if one.scattered:

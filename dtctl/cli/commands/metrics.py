@@ -132,7 +132,7 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.client.streams import Away, Back
-    from dtctl.operations.metrics.following import follow_metrics
+    from dtctl.operations.metrics.reading import follow_metrics
     from dtctl.render import errors
     from dtctl.render.metrics import shown
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checkpointing.finding import every, missing_elsewhere
+from dtctl.operations.checkpoints import every, missing_elsewhere
 from dtctl.render.machine import document
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpointing.pruning import Pruning
+    from dtctl.operations.checkpointing.pruning import Pruning, Verification
     from dtctl.operations.checkpointing.pulling import Pulled
     from dtctl.operations.checkpointing.pushing import Pushed
-    from dtctl.operations.checkpointing.verifying import Verification
     from dtctl.operations.checkpoints import Checkpoints
 
 
