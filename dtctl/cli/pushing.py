@@ -15,8 +15,8 @@ AGAIN = "dtctl checkpoints push    the same once more goes on from there"
 
 def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str) -> None:
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
-    from dtctl.operations.checkpointing import pushing
-    from dtctl.operations.checkpointing.own import find, read
+    from dtctl.operations.checkpoints import push
+    from dtctl.operations.checkpoints.local import find, read
     from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import controller_name, make_plan
     from dtctl.operations.up.local import make_local
@@ -33,7 +33,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     record, last = record_of(plan), scope.memory.newest_of(cluster.file)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
-    where = pushing.targets(plan, into)
+    where = push.targets(plan, into)
     prefix = find(Path(word))
     shown.show_reading(prefix)
     own = read(prefix)
@@ -43,7 +43,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
         scope.left("what has arrived is kept beside its place, without its name", AGAIN),
         UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
-        pushed = pushing.push(record, scope.transport, own, where, controller_name(), progress)
+        pushed = push.push(record, scope.transport, own, where, controller_name(), progress)
     if output == "json":
         document.print_json("CheckpointPush", machine.pushed(pushed))
     else:

@@ -122,8 +122,8 @@ def _list(scope: Scope, output: str) -> None:
 
 
 def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, output: str) -> None:
-    from dtctl.operations.checkpointing.pruning import verify
     from dtctl.operations.checkpoints import named
+    from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -146,9 +146,9 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
-    from dtctl.operations.checkpointing.own import FOR_KERAS
-    from dtctl.operations.checkpointing.pulling import pull
     from dtctl.operations.checkpoints import chosen
+    from dtctl.operations.checkpoints.local import FOR_KERAS
+    from dtctl.operations.checkpoints.pull import pull
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -177,7 +177,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     """Raises DtctlError where its host finds it damaged; what was not read is said."""
-    from dtctl.operations.checkpointing.pruning import verify
+    from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import errors
 
     if one.scattered:
@@ -197,7 +197,7 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
 
 
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
-    from dtctl.operations.checkpointing.pruning import prune
+    from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine

@@ -8,7 +8,7 @@ from dtctl.model import TaskId
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.logs.stream import LogStream
+from dtctl.operations.logs.following import LogStream
 from dtctl.transport.seam import Transport
 
 TICK_S = 0.1

@@ -7,7 +7,7 @@ from collections.abc import Generator
 
 from dtctl.operations.client.streams import Away
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.metrics.reading import Point, Series, follow_metrics
+from dtctl.operations.metrics import Point, Series, follow_metrics
 from dtctl.transport.seam import Transport
 
 TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")

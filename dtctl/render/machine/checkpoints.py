@@ -9,10 +9,10 @@ from dtctl.operations.checkpoints import every, missing_elsewhere
 from dtctl.render.machine import document
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpointing.pruning import Pruning, Verification
-    from dtctl.operations.checkpointing.pulling import Pulled
-    from dtctl.operations.checkpointing.pushing import Pushed
     from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.checkpoints.pull import Pulled
+    from dtctl.operations.checkpoints.push import Pushed
+    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:

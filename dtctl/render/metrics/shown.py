@@ -8,7 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.operations.metrics.reading import Metrics, Point, Series
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.render import errors
 from dtctl.render.metrics.plot import STYLES, Curve, mark, plot, sparkline

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.metrics.reading import Point
+from dtctl.operations.metrics import Point
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.columns import curve
 from dtctl.render.top.history import Course, Courses, rates_of

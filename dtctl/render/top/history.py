@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dtctl.model import TaskId
-from dtctl.operations.metrics.reading import Point
+from dtctl.operations.metrics import Point
 from dtctl.operations.status import RunStatus
 
 MOST = 120

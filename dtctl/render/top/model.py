@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.metrics.reading import Series
+from dtctl.operations.metrics import Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching.feed import Feed
 from dtctl.operations.watching.loss import Losses

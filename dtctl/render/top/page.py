@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dtctl.operations.metrics.reading import Point
+from dtctl.operations.metrics import Point
 from dtctl.render.top.head import answer, curves
 from dtctl.render.top.history import Courses
 from dtctl.render.top.layout import Layout, layout

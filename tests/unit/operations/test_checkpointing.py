@@ -17,8 +17,6 @@ import pytest
 
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
-from dtctl.operations.checkpointing.pruning import prune
-from dtctl.operations.checkpointing.pulling import Landing, pull
 from dtctl.operations.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -29,6 +27,8 @@ from dtctl.operations.checkpoints import (
     missing_elsewhere,
     named,
 )
+from dtctl.operations.checkpoints.pull import Landing, pull
+from dtctl.operations.checkpoints.upkeep import prune
 from dtctl.places import Folder
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport

@@ -16,7 +16,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics.reading import Series
+from dtctl.operations.metrics import Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watching import run as watching
 from dtctl.operations.watching.feed import MOST, Feed

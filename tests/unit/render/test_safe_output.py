@@ -30,11 +30,11 @@ from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
 from dtctl.operations.attempts import Attempted
-from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
-from dtctl.operations.checkpointing.pruning import Pruned, Pruning, Verification, Verified
-from dtctl.operations.checkpointing.pulling import Pulled
-from dtctl.operations.checkpointing.pushing import Placed, Pushed
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
+from dtctl.operations.checkpoints.pull import Pulled
+from dtctl.operations.checkpoints.push import Placed, Pushed
+from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
@@ -53,9 +53,9 @@ from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
 from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
-from dtctl.operations.logs.stream import Onward
-from dtctl.operations.metrics.reading import Metrics, Point, Series, Unread
+from dtctl.operations.metrics import Metrics, Point, Series, Unread
 from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult

@@ -19,7 +19,7 @@ from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
 from dtctl.model import Host
-from dtctl.operations.checkpointing.own import OwnCheckpoint
+from dtctl.operations.checkpoints.local import OwnCheckpoint
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
