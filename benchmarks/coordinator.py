@@ -22,8 +22,7 @@ from dtctl.agent.records.requests import Credentials
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
-from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.launch import make_plan
+from dtctl.operations.up.launch import Authority, make_plan
 from dtctl.plan.spec import host_spec
 from dtctl.transport.payload import agent_program
 

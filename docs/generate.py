@@ -21,7 +21,7 @@ import shipped
 import typer.main
 
 from dtctl.cli.app import app
-from dtctl.cli.effects import EFFECTS, Effect
+from dtctl.cli.commands import COMMANDS, Effect
 from dtctl.cli.options import ACCESS
 from dtctl.config import reference_markdown
 
@@ -64,7 +64,7 @@ def commands_markdown() -> str:
 
 def _effects() -> str:
     rows = [
-        f"| {', '.join(f'`{name}`' for name, its in EFFECTS.items() if its is effect)} | {effect.value} |"
+        f"| {', '.join(f'`{name}`' for name, its in COMMANDS.items() if its.effect is effect)} | {effect.value} |"
         for effect in Effect
     ]
     return "\n".join(["| commands | what they do |", "|---|---|", *rows])

@@ -10,12 +10,9 @@ from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.health.findings import pattern_of
-from dtctl.render.manual.answers import ANSWERS
-from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.topics import STATES, WORDS
-from dtctl.render.manual.trouble import Trouble
+from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 
-_WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual; change it there. -->"
+_WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
 
 
 def exit_codes() -> str:
@@ -152,8 +149,8 @@ def _row(one: Signature) -> str:
 def _answers() -> str:
     rows = []
     for trouble in ANSWERS:
-        why = "; ".join(cause.sign for cause in trouble.causes)
-        remedy = "; ".join(cause.remedy for cause in trouble.causes)
+        why = "; ".join(trouble.causes)
+        remedy = "; ".join(trouble.causes.values())
         rows.append(f"| `{trouble.name}` | {trouble.meaning} | {why} | {remedy} |")
     return "\n".join(["| answer | means | why | what to do |", "|---|---|---|---|", *rows])
 
@@ -180,7 +177,7 @@ def _sections(troubles: Iterable[Trouble]) -> Iterable[str]:
         yield f"### {trouble.name}: {_title(trouble.meaning)}"
         if _title(trouble.meaning) != trouble.meaning:
             yield f"{trouble.meaning[0].upper()}{trouble.meaning[1:]}."
-        rows = (f"| {cause.sign} | {cause.remedy} |" for cause in trouble.causes)
+        rows = (f"| {sign} | {remedy} |" for sign, remedy in trouble.causes.items())
         yield "\n".join(["| seen | what to do |", "|---|---|", *rows])
 
 

@@ -15,7 +15,7 @@ import time
 
 from .host import fifo, locks, log, paths, programs
 from .run.runfiles import RunFiles
-from .survival import guard, revival
+from .survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def supervise(directory: str) -> None:
     if lock is None or fifo.is_read(files.wake_path):  # the second for a file system without locks
         return
     revival.take_up(files)
-    guard.watch(guard.Guarded(files, lock, _supervise), None)
+    revival.watch(revival.Guarded(files, lock, _supervise), None)
 
 
 def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) -> None:
@@ -50,10 +50,10 @@ def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) 
     _ignore_hang_up()
     for descriptor in (lock, reads, holds):
         os.set_inheritable(descriptor, False)
-    guard.watch(guard.Guarded(RunFiles(directory), lock, _supervise), guard.Tie(reads, holds, pid))
+    revival.watch(revival.Guarded(RunFiles(directory), lock, _supervise), revival.Tie(reads, holds, pid))
 
 
-def _supervise(bond: guard.Bond) -> None:
+def _supervise(bond: revival.Bond) -> None:
     from .supervise.supervisor import Supervisor  # not before: the guard is to stay small
     from .survival import reboot
 

@@ -1,11 +1,17 @@
-"""The command line: each command is a module that reads options, calls one operation and shows its result."""
+"""The command line: each command reads options, calls one operation and shows its result."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from types import FrameType
+
+OTHERS_OPTIONS = frozenset({"ssh"})
+"""Commands behind which stand the options of another program."""
+
+_FORMS = ("json", "jsonl")
 
 
 def main() -> None:
@@ -19,8 +25,7 @@ def main() -> None:
 def _main() -> None:
     """The only place, besides the fan-out, where our errors are caught."""
     from dtctl.cli.app import app
-    from dtctl.cli.machine import in_json, wants_json
-    from dtctl.cli.shells import whole_options, whole_words
+    from dtctl.cli.completion import whole_options, whole_words
     from dtctl.errors import DtctlError, ExitCode
     from dtctl.render.terminal.console import show_whatever_comes, speak_json
 
@@ -37,7 +42,7 @@ def _main() -> None:
     try:
         with whole_words(os.environ), whole_options(os.environ):
             if wants_json(sys.argv[1:]):
-                in_json(app)
+                _run_in_json()
             app(prog_name="dtctl")
     except DtctlError as error:
         from dtctl.render.errors import show_error
@@ -48,3 +53,34 @@ def _main() -> None:
         if terminated and ending.code == ExitCode.INTERRUPTED:
             sys.exit(ExitCode.TERMINATED)
         raise
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """By the words of a command line, which may make no sense otherwise."""
+    own = list(words[: words.index("--")]) if "--" in words else list(words)
+    if next((word for word in own if not word.startswith("-")), None) in OTHERS_OPTIONS:
+        return False
+    pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
+    return any(
+        (word in ("-o", "--output") and value in _FORMS)
+        or word in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
+        for word, value in pairs
+    )
+
+
+def _run_in_json() -> None:
+    """Runs the command, and ends the process as it does by itself, except that its end is reported in JSON."""
+    from typer import Abort
+
+    from dtctl.cli.app import app
+    from dtctl.errors import ExitCode
+    from dtctl.render.machine import speech
+
+    speech.begin()
+    try:
+        code = app(prog_name="dtctl", standalone_mode=False)
+    except Abort:
+        sys.exit(ExitCode.RUN_FAILED)
+    ended = code if isinstance(code, int) else int(ExitCode.OK)
+    speech.end(ended)
+    sys.exit(ended)

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
+import socket
 from collections.abc import Callable, Mapping
+from datetime import datetime, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
-from dtctl.cli.effects import NAMES
-from dtctl.cli.interrupts import left
+from dtctl.cli.ending import left
 from dtctl.cli.scope import Scope as Scope
+from dtctl.durations import NoDuration
+from dtctl.errors import UsageError
 
 Output = Literal["text", "json"]
 ClusterFile = Annotated[
@@ -99,9 +104,9 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     ]
 
     def run(**values: Any) -> None:
-        scope = Scope(NAMES.get(command.__name__, command.__name__), **{name: values.pop(name) for name in options})
+        scope = Scope(command.__name__, **{name: values.pop(name) for name in options})
         if scope.verbose:
-            from dtctl.render.trace import show_trace
+            from dtctl.render.errors import show_trace
 
             show_trace()
         with left("nothing was changed"):
@@ -112,3 +117,53 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+_OF_DAY = re.compile(r"\d\d:\d\d(:\d\d)?")
+
+
+def seconds(text: str) -> float:
+    """The length of a span; a bare number counts seconds."""
+    try:
+        return durations.seconds(text)
+    except NoDuration as error:
+        raise UsageError(f"{text!r} is not {error}", hint="write, for example, 30s") from error
+
+
+def seconds_ago(text: str, now: float, option: str = "--since") -> float:
+    """The moment meant by `text`, in epoch seconds: a span before `now`, a time of this day, or an ISO 8601 time.
+
+    Without a zone it is local time.
+    """
+    try:
+        return now - durations.seconds(text)
+    except NoDuration as error:
+        expected = str(error)
+    try:
+        return _moment(text, now).timestamp()
+    except (ValueError, OverflowError):
+        summary = f"{text!r} is not {expected}, nor a time such as 10:30 or 2026-05-01T12:00"
+        raise UsageError(summary, hint=f"write, for example, {option} 10m") from None
+
+
+def _moment(text: str, now: float) -> datetime:
+    if _OF_DAY.fullmatch(text):
+        return datetime.combine(datetime.fromtimestamp(now).date(), time.fromisoformat(text))
+    return datetime.fromisoformat(text.replace("Z", "+00:00"))
+
+
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
+]
+OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
+
+
+def listener(port: int, *, apart: bool = False) -> socket.socket:
+    """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
+    from dtctl.operations.webserver import listen
+
+    try:
+        return listen(port, apart=apart)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one") from error

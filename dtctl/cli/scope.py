@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.cli import which
-from dtctl.cli.effects import may_guess
-from dtctl.cli.interrupts import left
+from dtctl.cli.commands import may_guess
+from dtctl.cli.ending import left
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
-    from dtctl.cli.announcing import Announced
+    from dtctl.cli.ending import Announced
     from dtctl.config.load import Checked
     from dtctl.model import Cluster, Host
     from dtctl.operations.history.record import RunRecord
@@ -78,6 +78,12 @@ class Scope:
 
         return left(said)
 
+    def dialling(self) -> AbstractContextManager[None]:
+        """Shows whom a command waits for that asks hosts before it shows anything."""
+        from dtctl.render.awaiting import dialling
+
+        return dialling(self.transport.dialled, self.transport.failed)
+
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none, or when two are named."""
         from dtctl.config import find_cluster_file
@@ -112,7 +118,7 @@ class Scope:
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster that is named or whose file lies here.
 
-        Commands that only look fall back to the run that was started last, and say so; see effects.py.
+        Commands that only look fall back to the run that was started last, and say so; see commands/__init__.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
         from dtctl.operations.history.record import record_of
@@ -219,7 +225,7 @@ class Scope:
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         from dtctl.config import load_cluster
-        from dtctl.operations.history.following import follow_file
+        from dtctl.operations.history.record import follow_file
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record

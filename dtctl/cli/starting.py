@@ -11,38 +11,33 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.announcing import Announced
+from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.topics import STOPPING
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.stop import StopOrder, stop
-from dtctl.operations.up import watching
+from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
-from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
-from dtctl.render import checks, errors, result
-from dtctl.render.logs import LogPrinter
-from dtctl.render.narrator import Narrator
-from dtctl.render.progress import UpProgress
-from dtctl.render.stopping import StopProgress
+from dtctl.render import checks, errors, result, starting
+from dtctl.render.logs import LogPrinter, Narrator
+from dtctl.render.progress import StopProgress, UpProgress
 from dtctl.render.terminal import console
-from dtctl.render.terminal.last_line import LastLine
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
     from dtctl.model import Recovery, TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.client.coordination import Coordination
-    from dtctl.operations.client.ending import Ending
-    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.stopping import Stopping
-    from dtctl.operations.up.watching import FailedStart
+    from dtctl.operations.stopping import Ending, Stopping
+    from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport
 
 _TAIL_LINES = 10
@@ -78,7 +73,7 @@ class StartReport(UpReport):
             )
 
     def at_zero(self, unseen: Unseen) -> None:
-        result.show_unseen(unseen)
+        starting.show_unseen(unseen)
 
     def consent(self, runs: Collection[str]) -> None:
         for run in runs:
@@ -113,7 +108,7 @@ def start(
             report = StartReport(scope, launch, bars, say=output == "text", agree=agree, force=force)
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
-        result.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
+        starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)
         raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
@@ -126,7 +121,7 @@ def await_tasks(scope: Scope, launch: Start, outcome: UpResult, *, quiet: bool, 
     if not outcome.started:
         return outcome
     record = dataclasses.replace(launch.record, run=outcome.run)
-    settle_s = watching.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
+    settle_s = judging.SETTLE_S if any(task.ready == "started" for task in launch.plan.tasks) else 0.0
     waiting = _Waiting(scope, record, launch.plan.cluster.recovery, settle_s=settle_s, quiet=quiet)
     route = GoingOn(scope.transport, outcome.lead)
     tasks = tuple(task for task, host in record.roster.items() if host not in outcome.absent)
@@ -158,8 +153,8 @@ class _Waiting:
 
     def shortly(self, route: Transport) -> Coordination | None:
         """For as long as most starts take; on a terminal with a line that says whom it waits for."""
-        deadline = time.monotonic() + watching.EXPECTED_S
-        line = LastLine(lambda: result.starting_line(self._seen, console.columns() - 1))
+        deadline = time.monotonic() + judging.EXPECTED_S
+        line = LastLine(lambda: starting.starting_line(self._seen, console.columns() - 1))
         with moving(line) if console.interactive() and not self._quiet else nullcontext():
             for event in follow(self._record, route, LogRequest(())):
                 if self._is_over(event):
@@ -169,7 +164,7 @@ class _Waiting:
         return None
 
     def beside_logs(self, tasks: tuple[TaskId, ...], *, raw: bool) -> Coordination:
-        result.show_late(self._seen)
+        starting.show_late(self._seen)
         shown = tasks if console.on_terminal() and not self._quiet else ()
         printer = LogPrinter(shown, prefix=True, timestamps=False, raw=raw) if shown else None
         narrate = Narrator(self._record.coordinator, printer)
@@ -192,17 +187,17 @@ class _Waiting:
         seen = event.coordination if isinstance(event, Seen) else event.status.coordination
         assert seen is not None
         self._seen = seen
-        for one in watching.failed_exits(seen, self._shown):
+        for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)
-            result.show_failed_exit(one, self._last_lines(one))
-        self.failed = watching.failed_start(seen, self._recovery)
+            starting.show_failed_exit(one, self._last_lines(one))
+        self.failed = judging.failed_start(seen, self._recovery)
         if self.failed is not None:
             return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
         return self._stays() or isinstance(event, Ended)
 
     def _stays(self) -> bool:
         """Whether every task has begun, and none has ended or was started again for a moment."""
-        if self._seen is None or self.failed is not None or not watching.has_begun(self._seen):
+        if self._seen is None or self.failed is not None or not judging.has_begun(self._seen):
             self._settling = None
             return False
         attempts = [one.attempt for one in self._seen.tasks.values()]
@@ -231,9 +226,9 @@ class _Waiting:
         if self.failed.gave_up or self.failed.run_failed:
             self._scope.memory.change(self._record, outcome="Stopped" if self.failed.gave_up else "Failed")
         if cause is not None and cause.id not in self._shown:
-            result.show_failed_start(self.failed, self._last_lines(cause))
+            starting.show_failed_start(self.failed, self._last_lines(cause))
         else:
-            result.show_failed_start(self.failed, b"")
+            starting.show_failed_start(self.failed, b"")
 
 
 def _ask_what_becomes(scope: Scope, record: RunRecord, *, ask: bool) -> NoReturn:

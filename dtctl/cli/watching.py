@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from dtctl.cli.ending import detached
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def follow_logs(
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
     from dtctl.operations.logs.following import onward
-    from dtctl.render.narrator import show_onward
+    from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
     while True:
@@ -94,8 +95,8 @@ def watch(
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.operations.status import status
     from dtctl.render import errors
-    from dtctl.render.hooks import show_hook_failure, show_hooks
-    from dtctl.render.narrator import Narrator
+    from dtctl.render.logs import Narrator
+    from dtctl.render.starting import show_hook_failure, show_hooks
 
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate = Narrator(record.coordinator, printer)
@@ -114,7 +115,7 @@ def watch(
         commands.finish()
         return status
 
-    try:
+    with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Seen):
                 commands.see(event.coordination.happened)
@@ -127,12 +128,6 @@ def watch(
                     return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
-    except KeyboardInterrupt:
-        if not scope.transport.reached:
-            raise
-        errors.below()
-        errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.cli.effects import EFFECTS
+from dtctl.cli.commands import COMMANDS
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def _commands(records: Sequence[RunRecord]) -> str:
 def _typed(*option: str) -> str:
     """The command line as it was typed, with the option behind the command's name in place of its like."""
     words = list(sys.argv[1:])
-    place = next((index for index, word in enumerate(words) if word in EFFECTS), len(words) - 1) + 1
+    place = next((index for index, word in enumerate(words) if word in COMMANDS), len(words) - 1) + 1
     for like in ("-c", "--config", "--cluster"):
         if like in words[place:]:
             at = words.index(like, place)

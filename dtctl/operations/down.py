@@ -10,14 +10,12 @@ from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Conversations, Request, is_damaged
-from dtctl.operations.client.ending import Before
 from dtctl.operations.client.kept import Kept
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.client.written import Written, told_once
-from dtctl.operations.gc import GcResult, collect
+from dtctl.operations.gc import GcResult, Written, collect, told_once
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.stop import StopOrder, StopResult, check_ended, result_of, stop
-from dtctl.operations.stopping import OnStopping, listener, unseen
+from dtctl.operations.stopping import Before, OnStopping, listener, unseen
 from dtctl.transport.seam import Transport
 
 

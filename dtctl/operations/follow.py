@@ -11,9 +11,9 @@ from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, request, said
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.coordinator import coordinator_away, why_alone
 from dtctl.operations.client.plausible import check_run, check_view
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.client.written import Written, told_once
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
+
+if TYPE_CHECKING:
+    from dtctl.agent.records import answers as records
+
 
 _QUIET_S = 120.0
 """Orphans are given time to end, and a large directory takes time to remove; hosts tell of each step in between."""
@@ -125,4 +129,31 @@ def _remains(answer: records.GcResult) -> Remains:
         files=tuple(answer["files"]),
         freed_bytes=answer["freed_bytes"],
         written=len(answer["written"]),
+    )
+
+
+@dataclass(frozen=True)
+class Written:
+    """In one directory, or in directories of this path on several hosts that are alike."""
+
+    cluster: str | None
+    """None: it does not tell any more."""
+    path: str
+    files: int
+    size_bytes: int
+    """In each directory."""
+    hosts: tuple[str, ...]
+    directories: int = 1
+    """How many there are: hosts that share their home directory have one."""
+
+
+def told_once(told: Iterable[tuple[str, records.Written]]) -> tuple[Written, ...]:
+    """By directory; hosts that share one have named it all."""
+    hosts: dict[tuple[str | None, str, int, int], dict[str, str]] = {}
+    for host, one in told:
+        alike = (one["cluster"], one["path"], one["files"], one["size_bytes"])
+        hosts.setdefault(alike, {})[host] = one["id"]
+    return tuple(
+        Written(cluster, path, files, size_bytes, tuple(ids), len(set(ids.values())))
+        for (cluster, path, files, size_bytes), ids in hosts.items()
     )

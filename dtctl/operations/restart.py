@@ -11,11 +11,11 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator
-from dtctl.operations.client.ending import Before, ending, looking, once
 from dtctl.operations.client.plausible import check_part, check_tasks
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import Own, ask_run
+from dtctl.operations.stopping import Before, ending, looking, once
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 

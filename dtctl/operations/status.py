@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -12,19 +12,18 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, SshSettings, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.client.agreement import agreed, dissenters
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator, coordinator_away
-from dtctl.operations.client.outcome import Outcome, Verdict, judge
+from dtctl.operations.client.outcome import Outcome, Verdict, agreed, dissenters, judge
 from dtctl.operations.client.plausible import check_status
-from dtctl.operations.client.tasks import TaskStatus
-from dtctl.operations.progress import Progress, progress_of
+from dtctl.operations.client.snapshot import Coordination, TaskStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Transport
+
 
 A = TypeVar("A")
 
@@ -62,7 +61,13 @@ class RunStatus:
 
     @property
     def progress(self) -> Progress:
-        return progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
+        """With the step of a checkpoint that was saved after the last step was reported."""
+        known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
+        saved = self.newest_checkpoint.newest_complete if self.newest_checkpoint else None
+        if saved is None or saved.step is None or known.step is None or known.step_time is None:
+            return known
+        newer = saved.step > known.step and saved.time >= known.step_time
+        return dataclasses.replace(known, step=saved.step, step_time=saved.time) if newer else known
 
     @property
     def newest_checkpoint(self) -> Checkpoints | None:
@@ -274,3 +279,43 @@ def _task(
     if entry is None or answer["run"] != record.run:
         return TaskStatus(task, host, TaskState.LOST, why=(fact("other_run"),))
     return TaskStatus.of(task, host, entry)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """None where nobody has told it. `loss` in the digits of the log."""
+
+    step: int | None = None
+    step_time: float | None = None
+    """When it was told, in epoch seconds of that host."""
+    target: int | None = None
+    rate: float | None = None
+    """Steps a second."""
+    loss: str | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the target, at the present rate."""
+        if self.step is None or self.target is None or not self.rate:
+            return None
+        return max(0, self.target - self.step) / self.rate
+
+
+def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
+    """By the task that has come furthest, of those that train; the lead's loss and rate, where it tells them.
+
+    Rates are of tasks that run: of another its last rate tells nothing about what is to come.
+    """
+    telling = [task for task in tasks if task.step is not None]
+    if not telling:
+        return Progress(target=target)
+    furthest = max(telling, key=lambda task: (task.step or 0, task.id == lead))
+    first = sorted(telling, key=lambda task: (task.id != lead, -(task.step or 0)))
+    running = [task for task in first if task.state is TaskState.RUNNING]
+    return Progress(
+        step=furthest.step,
+        step_time=furthest.step_time,
+        target=target,
+        rate=next((task.rate for task in running if task.rate is not None), None),
+        loss=next((task.loss for task in first if task.loss is not None), None),
+    )

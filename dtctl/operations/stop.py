@@ -13,11 +13,10 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator
-from dtctl.operations.client.ending import Before, ending, looking, once
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import Own, ask_run
-from dtctl.operations.stopping import OnStopping, listener, unseen
+from dtctl.operations.stopping import Before, OnStopping, ending, listener, looking, once, unseen
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
@@ -11,6 +13,9 @@ from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.group_errors import APART, group_errors, rows
+
+if TYPE_CHECKING:
+    from dtctl.operations.client.streams import Away, Back
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -78,6 +83,16 @@ def note(text: str, *next_steps: str) -> None:
     for step in next_steps:
         console.tell(f"  {step}")
     return None
+
+
+def show_contact(told: Away | Back) -> None:
+    """What has become of a conversation with a host."""
+    from dtctl.operations.client.streams import Away
+
+    if isinstance(told, Away):
+        show_host_errors({told.host: told.error})
+    else:
+        note(f"{told.host} can be reached again")
 
 
 def interrupted(text: str, *next_steps: str) -> None:
@@ -163,3 +178,18 @@ def _labelled(label: str, style: str, words: str) -> None:
     from dtctl.render.terminal.rich_console import text
 
     console.err().print(text((f"{label}:", style), " ", words))
+
+
+def show_trace() -> None:
+    """Shows what dtctl's own loggers say; request bodies, which may hold secrets, are never logged."""
+    handler = _Told()
+    handler.setFormatter(logging.Formatter("%(relativeCreated)6d ms  %(message)s"))
+    logger = logging.getLogger("dtctl")
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+
+
+class _Told(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        for line in lines_of(self.format(record)):
+            console.tell(line)

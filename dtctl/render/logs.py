@@ -1,13 +1,23 @@
-"""Log lines on stdout: several tasks merged, each line with the name of its task."""
+"""What a person sees who follows a run or a command: lines with the names of tasks, and what happens meanwhile."""
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.errors import note
+from dtctl.errors import DtctlError
+from dtctl.operations.client.snapshot import Coordination
+from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.follow import Event, Seen
+from dtctl.operations.logs import LogLines
+from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
+from dtctl.operations.status import RunStatus
+from dtctl.render.errors import note, show_host_errors
+from dtctl.render.events import news
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
@@ -138,3 +148,109 @@ def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
 
 def saved(one: SavedLog) -> dict[str, Any]:
     return {"task": str(one.task), "attempt": one.attempt, "file": str(one.path), "sizeBytes": one.size_bytes}
+
+
+_LONGEST = 65536
+"""The most bytes of a line that are kept until it ends; a longer line is shown in pieces."""
+
+
+class OutputPrinter:
+    """Whole lines, so that places do not mix within a line; bytes as they come if there is one place.
+
+    On a terminal lines are made safe, unless `raw`: elsewhere a program may be what reads them (`-- tar c . | tar x`).
+    """
+
+    def __init__(self, places: Sequence[str], *, raw: bool = False) -> None:
+        self._width = max((len(place) for place in places), default=0)
+        self._alone = len(places) == 1
+        self._raw = {stream: raw or not console.on_terminal(stderr=stream == 2) for stream in (1, 2)}
+        self._rests: dict[tuple[str, int], bytes] = {}
+        self._lock = threading.Lock()
+
+    def print(self, place: str, stream: int, data: bytes) -> None:
+        stream = 2 if stream == 2 else 1
+        with self._lock:
+            if self._alone and self._raw[stream]:
+                return console.pass_on(data, stderr=stream == 2)
+            *lines, rest = (self._rests.pop((place, stream), b"") + data).split(b"\n")
+            *begun, self._rests[place, stream] = _cut(rest)
+            return self._write(place, stream, [piece for line in lines for piece in _cut(line)] + begun)
+
+    def finish(self) -> None:
+        """Writes lines that were never ended."""
+        for (place, stream), rest in self._rests.items():
+            if rest:
+                self._write(place, stream, [rest])
+
+    def _write(self, place: str, stream: int, lines: list[bytes]) -> None:
+        head = "" if self._alone else f"{one_line(place).ljust(self._width)} | "
+        if self._raw[stream]:
+            console.pass_on(b"".join(head.encode() + line + b"\n" for line in lines), stderr=stream == 2)
+            return
+        color = console.colored(stderr=stream == 2)
+        shown = log_lines(b"".join(line + b"\n" for line in lines), color=color)
+        console.put("".join(f"{head}{line}\n" for line in shown), stderr=stream == 2)
+
+
+def _cut(line: bytes) -> list[bytes]:
+    """In pieces, the last of which may be empty and the others not; where, depends on the line alone."""
+    return [line[start : start + _LONGEST] for start in range(0, max(1, len(line)), _LONGEST)]
+
+
+TOGETHER_S = 0.5
+"""Hosts that go away within this time are told together, or as soon as nothing else comes."""
+
+
+class Narrator:
+    """Each host that goes away or comes back is reported once, though two conversations with it may break.
+
+    None stands for a moment in which nothing has come.
+    """
+
+    def __init__(
+        self, coordinator: str, printer: LogPrinter | None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._coordinator = coordinator
+        self._printer = printer
+        self._clock = clock
+        self._seen: Coordination | None = None
+        self._away: set[str] = set()
+        self._leaving: dict[str, DtctlError] = {}
+        """Of those that are away, the ones that nobody has been told of."""
+        self._since = 0.0
+
+    def __call__(self, event: Event | None) -> None:
+        if isinstance(event, Back) or event is None or self._clock() - self._since >= TOGETHER_S:
+            self.tell_away()
+        if isinstance(event, LogLines):
+            if self._printer is not None:
+                self._printer.print(event)
+        elif isinstance(event, Seen):
+            for line in news(self._seen, event.coordination):
+                note(line)
+            self._seen = event.coordination
+        elif isinstance(event, Away) and event.host not in self._away:
+            self._away.add(event.host)
+            self._since = self._since if self._leaving else self._clock()
+            self._leaving[event.host] = event.error
+            if event.host == self._coordinator and not event.final:
+                self.tell_away()
+                note("the run continues without it; trying again")
+        elif isinstance(event, Back) and event.host in self._away:
+            self._away.discard(event.host)
+            note(f"{event.host} can be reached again")
+
+    def tell_away(self) -> None:
+        """Also at the end."""
+        leaving, self._leaving = self._leaving, {}
+        show_host_errors(leaving)
+
+
+def show_onward(ended: RunStatus, newer: Onward) -> None:
+    """That the logs of another run follow, or why they do not."""
+    old = ended.record.run or ended.record.cluster
+    if newer.record is None:
+        return note(f"{old} was stopped to make room for another run, which has not begun within {PATIENCE_S:g} s")
+    run = newer.record.run
+    how = f"was replaced by {run}" if made_room(ended) else f"has ended; {run} is newer"
+    return note(f"{old} {how}: its logs follow")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
-from dtctl.render.hooks import hook_line
+from dtctl.render.starting import hook_line
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of

@@ -1,253 +1,37 @@
-"""How things ended: starts, stops and whole runs."""
+"""How stops, restarts and whole runs ended."""
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import fact, sentence
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.agent.records.reasons import sentence
+from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.tasks import how_it_ended
-from dtctl.operations.up.watching import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.checkpoints import checkpoint_lines
-from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
-from dtctl.render.gc import written_line
-from dtctl.render.health.findings import advice_lines, fold_tasks
+from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.health.findings import advice_lines
 from dtctl.render.health.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
+from dtctl.render.tables import written_line
 from dtctl.render.terminal import console
-from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, fold, summarize_hosts
+from dtctl.render.terminal.safe import log_lines
+from dtctl.render.words import count, fold
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.coordination import Coordination
-    from dtctl.operations.client.tasks import Exit, TaskStatus
-    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Story
+    from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.status import RunStatus
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up.result import Unseen, UpResult
-    from dtctl.operations.up.rollback import Left
-    from dtctl.operations.up.watching import FailedStart
-    from dtctl.plan.roster import RunPlan
     from dtctl.render.logs import LogPrinter
 
-T = TypeVar("T")
 
-_CAUSE_LINES = 20
+CAUSE_LINES = 20
 _INCIDENTS = 8
-_REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 _FOREGROUND = "dtctl watches what it starts itself: start the program without a daemon, nohup or &"
-
-
-def show_started(result: UpResult, plan: RunPlan) -> None:
-    from dtctl.render.terminal.rich_console import text
-
-    if not result.started:
-        note(f"run {result.run} is up and has not changed")
-        _show_joined(result)
-        _show_missing(result, plan)
-        if result.ended:
-            ended = ", ".join(map(str, result.ended))
-            show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
-        return
-    for run, stopped in result.replaced.items():
-        note(f"replaced {run}: {_stopped(stopped)}")
-        if stopped.errors:
-            show_warning(
-                f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
-                hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
-            )
-    present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
-    where = f"{count(len(result.started), 'task')} on {present_hosts}"
-    console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
-    if result.earlier is not None and result.earlier.newest_complete is not None:
-        checkpoint = result.earlier.newest_complete
-        place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
-        note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
-    for why in dict.fromkeys(result.without_revival.values()):
-        hosts = [host for host, told in result.without_revival.items() if told == why]
-        note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
-    for kind, hosts in _alike(result.new_revival).items():
-        written = _REVIVALS.get(kind, kind)
-        note(
-            f"{summarize_hosts(hosts)}: added {written} that restart the run's agent after a reboot "
-            "(removed when the run ends)"
-        )
-    for moved, hosts in _alike(result.aside).items():
-        show_warning(
-            f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
-            hint="\n".join(map(one_line, moved)),
-        )
-    _show_missing(result, plan)
-
-
-def starting_line(seen: Coordination | None, width: int) -> str:
-    """Whom a start waits for."""
-    waits = awaited(present(seen)) if seen is not None else ""
-    return f"starting: {waits}"[:width] if waits else "starting"
-
-
-def show_late(seen: Coordination | None) -> None:
-    """That a start takes longer than usual, and what that may mean."""
-    if seen is None:
-        return note(f"the coordinator has not reported within {EXPECTED_S:g} s how the tasks start")
-    tasks = not_listening(seen)
-    if not tasks:
-        return note(f"after {EXPECTED_S:g} s not all tasks have started: {awaited(present(seen))}")
-    verb = "runs but does not listen on its port" if len(tasks) == 1 else "run but do not listen on their ports"
-    return note(
-        f"{fold_tasks(tasks)} {verb} after {EXPECTED_S:g} s",
-        "a program that is still loading listens later; one that opens no port is ready when it reports a step",
-        "Ctrl-C    asks whether to stop the run, or leaves it running",
-    )
-
-
-def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
-    """An attempt that has failed while the start was watched."""
-    why = sentence(how_it_ended(task)) if task.why else _how(task.history[-1])
-    note(f"{task.id} on {task.host} failed: {why}")
-    _show_tail(task, tail)
-
-
-def show_failed_start(failed: FailedStart, tail: bytes) -> None:
-    """Its cause last. `tail`: the end of its log, where that was not shown before."""
-    run, cause, why = failed.seen.run, failed.cause, failed.seen.condition.verdict.why
-    if cause is None:
-        return show_error(DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more"))
-    _show_tail(cause, tail)
-    ends = [one for one in cause.history if not (one.asked or one.early)]
-    end = ends[-1] if ends else None
-    reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
-    times = "twice" if len(ends) == 2 else f"{len(ends)} times"
-    after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
-    what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
-    return show_error(
-        DtctlError(
-            f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
-            hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
-        )
-    )
-
-
-def _how(end: Exit) -> str:
-    exit_ = fact("killed", signal=end.signal) if end.signal is not None else fact("exited", code=end.code)
-    return sentence((exit_, *([fact("cause", text=end.cause)] if end.cause else [])))
-
-
-def _show_tail(task: TaskStatus, tail: bytes) -> None:
-    for line in log_lines(tail, color=False)[-_CAUSE_LINES:]:
-        note(f"  {task.id} | {line}")
-
-
-def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
-    """`brought`: hosts had been reached, and keep what has arrived of the code."""
-    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
-    kept = "; the hosts keep the code that has arrived" if brought else ""
-    if left.kept:
-        interrupted(
-            f"{left.run} had started completely and continues",
-            f"dtctl status{named}    shows it",
-            f"dtctl stop{named}      ends it",
-        )
-    elif left.unclear:
-        interrupted(
-            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
-            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
-            f"dtctl stop{named}      ends it",
-        )
-    elif left.started:
-        interrupted(f"start cancelled; all tasks stopped{kept}")
-    else:
-        interrupted(f"nothing was started{kept}")
-    for run in left.ended:
-        note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
-    if left.unremembered is not None and (left.kept or left.unclear):
-        show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))
-
-
-def _show_joined(result: UpResult) -> None:
-    for host in dict.fromkeys(one.host for one in result.joined.values()):
-        tasks = [task for task, one in result.joined.items() if one.host == host]
-        note(f"{host} has joined it: {fold_tasks(tasks)}")
-
-
-def _show_missing(result: UpResult, plan: RunPlan) -> None:
-    """Why hosts are not there, by reasons; and what that comes to."""
-    if not result.absent:
-        return None
-    show_host_errors(result.absent, tolerated=True)
-    tasks = [task.id for task in plan.tasks if task.host in result.absent]
-    if not result.started:
-        return show_warning(
-            f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
-            hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
-        )
-    return show_warning(
-        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {_is_are(tasks)} not started",
-        hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
-    )
-
-
-def _is_are(several: Collection[object]) -> str:
-    return "is" if len(several) == 1 else "are"
-
-
-def show_unseen(unseen: Unseen) -> None:
-    """Before anything is started, where a bar may be moving."""
-    from dtctl.render.terminal.moving import still
-
-    run = unseen.run or "an earlier run"
-    with still():
-        if unseen.checkpoint is None:
-            show_warning(
-                f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
-                hint=f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
-            )
-            return
-        step = f"step {unseen.checkpoint.step}" if unseen.checkpoint.step is not None else "a checkpoint"
-        path = f"{unseen.directory}/{unseen.checkpoint.prefix}"
-        moved = unseen.host != unseen.lead
-        why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
-        show_warning(
-            f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
-            hint="to continue from it, stop this run, and "
-            + (f"take it to {unseen.lead}, or " if moved else "")
-            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
-        )
-
-
-def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
-    """What hosts tell, and which of them tell it."""
-    found: dict[T, list[str]] = {}
-    for host, one in told.items():
-        found.setdefault(one, []).append(host)
-    return found
-
-
-def show_replacement(exchange: Replacement) -> None:
-    """What is left for a person to do."""
-    old, new, file = exchange.old, exchange.new, exchange.cluster.file
-    spare = f", and take {new} out of its spares" if exchange.was_spare else ""
-    note(
-        f"{new} has taken the place of {old}", f"to make it last, write {new} for {old} into the jobs of {file}{spare}"
-    )
-    if exchange.moves_the_lead:
-        show_warning(
-            f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
-            hint="dtctl checkpoints    shows what is there",
-        )
-
-
-def show_next_steps() -> None:
-    note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")
 
 
 def show_kept(kept: Collection[Written]) -> None:
@@ -266,7 +50,7 @@ def show_restarted(result: RestartResult) -> None:
 
 def show_stop(result: StopResult) -> None:
     unknown = f", {count(len(result.errors), 'host')} could not be asked" if result.errors else ""
-    console.say(f"{_stopped(result)}{unknown}")
+    console.say(f"{stopped_tasks(result)}{unknown}")
     for survivor in result.survivors:
         show_warning(f"{survivor.task} on {survivor.host}: process {survivor.pid} is still there: {survivor.command}")
     show_away(result)
@@ -310,7 +94,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-_CAUSE_LINES:]
+        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
     if told_next := advice_lines(status):
@@ -330,7 +114,7 @@ def ended_exit_code(status: RunStatus) -> ExitCode:
     return ExitCode.PARTIAL if status.errors or _lost(status) else ExitCode.OK
 
 
-def _stopped(result: StopResult) -> str:
+def stopped_tasks(result: StopResult) -> str:
     already = f", {len(result.already)} had ended before" if result.already else ""
     killed = f", {len(result.killed)} of them killed after {max(result.killed.values()):.0f} s" if result.killed else ""
     return f"{count(len(result.stopped), 'task')} stopped{killed}{already}, {len(result.survivors)} left"

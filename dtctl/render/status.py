@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
 from dtctl.render.health.findings import problem_lines
 from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.report.goodput import goodput_line
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.render.words import count, duration, fold
+from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
     from dtctl.operations.status import RunStatus
+
 
 OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
@@ -143,3 +150,34 @@ def restarts_lines(status: RunStatus, most: int) -> list[str]:
     for incident in shown:
         lines += incident_lines(incident, status.time or told.time)
     return lines
+
+
+@contextmanager
+def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
+    """Off a terminal each state is simply printed below the last. `every`: no task is folded into another's line."""
+    out = console.out()
+    if not out.is_terminal:
+
+        def print_it(status: RunStatus) -> None:
+            if status.time:
+                show_status(status, every=every)
+            show_host_errors(status.errors)
+
+        yield print_it
+        return
+    from rich.console import Group
+    from rich.live import Live
+
+    table = Redrawn(lambda: Live(console=out, auto_refresh=False))
+    with moving(table):
+
+        def draw(status: RunStatus) -> None:
+            away = [row.text for row in rows(status.errors)]
+            if status.time:
+                tasks = status_table(status, every=every)
+                shown = Group(summary(status), *problem_lines(status), tasks, *more_lines(status), *away)
+            else:
+                shown = Group(*away)
+            table.display.update(shown, refresh=True)
+
+        yield draw

@@ -32,7 +32,6 @@ MODULES = (
     *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
     *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
     *(f"operations/diagnosis/{name}" for name in ("hosts", "joins")),
-    "operations/progress",
     "transport/ssh/hostkeys",
 )
 """Decisions that are functions of what they are told."""

@@ -11,9 +11,8 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.run.cause import cause_of_end
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.coordination import Condition, Contact, Coordination
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.tasks import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Condition, Contact, Coordination, Exit, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
 from dtctl.operations.history.record import RunRecord
@@ -39,7 +38,7 @@ def ended(
     beside: Fact | None = None,
 ) -> TaskStatus:
     """One that has failed, as its agent tells it by its log."""
-    text = cause_of_end(log, code).text
+    text = cause_of_end(log, code)
     how = fact("killed", signal=signal) if signal is not None else fact("exited", code=code)
     why = [how, *([fact("cause", text=text)] if text else []), *([beside] if beside else [])]
     past = Exit(1, 900.0, 960.0, code, signal, asked=False, cause=text)

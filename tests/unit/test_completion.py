@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.cli import main
-from dtctl.cli.shells import rejoined, whole_words
+from dtctl.cli.completion import rejoined, whole_words
 from dtctl.operations.history.record import record_of
 from dtctl.operations.history.store import Memory
 from dtctl.plan.roster import plan_roster

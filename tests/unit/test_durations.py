@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl import durations
-from dtctl.cli.durations import seconds, seconds_ago
+from dtctl.cli.options import seconds, seconds_ago
 from dtctl.config.document import Scalar
 from dtctl.config.kinds import Unfit, read_duration
 from dtctl.errors import UsageError

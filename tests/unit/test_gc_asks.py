@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.cli.commands import gc as module
+from dtctl.cli.commands import stop as module
 from dtctl.errors import UsageError
 from dtctl.operations.gc import GcResult, Orphan, Remains
 from dtctl.render.terminal import console

@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 import typer.main
 
-from dtctl.cli import main
+from dtctl.cli import main, wants_json
 from dtctl.cli.app import app
-from dtctl.cli.machine import wants_json
 from dtctl.render.terminal import console
 from tests.unit.wrong_commands import CLUSTER
 

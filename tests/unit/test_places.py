@@ -255,7 +255,7 @@ OF = {"copy": "shutil", "move": "shutil", "link": "os", "truncate": "os"}
 ALLOWED = {
     ("transport/ssh/passphrase.py", "os.open"): "the terminal",
     ("render/terminal/console.py", "os.open"): "/dev/null",
-    ("operations/tensorboard/proxy.py", "shutil.copyfileobj"): "a socket",
+    ("operations/tensorboard/tunnel.py", "shutil.copyfileobj"): "a socket",
     ("operations/up/up.py", "starting.replace"): "of a run",
 }
 

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from dtctl.cli.shells import begun, for_fish, for_zsh, whole_options
+from dtctl.cli.completion import begun, for_fish, for_zsh, whole_options
 
 OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
 

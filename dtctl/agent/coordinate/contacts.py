@@ -7,7 +7,7 @@ import socket
 from ..host import log
 from ..link.messages import PROTOCOL
 from ..link.tls import Identity
-from ..records.reasons import because, fact, sentence
+from ..records.reasons import fact, sentence
 from ..run import intents
 from ..survival import revival
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from ..link.lines import Message
     from ..records.messages import Hello
     from ..records.reasons import Fact
-    from ..records.run_state import Intents
     from ..records.spec import Spec
     from ..run.runfiles import RunFiles
     from .view import View
@@ -225,11 +224,7 @@ def _is_before(other: Spec, spec: Spec) -> bool:
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:
     """Messages that tell an agent of such a run to stop all its tasks and go. False if it has done so before."""
-    told: Intents = {}
-    for task, intent in hello["intents"].items():
-        if intent["want"] != "stop":
-            told[task] = intent.copy()
-            intents.change(told[task], want="stop", by="coordinator", **because([fact("ended_meanwhile")]))
+    told = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
         {"type": "orders", "intents": told, "mending": False, "over": True},

@@ -17,11 +17,11 @@ from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, 
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
-from .accounting import Accounting
 from .contacts import Contacts, Quorum
+from .history import Accounting
 from .lifecycle import Shutdown
 from .orders import OrderBook
-from .recovery import Failure, Recovery
+from .recovery import Recovery
 from .view import View
 
 TYPE_CHECKING = False
@@ -332,41 +332,39 @@ class Coordinator:
         if not self._lost_sessions <= set(self._spec["absent"]):  # one that joins loses what it has begun alone
             return Judgement("Failed", [fact("session_lost")])
         found = self._host_given_up(now) or self._deadline()
-        if found is None and self.may_start:
-            found = self._recovery.step(now, wall) or self._not_started(now)
-        return Judgement("Failed", found.why, found.task) if found is not None else None
+        return found or ((self._recovery.step(now, wall) or self._not_started(now)) if self.may_start else None)
 
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start
         return set(self.view.tasks) if waits else self._recovery.blocked()
 
-    def _host_given_up(self, now: float) -> Optional[Failure]:
+    def _host_given_up(self, now: float) -> Optional[Judgement]:
         limit_s = self.view.recovery["host_timeout_s"]
         for host, since in self._contacts.away.items():
             if limit_s is not None and now - since >= limit_s:
-                return Failure(None, fact("host_gone", host=host, seconds=now - since))
+                return Judgement("Failed", [fact("host_gone", host=host, seconds=now - since)])
         return None
 
-    def _deadline(self) -> Optional[Failure]:
+    def _deadline(self) -> Optional[Judgement]:
         limit_s = self._spec["active_deadline_s"]
         if limit_s is None or self.view.data["elapsed_s"] < limit_s:
             return None
-        return Failure(None, fact("deadline", seconds=limit_s))
+        return Judgement("Failed", [fact("deadline", seconds=limit_s)])
 
-    def _not_started(self, now: float) -> Optional[Failure]:
+    def _not_started(self, now: float) -> Optional[Judgement]:
         """A start that waits too long fails, and says for whom it waited."""
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
             if self._rebuilt or (now - self._came < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
-            return Failure(None, *lifecycle.missing(self.view), fact("firewall"))
+            return Judgement("Failed", [*lifecycle.missing(self.view), fact("firewall")])
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]
         self._unready = {task: self._unready.get(task, now) for task in waiting}
         late = [task for task, since in self._unready.items() if now - since >= limit_s]
         if not late:
             return None
-        return Failure(late[0], fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view))
+        return Judgement("Failed", [fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view)], late[0])
 
     def _describe(self, facts: Facts) -> None:
         """The phase and the condition of a run that goes on."""

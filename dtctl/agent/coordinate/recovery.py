@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
 from ..run import policy, run_events
+from ..run.outcome import Judgement
 from . import incidents
 from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
 
@@ -54,14 +55,6 @@ TRAINED_S = 30.0
 """A lead that has run for so long may have trained, though it has told no step."""
 
 
-class Failure:
-    """Why the run has failed; `task` is None when no task is to blame."""
-
-    def __init__(self, task: Optional[str], *why: Fact) -> None:
-        self.task = task
-        self.why = list(why)
-
-
 class Recovery:
     """`tell(kind, **fields)` adds to the run's story. Times: `now` monotonic, `wall` epoch seconds."""
 
@@ -105,8 +98,8 @@ class Recovery:
             past = self._view.entry(task)["history"]
             self._view.data["noted"][task] = max((one["attempt"] for one in past), default=0)
 
-    def step(self, now: float, wall: float) -> Optional[Failure]:
-        """Notices, decides and follows. A Failure when nothing is to be restarted any more."""
+    def step(self, now: float, wall: float) -> Optional[Judgement]:
+        """Notices, decides and follows. A judgement when nothing is to be restarted any more."""
         for task, ending in self._new_endings(now):
             failure = self._lost(task, ending, now, wall)
             if failure is not None:
@@ -121,7 +114,7 @@ class Recovery:
                     return failure
         return self._restart_what_never_began(now, wall)
 
-    def _restart_what_never_began(self, now: float, wall: float) -> Optional[Failure]:
+    def _restart_what_never_began(self, now: float, wall: float) -> Optional[Judgement]:
         idle_s = self._beginning.look(self._view, now)
         if idle_s is None:
             return None
@@ -158,7 +151,7 @@ class Recovery:
             elif now - self._gone_ps.setdefault(task, now) >= PS_END_LIMIT_S:
                 yield task
 
-    def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Failure]:
+    def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Judgement]:
         why = self._why(task, ending)
         known = incidents.of_task(self._view, task)
         is_held = self._view.intents[task]["want"] == "hold"
@@ -181,26 +174,26 @@ class Recovery:
             return why_of(entry)
         return policy.why_ended(ending)
 
-    def _left_to_its_agent(self, task: str, ending: Past, why: List[Fact], wall: float) -> Optional[Failure]:
-        over = self._over_the_run_budget(task, why)
-        if over is None:
-            self._view.data["restarts"] += 1
-            incidents.opened(self._view, task, ending, why, [task], wall)
-            self._tell("decision", [*why, fact("goes_alone")], task=task)
-        return over
+    def _left_to_its_agent(self, task: str, ending: Past, why: List[Fact], wall: float) -> Optional[Judgement]:
+        spent = policy.over_budget(why, self._view.recovery, run_restarts=self._view.data["restarts"])
+        if spent is not None:
+            return _failed(task, spent)
+        self._view.data["restarts"] += 1
+        incidents.opened(self._view, task, ending, why, [task], wall)
+        self._tell("decision", [*why, fact("goes_alone")], task=task)
+        return None
 
     def _restart(
         self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float
-    ) -> Optional[Failure]:
+    ) -> Optional[Judgement]:
         restarts = self._view.entry(task)["restarts"]  # its agent begins anew after a long healthy life
-        failure = (
-            self._over_the_run_budget(task, why)
-            or self._over_its_budget(task, restarts, why)
-            or self._state_lost(task, tasks, why, wall)
-            or self._checkpoint_lost(task, tasks, why)
+        spent = (
+            policy.over_budget(why, self._view.recovery, restarts=restarts, run_restarts=self._view.data["restarts"])
+            or self._state_lost(tasks, why, wall)
+            or self._checkpoint_lost(tasks, why)
         )
-        if failure is not None:
-            return failure
+        if spent is not None:
+            return _failed(task, spent)
         self._view.data["restarts"] += 1
         delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random(), why)
         for other in list(incidents.still_open(self._view)):
@@ -238,29 +231,16 @@ class Recovery:
         wanted = [other for other in self._view.present if self._view.intents[other]["want"] != "stop"]
         return [other for other in wanted if self._view.role(other) != "evaluator" or other == task]
 
-    def _over_its_budget(self, task: str, restarts: int, why: List[Fact]) -> Optional[Failure]:
-        if restarts < self._view.recovery["max_restarts"]:
-            return None
-        after = [fact("after_restarts", count=restarts)] if restarts else []
-        return Failure(task, fact("task_failed", task=task), *why, *after)
-
-    def _over_the_run_budget(self, task: str, why: List[Fact]) -> Optional[Failure]:
-        spent = self._view.data["restarts"]
-        if spent < self._view.recovery["max_run_restarts"]:
-            return None
-        after = [fact("after_run_restarts", count=spent)] if spent else []
-        return Failure(task, fact("task_failed", task=task), *why, *after)
-
-    def _state_lost(self, task: str, tasks: List[str], why: List[Fact], wall: float) -> Optional[Failure]:
+    def _state_lost(self, tasks: List[str], why: List[Fact], wall: float) -> Optional[List[Fact]]:
         """Parameters live on ps tasks: without a checkpoint a ps that comes back would begin from nothing."""
         view = self._view
         if not view.spec["needs_checkpoint"] or not any(view.role(other) == "ps" for other in tasks):
             return None
         if not self._has_trained(wall) or self._services.newest_checkpoint() is not None:
             return None
-        return Failure(task, fact("task_failed", task=task), *why, fact("no_checkpoint"))
+        return [*why, fact("no_checkpoint")]
 
-    def _checkpoint_lost(self, task: str, tasks: List[str], why: List[Fact]) -> Optional[Failure]:
+    def _checkpoint_lost(self, tasks: List[str], why: List[Fact]) -> Optional[List[Fact]]:
         """What could not be restored once cannot be restored the next time, where nothing else is there."""
         if self._view.lead not in tasks or self._view.recovery["allow_scratch"] or not policy.could_not_restore(why):
             return None
@@ -269,7 +249,7 @@ class Recovery:
             return None
         elsewhere = [fact("complete_elsewhere", what=loss.elsewhere)] if loss.elsewhere is not None else []
         damaged = fact("damaged_checkpoint", what=loss.path, text=loss.problem)
-        return Failure(task, fact("task_failed", task=task), *why, damaged, *elsewhere)
+        return [*why, damaged, *elsewhere]
 
     def _has_trained(self, wall: float) -> bool:
         if self._view.step() is not None:
@@ -296,7 +276,7 @@ class Recovery:
         return now - since >= limit_s and (incidents.after_a_hang(one) or not self._would_start_over(one, wall))
 
     def _would_start_over(self, one: Incident, wall: float) -> bool:
-        return self._state_lost(one["task"], self._gang(one["task"]), [], wall) is not None
+        return self._state_lost(self._gang(one["task"]), [], wall) is not None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
@@ -335,6 +315,10 @@ class Recovery:
 
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])
+
+
+def _failed(task: str, why: List[Fact]) -> Judgement:
+    return Judgement("Failed", [fact("task_failed", task=task), *why], task)
 
 
 def _plan(task: str, tasks: List[str], delay_s: float) -> Fact:

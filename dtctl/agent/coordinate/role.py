@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import random
+
 from ..records.kinds import Wrong, checked, fields_of
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
+from ..records.reasons import fact
 from ..records.run_state import Advance
 from ..records.spec import coordinates
 from ..records.whole_run import Event
+from ..run import intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Protocol, Tuple
 
+    from ..link.messages import FromDialer
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower
@@ -49,8 +54,6 @@ def take_role(files: RunFiles, spec: Spec, now: float, *, rebooted: bool) -> Rol
         from .leading import Leading
 
         return Leading(files, spec, now, rebooted=rebooted)
-    from .following import Following
-
     return Following(files, spec, now, rebooted=rebooted)
 
 
@@ -163,3 +166,82 @@ def _event(line: Dict[str, object]) -> Optional[Event]:
         return checked(Event, line)
     except Wrong:
         return None
+
+
+class Following:
+    """A Role."""
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
+        self.over = False
+        self.connected = False
+        self.may_start = not rebooted
+        self.first_steps: Mapping[str, float] = {}
+        self._mending = False
+        self._files = files
+        self._spec = spec
+        self._limit_s = spec["recovery"]["host_timeout_s"]
+        self._heard = now
+        self._report = Report(brief=False)
+        self._events: Optional[int] = None
+        from ..link.dialer import Dialer  # not for a coordinator, which takes connections
+        from ..link.tls import Identity
+
+        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
+        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
+
+    @property
+    def mending(self) -> bool:
+        """Also while nobody can tell: the lead is on the host that is out of touch."""
+        return self._mending or not self.connected
+
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
+        wanted: Intents = {}
+        for message in self._dialer.step(now):
+            self._hear(message, now, state, intent, wanted)
+        if self.connected:
+            self._tell(state, intent)
+        elif self._limit_s is not None and now - self._heard >= self._limit_s:
+            why = fact("isolated", seconds=self._limit_s)
+            wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
+        return wanted or None
+
+    def register(self) -> Tuple[List[int], List[int]]:
+        return self._dialer.readers(), self._dialer.writers()
+
+    def due(self, now: float) -> Optional[float]:
+        return self._dialer.due()
+
+    def close(self) -> None:
+        """The last messages still arrive."""
+        self._dialer.close()
+
+    def _hear(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
+        if message["type"] == "connected":
+            self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
+        elif message["type"] == "welcome":
+            self.connected = True
+            self._heard = now
+            self._events = message["events_from"]
+            self.may_start = self.may_start or message["may_start"]
+            self._report = Report(brief=message["progress"])
+        elif message["type"] == "orders":
+            wanted.update(message["intents"])
+            self._mending = message["mending"]
+            self.first_steps = message["first_steps"]
+            self.may_start = self.may_start or message["may_start"]
+            self.over = self.over or message["over"]
+        elif message["type"] == "gone":
+            if self.connected:
+                self._heard = message["heard"]
+            self.connected = False
+
+    def _tell(self, state: State, intent: IntentFollower) -> None:
+        """Events come before the state that they led to: who has heard the last state has the whole story."""
+        assert self._events is not None
+        while self._events < self._files.events.count:
+            events = events_since(self._files.events, self._events)
+            self._dialer.send({"type": "events", "from": self._events, "events": events})
+            self._events += len(events)
+        news = self._report.news(state, intent)
+        if news is not None:
+            self._dialer.send(news)

@@ -21,31 +21,21 @@ MOST = 300
 """Characters; a line on a screen does not hold more."""
 
 
-class Cause:
-    """`text`: one line, empty when nothing is known."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, text: str = "") -> None:
-        words = " ".join(text.split())
-        self.text = words if len(words) <= MOST else words[: MOST - 3] + "..."
-
-    @property
-    def kind(self) -> str:
-        """One of signatures.py."""
-        return kind_of_error(self.text)
+def _shown(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= MOST else line[: MOST - 3] + "..."
 
 
-def cause(log: str) -> Cause:
-    """By the end of a program's log, without its secrets."""
+def cause(log: str) -> str:
+    """By the end of a program's log, without its secrets; empty when nothing is known."""
     lines = _lines(log)
-    return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or Cause()
+    return _uncaught(lines) or _unparsed(lines) or _complaint(lines) or ""
 
 
-def cause_of_end(log: str, code: Optional[int]) -> Cause:
+def cause_of_end(log: str, code: Optional[int]) -> str:
     """Of an end with this exit code: 1 is also that of `sys.exit(message)`, which leaves nothing but the message."""
     found = cause(log)
-    return found if found.text or code != 1 else _last_words(log)
+    return found if found or code != 1 else _last_words(log)
 
 
 _GOES_WELL = re.compile(
@@ -55,9 +45,9 @@ _GOES_WELL = re.compile(
 """What a program says as it goes on; one that ends with that has given no reason."""
 
 
-def _last_words(log: str) -> Cause:
+def _last_words(log: str) -> str:
     last = next((line for line in reversed(_lines(log)) if line), "")
-    return Cause(last if " " in last and not _GOES_WELL.match(last) else "")
+    return _shown(last if " " in last and not _GOES_WELL.match(last) else "")
 
 
 _RANK = re.compile(r"\A\[rank\d+\]: ?")
@@ -106,7 +96,7 @@ _NOISE = re.compile(
 """What programs write on their way down; no step of a training begins like that."""
 
 
-def _uncaught(lines: List[str]) -> Optional[Cause]:
+def _uncaught(lines: List[str]) -> Optional[str]:
     """The last exception that ended the program: of a chain the last, too, as it says what was being done."""
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == _TRACEBACK and not (start and _IGNORED.match(lines[start - 1])):
@@ -126,7 +116,7 @@ _AFTERWORDS = 5
 """Lines, with it, in which an exception stands that has no traceback."""
 
 
-def _unparsed(lines: List[str]) -> Optional[Cause]:
+def _unparsed(lines: List[str]) -> Optional[str]:
     """A file that cannot be parsed has no traceback, nor has an exception that a program tells in its own words."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
         matched = _EXCEPTION.match(line)
@@ -135,7 +125,7 @@ def _unparsed(lines: List[str]) -> Optional[Cause]:
     return None
 
 
-def _named(exception: Match[str], later: List[str]) -> Cause:
+def _named(exception: Match[str], later: List[str]) -> str:
     """Class and message; of a message that says nothing yet, what the lines below it say."""
     name, message = exception.group("name"), exception.group("message") or ""
     substance = _SUBSTANCE.search("\n".join([message, *later]))
@@ -143,7 +133,7 @@ def _named(exception: Match[str], later: List[str]) -> Cause:
         message = substance.group()
     elif _VAGUE.match(message):
         message = next((line.strip() for line in later if line.strip() and not _FRAMING.match(line)), message)
-    return Cause("%s: %s" % (name, message) if message else name)
+    return _shown("%s: %s" % (name, message) if message else name)
 
 
 # Last words of other programs, and of libraries that end a process.
@@ -197,13 +187,13 @@ _COMPLAINTS: Tuple[Tuple[Pattern[str], Told], ...] = (
 """Lines by which programs end, the surest first."""
 
 
-def _complaint(lines: List[str]) -> Optional[Cause]:
+def _complaint(lines: List[str]) -> Optional[str]:
     last = [line for line in lines if line and not _HARMLESS.search(line)][-_COMPLAINT_LINES:]
     for pattern, told in _COMPLAINTS:
         for at in range(len(last) - 1, -1, -1):
             matched = pattern.match(last[at])
             if matched is not None:
-                return Cause(told(matched, last[at + 1 : at + 3]))
+                return _shown(told(matched, last[at + 1 : at + 3]))
     return None
 
 

@@ -6,12 +6,16 @@ whose progress, and how long a silence is taken for work: limits that are learnt
 
 from __future__ import annotations
 
+from ..records.reasons import fact
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Entry
     from ..records.spec import Member
+
 
 HANGS = ("stalled", "hung", "frozen", "still_silent", "never_began")
 """Kinds of reasons for which a task that still ran was ended."""
@@ -91,3 +95,157 @@ def hung_in_a_row(entry: Entry) -> int:
     """How many of a task's last attempts were ended because they did nothing any more."""
     own = [past for past in entry["history"] if not past["asked"]]
     return next((count for count, past in enumerate(reversed(own)) if not past["hung"]), len(own))
+
+
+FROZEN_S = 60.0
+FROZEN_AT_MOST_S = 30.0
+"""When the user has set a limit: at most half of that, because tasks that a frozen one has silenced are not hung."""
+
+PAUSE_S = 10.0
+"""Between two looks this is no slowness of ours: the machine, or this process, has stood still."""
+
+ADVANCES = 2
+
+LEAST_FIRST_S = 0.1
+"""For a first step: less is not noted, and would stand for none."""
+
+
+class Signs:
+    """What has been seen since the last look.
+
+    `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent for as long as it
+    takes, because its target step is reached and it closes, or because somebody it may wait for was lost.
+    """
+
+    __slots__ = ("excused", "frozen", "grew", "ready", "saved", "stepped")
+
+    def __init__(
+        self,
+        ready: bool,
+        frozen: bool = False,
+        grew: bool = False,
+        stepped: bool = False,
+        saved: bool = False,
+        excused: bool = False,
+    ) -> None:
+        self.ready = ready
+        self.frozen = frozen
+        self.grew = grew
+        self.stepped = stepped
+        self.saved = saved
+        self.excused = excused
+
+
+class Watchdog:
+    """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
+
+    def __init__(
+        self,
+        stall_s: Optional[float],
+        longest_gap_s: float,
+        trains: bool,
+        proven: bool,
+        now: float,
+        first_s: Optional[float] = None,
+        ready_limit_s: Optional[float] = None,
+        in_vain: int = 0,
+        adopted: bool = False,
+    ) -> None:
+        """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
+
+        `first_s`: how long it may be silent before that; None or 0: for ever. `ready_limit_s`: until it is ready,
+        whatever its part. `in_vain`: so many attempts in a row
+        were ended for a silence. What they restored may take longer than the limit, so it has doubled each time.
+        `adopted`: it was at work before: what its first step took was not seen.
+        """
+        self.longest_gap_s = longest_gap_s
+        self.first_step_s = 0.0
+        """What this attempt took for its first step, once others have followed."""
+        self.has_waited = False
+        """It was excused before that: what it took tells little."""
+        self._began = now
+        self._first: Optional[float] = None
+        self._stall_s = stall_s
+        self._trains = trains
+        self._proven = proven
+        self.first_s = first_s
+        self._ready_limit_s = ready_limit_s
+        self._in_vain = in_vain
+        self._adopted = adopted
+        self._looked = now
+        self._sign = now
+        self._signs = 0
+        self._steps = 0
+        self._regular_since = now
+        self._frozen_since: Optional[float] = None
+
+    @property
+    def limit_s(self) -> float:
+        if self._stall_s is not None:
+            return self._stall_s
+        return learnt_limit(self.longest_gap_s)
+
+    def is_quiet(self, now: float) -> bool:
+        """True when a sign that is dear to look for is worth it."""
+        return self._proven and now - self._sign > self.limit_s / 4
+
+    def look(self, now: float, signs: Signs) -> Optional[Fact]:
+        """Why the task is to be taken for hung, or None."""
+        if self._stall_s == 0:
+            return None
+        if now - self._looked > PAUSE_S:
+            self._count_again(now)
+        self._looked = now
+        if signs.frozen:
+            return self._judge_frozen(now)
+        self._frozen_since = None
+        if signs.stepped and self._first is None:
+            self._first = max(now - self._began, LEAST_FIRST_S)
+        if not signs.ready:
+            self._look_at_start(now, signs)
+        elif signs.excused and not signs.stepped:
+            self.has_waited = self.has_waited or self._first is None
+            self._sign = self._regular_since = now
+        elif signs.grew or signs.stepped or signs.saved:
+            self._note(now, signs)
+        if now - self._sign >= self._patience_s(signs):
+            return fact("stalled", seconds=now - self._sign)
+        return None
+
+    def _look_at_start(self, now: float, signs: Signs) -> None:
+        """Nobody is excused before it is ready: it is for it that others are."""
+        self._regular_since = now
+        if signs.grew or not (self.first_s or self._ready_limit_s):
+            self._sign = now
+
+    def _patience_s(self, signs: Signs) -> float:
+        first_s = (self.first_s if self._trains else None) or float("inf")
+        if not signs.ready:
+            return min(first_s, self._ready_limit_s or float("inf"))
+        if self._proven and self._trains:
+            return self.limit_s
+        return patience(first_s, self._in_vain)
+
+    def _judge_frozen(self, now: float) -> Optional[Fact]:
+        if self._frozen_since is None:
+            self._frozen_since = now
+        limit = FROZEN_S if self._stall_s is None else min(self._stall_s / 2, FROZEN_AT_MOST_S)
+        frozen_s = now - self._frozen_since
+        return fact("frozen", seconds=frozen_s) if frozen_s >= limit else None
+
+    def _note(self, now: float, signs: Signs) -> None:
+        gap, limit = now - self._sign, self.limit_s
+        if gap > limit:
+            self._regular_since = now
+        if self._signs and (gap <= limit or (signs.stepped and self._steps)):  # not what it has waited for others
+            self.longest_gap_s = max(self.longest_gap_s, gap)
+        self._sign = now
+        self._signs += 1
+        self._steps += signs.stepped
+        if self._steps > ADVANCES and not self._adopted:
+            self.first_step_s = self._first or LEAST_FIRST_S
+        self._proven = self._proven or self._steps > ADVANCES or now - self._regular_since >= limit
+
+    def _count_again(self, now: float) -> None:
+        self._sign = self._regular_since = now
+        self._frozen_since = None

@@ -6,11 +6,13 @@ import os
 from contextlib import suppress
 
 from ..host import log, paths, processes
+from ..records.reasons import because
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional
 
+    from ..records.reasons import Fact
     from ..records.run_state import Intent, IntentFile, Intents
     from .runfiles import RunFiles
 
@@ -23,6 +25,14 @@ def change(intent: Intent, **fields: Any) -> None:
     """Changes one task's intent. Every change must go through here, because the version counts them."""
     changed: Any = dict(fields, version=intent["version"] + 1)
     intent.update(changed)
+
+
+def stopped(held: Mapping[str, Intent], *, by: str, why: Fact) -> Intents:
+    """Orders to stop all that is not stopped yet."""
+    orders = {task: intent.copy() for task, intent in held.items() if intent["want"] != "stop"}
+    for intent in orders.values():
+        change(intent, want="stop", by=by, **because([why]))
+    return orders
 
 
 def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str, Intent]:

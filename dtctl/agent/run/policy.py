@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
-from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, Cause, kind_of_error, names_damaged_checkpoint
+from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, kind_of_error, names_damaged_checkpoint
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,28 +38,28 @@ class Verdict:
     __slots__ = ("always", "beside", "cause", "killed_after_s", "retry")
 
     def __init__(
-        self, retry: bool, cause: Optional[Cause] = None, beside: Optional[List[Fact]] = None, *, always: bool = False
+        self, retry: bool, cause: str = "", beside: Optional[List[Fact]] = None, *, always: bool = False
     ) -> None:
         self.retry = retry
-        self.cause = cause or Cause()
-        self.always = always or self.cause.kind in (OTHERS, SHORTAGE)
+        self.cause = cause
+        self.always = always or kind_of_error(cause) in (OTHERS, SHORTAGE)
         self.beside = beside or []
         self.killed_after_s: Optional[float] = None
 
 
-def verdict(ending: Ending, told: Cause, recovery: RecoverySpec) -> Verdict:
+def verdict(ending: Ending, told: str, recovery: RecoverySpec) -> Verdict:
     """Judges an ending by its code and what its log tells; `retry` and `permanent` of `recovery` come first."""
     number = _number(ending)
-    cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else Cause()
+    cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else ""
     if number in recovery["retry"]:
         return Verdict(True, cause, always=True)
-    if number == USAGE and cause.kind == SHORTAGE:  # what a shell answers that cannot fork
+    if number == USAGE and kind_of_error(cause) == SHORTAGE:  # what a shell answers that cannot fork
         return Verdict(True, cause)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
         return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:
         return Verdict(False)
-    return Verdict(number != 1 or cause.kind != CANNOT_LOAD, cause)
+    return Verdict(number != 1 or kind_of_error(cause) != CANNOT_LOAD, cause)
 
 
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
@@ -154,8 +154,9 @@ def after_exit(
         restarts = 0
     if not own:
         return Decision("backoff", what, restarts)  # running -> backoff: until the coordinator decides
-    if restarts >= recovery["max_restarts"]:
-        return Decision("failed", _past_budget(what, restarts), restarts)  # running -> failed
+    spent = over_budget(what, recovery, restarts=restarts)
+    if spent is not None:
+        return Decision("failed", spent, restarts)  # running -> failed
     restarts += 1
     return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter, what))  # running -> backoff
 
@@ -205,15 +206,25 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 
 
 def _told(verdict: Verdict) -> List[Fact]:
-    return [fact("cause", text=verdict.cause.text)] if verdict.cause.text else []
+    return [fact("cause", text=verdict.cause)] if verdict.cause else []
 
 
 def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
     return what if ending["error"] else [*what, fact("permanent")]
 
 
-def _past_budget(what: List[Fact], restarts: int) -> List[Fact]:
-    return [*what, fact("after_restarts", count=restarts)] if restarts else what
+def over_budget(
+    why: List[Fact], recovery: RecoverySpec, *, restarts: Optional[int] = None, run_restarts: Optional[int] = None
+) -> Optional[List[Fact]]:
+    """Why a task that was lost is not restarted once more; None while the run's budget and its own allow it.
+
+    For the agent that restarts its own task, and for the coordinator: each passes what it counts.
+    """
+    run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
+    for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
+        if spent is not None and spent >= most:
+            return [*why, *([fact(kind, count=spent)] if spent else [])]
+    return None
 
 
 SHORTAGE_MIN_S = 5.0

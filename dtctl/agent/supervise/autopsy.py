@@ -75,9 +75,9 @@ def _frame(found: Match[str]) -> str:
     return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
 
 
-def examine(attempt: Attempt, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
+def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
     """Of an attempt of which nothing is left."""
-    log = end_of(os.path.join(attempt.directory, "log"), masks)
+    log = end_of(os.path.join(directory, "log"), masks)
     return Autopsy(policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log)
 
 

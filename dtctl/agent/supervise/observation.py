@@ -6,9 +6,9 @@ import os
 
 from ..checkpoints.progress import CheckpointSigns
 from ..host import ports, processes
+from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog
 from ..vitals.usage import Usage
 from .progress import LogProgress, Rate, complaint_after
-from .watchdog import LEAST_FIRST_S, Signs, Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
 from ..run import policy
 from ..run.runfiles import CREDENTIAL_FILES, first_state
+from .autopsy import examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -169,14 +170,9 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
         entry["next_start"] = wall
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
-        from ..logs.lines import end_of, last_lines
-        from ..run.cause import cause_of_end
-
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
-        log = end_of(os.path.join(directory, "log"), masks)
-        entry["exit"] = policy.exit_record(
-            ending, policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), last_lines(log)
-        )
+        found = examine(directory, ending, recovery, masks)
+        entry["exit"] = policy.exit_record(ending, found.verdict, found.tail)
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:

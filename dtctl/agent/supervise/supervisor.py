@@ -16,14 +16,20 @@ from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
 from ..records.spec import ports_of
 from ..run import environment, intents
-from ..run.hangs import hung_in_a_row, is_judged_by_progress, limit_of_first_step, limit_of_readiness, trains_alone
+from ..run.hangs import (
+    Watchdog,
+    hung_in_a_row,
+    is_judged_by_progress,
+    limit_of_first_step,
+    limit_of_readiness,
+    trains_alone,
+)
 from ..run.runfiles import RunFiles
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
 from .keeper import AttemptSpec
 from .observation import Observation
 from .task import Task
-from .watchdog import Watchdog
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

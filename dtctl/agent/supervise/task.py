@@ -27,7 +27,7 @@ from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import brief
 from ..run import policy
-from ..run.cause import OTHERS
+from ..run.cause import OTHERS, kind_of_error
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
@@ -224,7 +224,7 @@ class Task:
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        found = autopsy.examine(attempt, ending, recovery, self._around.masks)
+        found = autopsy.examine(attempt.directory, ending, recovery, self._around.masks)
         verdict = policy.Verdict(True) if entry["state"] == "stalled" else found.verdict
         if ending["code"] != 0 and not entry["asked"]:
             verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
@@ -240,7 +240,7 @@ class Task:
             "asked": entry["asked"],
             "code": ending["code"],
             "signal": ending["signal"],
-            "cause": verdict.cause.text,
+            "cause": verdict.cause,
             "step": entry["step"],
             "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
             "hung": entry["state"] == "stalled",
@@ -255,7 +255,7 @@ class Task:
     def _is_early(self, ending: Ending, verdict: policy.Verdict, intent: Intent, now: float) -> bool:
         if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
             return False
-        return intent["early"] or (now < self._early_until and verdict.cause.kind == OTHERS)
+        return intent["early"] or (now < self._early_until and kind_of_error(verdict.cause) == OTHERS)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":

@@ -1,9 +1,17 @@
-"""Agents that come back without a controller: by a keeper that finds its agent gone, and after a restart."""
+"""Agents that come back without a controller: by a keeper that finds its agent gone, after a restart, by their guard.
+
+Guard and supervisor are two processes of a run, each of which notices when the other was killed, and replaces it.
+Two pipes join them, into which nothing is ever written: when one ends, the process at its other end has. They share
+the descriptor of `agent.lock`, so that it is free only when both are gone; and the guard has `wake` open as well, so
+that a session that looks while a supervisor is being replaced finds a reader.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import sys
+import time
 from contextlib import suppress
 
 from ..host import daemon, fifo, paths, programs
@@ -13,7 +21,8 @@ from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List
+    from typing import Callable, Iterator, List, Optional, Tuple
+
 
 _RETIRED = "retired"
 
@@ -102,3 +111,137 @@ def _become_agent(files: RunFiles) -> None:
     os.dup2(log, 2)
     words = command(files.directory)
     os.execve(words[0], words, environment.encoded(environment.base()))
+
+
+FIRST_DELAY_S = 0.1
+LONGEST_DELAY_S = 10.0
+HEALTHY_S = 60.0
+"""After a supervisor has lived this long, the delays start over."""
+
+
+class Guarded:
+    """A run and how its supervisor works. `lock` is the descriptor that both processes hold."""
+
+    def __init__(self, files: RunFiles, lock: int, supervise: Callable[[Bond], None]) -> None:
+        self.files = files
+        self.lock = lock
+        self.supervise = supervise
+
+
+class Bond:
+    """A supervisor's to its guard."""
+
+    def __init__(self, run: Guarded, guard: Tie) -> None:
+        self.files = run.files
+        self._lock = run.lock
+        self._bind(guard)
+
+    def renew(self) -> None:
+        """Makes a new guard when the old one was killed. For every look: it costs a system call while there is one."""
+        if not self._guard.ended():
+            return
+        self._guard.close()
+        ours, guards = _tie()
+        guards.pid = os.getpid()
+        daemon.detached(lambda: _become_guard(self.files.directory, self._lock, guards))
+        guards.close()
+        self._bind(ours)
+
+    def _bind(self, guard: Tie) -> None:
+        os.set_blocking(guard.reads, False)
+        self._guard = guard
+
+
+class Tie:
+    """One end: `reads` ends when the process `pid` does, and that process's `reads` ends when `holds` is closed."""
+
+    def __init__(self, reads: int, holds: int, pid: int = 0) -> None:
+        self.reads = reads
+        self.holds = holds
+        self.pid = pid
+
+    def ended(self) -> bool:
+        """Needs `reads` not to block."""
+        try:
+            return not os.read(self.reads, 1)
+        except BlockingIOError:
+            return False
+
+    def wait(self) -> None:
+        """Until the other process has ended."""
+        os.read(self.reads, 1)
+        self.close()
+        with suppress(ChildProcessError):  # it is older than this guard
+            os.waitpid(self.pid, 0)
+
+    def close(self) -> None:
+        os.close(self.reads)
+        os.close(self.holds)
+
+
+def _tie() -> Tuple[Tie, Tie]:
+    first_reads, first_writes = os.pipe()
+    second_reads, second_writes = os.pipe()
+    return Tie(first_reads, second_writes), Tie(second_reads, first_writes)
+
+
+def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
+    """The life of a guard: starts a supervisor when there is none, and again when it was killed, until it is over."""
+    daemon.rename("dtctl-guard")
+    listening = fifo.listen(run.files.wake_path)
+    delay = FIRST_DELAY_S
+    while True:
+        began = time.monotonic()
+        supervisor = supervisor or _start(run, listening)
+        supervisor.wait()
+        if _is_over(run.files, supervisor.pid):
+            break
+        supervisor = None
+        if time.monotonic() - began > HEALTHY_S:
+            delay = FIRST_DELAY_S
+        _pause(listening, delay)
+        delay = min(2 * delay, LONGEST_DELAY_S)
+    os.close(listening)
+
+
+def _pause(listening: int, delay_s: float) -> None:
+    """At most until somebody wants something from the supervisor, which reads the files when it starts."""
+    if select.select([listening], [], [], delay_s)[0]:
+        os.read(listening, 65536)
+
+
+def _become_guard(directory: str, lock: int, supervisor: Tie) -> None:
+    """By exec: a guard needs nothing of a supervisor's memory and descriptors."""
+    numbers = (lock, supervisor.pid, supervisor.reads, supervisor.holds)
+    for descriptor in (lock, supervisor.reads, supervisor.holds):
+        os.set_inheritable(descriptor, True)
+    words = [sys.executable, "-IS", programs.directory(), "guard", directory, *map(str, numbers)]
+    os.execv(words[0], words)
+
+
+def _start(run: Guarded, listening: int) -> Tie:
+    supervisors, guards = _tie()
+
+    def work() -> None:
+        guards.close()
+        os.close(listening)
+        daemon.rename("dtctl-agent")
+        run.supervise(Bond(run, supervisors))
+
+    pid = daemon.fork(work)
+    supervisors.close()
+    guards.pid = pid
+    return guards
+
+
+def _is_over(files: RunFiles, supervisor: int) -> bool:
+    """True if the supervisor with this pid had nothing more to do or was retired, or if the run is gone."""
+    if is_retired(files):
+        return True
+    try:
+        state = files.state()
+    except FileNotFoundError:
+        return True
+    except (OSError, paths.Damaged):
+        return False
+    return state["finished"] and state["agent"] is not None and state["agent"]["pid"] == supervisor

@@ -1,14 +1,15 @@
-"""dtctl exec"""
+"""dtctl exec, ssh"""
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.completion import complete_places
-from dtctl.cli.exits import exit_for
+from dtctl.cli.completion import complete_places, complete_tasks
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @on_run
-def execute(
+def exec(  # noqa: A001 (the command's own name)
     scope: Scope,
     words: Annotated[
         list[str],
@@ -36,7 +37,7 @@ def execute(
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting
-    from dtctl.render.execute import OutputPrinter
+    from dtctl.render.logs import OutputPrinter
     from dtctl.render.machine import document
     from dtctl.render.machine.results import Outputs
 
@@ -79,3 +80,31 @@ def _places(record: RunRecord, where: list[str]) -> list[Target]:
     if where and not any(word.startswith("@") for word in where):
         return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
     return [Target(record.hosts[name]) for name in select_hosts(record, where)]
+
+
+@on_run
+def ssh(
+    scope: Scope,
+    where: Annotated[str, typer.Argument(metavar="TASK|HOST", autocompletion=complete_tasks)],
+    command: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...", help="As for ssh.")] = None,
+) -> None:
+    """Log in to the host of a task, with OpenSSH's own client."""
+    from dtctl.operations.selection import select_hosts
+    from dtctl.transport.ssh.openssh import ssh_command
+
+    record = scope.record(for_its_hosts=True)
+    hosts = select_hosts(record, [where])
+    if len(hosts) != 1:
+        raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")
+    host = record.hosts[hosts[0]]
+    if host.is_local:
+        command = command[1:] if command and command[0] == "--" else command  # as ssh takes it
+        argv = command or [os.environ.get("SHELL", "/bin/sh")]
+    elif host.reach.transport == "ssh":
+        argv = [*ssh_command(host, ssh_config=scope.ssh_config), *(command or [])]
+    else:
+        raise UsageError(f"{host.name} is reached by {host.reach.transport}, not by SSH")
+    try:
+        os.execvp(argv[0], argv)
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no {argv[0]!r} on this machine") from error

@@ -1,4 +1,4 @@
-"""dtctl logs"""
+"""dtctl logs, events"""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.durations import seconds_ago
-from dtctl.cli.exits import exit_for
-from dtctl.cli.options import Raw, Scope, Tasks, on_run
+from dtctl.cli.ending import detached, exit_for
+from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
+    from dtctl.operations.events import Folding
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
     from dtctl.render.logs import LogPrinter
+
 
 LogsOutput = Literal["text", "json", "jsonl"]
 
@@ -156,3 +157,71 @@ def _pattern(text: str | None) -> str | None:
                 hint="put a backslash before each of [ ( ) * + ? . that stands for itself",
             ) from error
     return text
+
+
+@on_run
+def events(
+    scope: Scope,
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on until the run ends.")] = False,
+    tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", min=1, help="Only the last N.")] = None,
+    output: OutputOption = "text",
+) -> None:
+    """Tell the run's story: each attempt of a task, who did what, each decision and its reason; -v: every state."""
+    from dtctl.operations.events import folded, read_events
+    from dtctl.render import errors, result
+    from dtctl.render.events import story_line
+    from dtctl.render.machine import document
+    from dtctl.render.terminal.console import say
+
+    record = scope.record()
+    states = scope.verbose or output == "json"
+    if follow:
+        return _follow(scope, record, tail, output, states=states)
+    story = read_events(record, scope.transport, last=tail if states else None)
+    if output == "json":
+        told = [document.happening(one) for one in story.happenings]
+        document.print_json("Events", {"events": told, "errors": document.errors(story.errors)})
+    else:
+        for one in (story.happenings if states else folded(story.happenings))[-(tail or 0) :]:
+            say(story_line(one))
+        result.show_away(story)
+        errors.show_host_errors(story.errors)
+    exit_for(story.errors, others=story.happenings)
+    return None
+
+
+def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
+    """With -o json every event is one line."""
+    from dtctl.operations.events import Folding, Happening, follow_events
+    from dtctl.render.errors import show_contact
+    from dtctl.render.events import story_line
+    from dtctl.render.machine import document
+    from dtctl.render.terminal.console import say
+
+    folding = Folding()
+    before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
+    for line in before:
+        say(line)
+    with detached(scope, "dtctl events -f    follows it again"):
+        for told in follow_events(record, scope.transport, last=tail, begin=begin):
+            if not isinstance(told, Happening):
+                show_contact(told)
+            elif output == "json":
+                document.print_json_line(document.happening(told))
+            else:
+                for entry in [told] if states else folding.take(told):
+                    say(story_line(entry))
+        for rest in folding.rest():
+            say(story_line(rest))
+
+
+def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:
+    """The last lines so far, and the number of the first event that is not in them."""
+    from dtctl.operations.events import read_events
+    from dtctl.render.events import story_line
+
+    story = read_events(record, scope.transport, last=None)
+    if story.away is not None:
+        return [], None  # the numbers are those of single hosts
+    lines = [story_line(entry) for one in story.happenings for entry in folding.take(one)]
+    return lines[-tail:], (story.happenings[-1].number + 1 if story.happenings else None)

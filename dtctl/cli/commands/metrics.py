@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.exits import exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import ExitCode, UsageError
 
@@ -70,9 +70,9 @@ def _show(
     from dtctl.operations.client.kept import for_one_look
     from dtctl.operations.metrics import read_metrics
     from dtctl.render import errors
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -119,9 +119,9 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
+    from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import metrics as machine
-    from dtctl.render.metrics import shown
 
     if as_csv:
         return shown.put_csv
@@ -133,17 +133,15 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.metrics import follow_metrics
-    from dtctl.render import errors
-    from dtctl.render.metrics import shown
+    from dtctl.render import metrics as shown
+    from dtctl.render.errors import show_contact
 
     if head:
         shown.put_csv_head()
     try:
         for told in follow_metrics(record, scope.transport, tags, points=points):
-            if isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-            elif isinstance(told, Back):
-                errors.note(f"{told.host} can be reached again")
+            if isinstance(told, Away | Back):
+                show_contact(told)
             elif told is not None:
                 for point in told.points:
                     printer(told, point)

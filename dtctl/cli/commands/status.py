@@ -1,4 +1,4 @@
-"""dtctl status"""
+"""dtctl status, top, wait, runs, diagnose, dump: how a run is doing"""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.exits import exit_for
-from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.cli.ending import exit_for, exit_without_run
+from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
+from dtctl.cli.watching import chosen, finish, watch
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
+    from dtctl.model import TaskId
+    from dtctl.operations.client.streams import Feed
+    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.status import RunStatus
 
 
@@ -26,17 +30,16 @@ def status(
 ) -> None:
     """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
     from dtctl.operations.status import status as ask
-    from dtctl.render.awaiting import dialling
 
     record = scope.record()
     if watch and output == "text":
-        from dtctl.render.terminal.screen import redrawn
+        from dtctl.render.status import redrawn
 
         with redrawn(every=every) as screen:
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = ask(record, scope.transport)
     scope.remember_end(found)
     _show(found, output, every=every)
@@ -44,20 +47,143 @@ def status(
 
 def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
     from dtctl.render import errors, result
-    from dtctl.render import status as shown
-    from dtctl.render.machine import document, status
+    from dtctl.render.status import show_status
 
-    if output == "json" and found.time:
-        document.print_json("RunStatus", status.run_status(found))
-    elif found.time:
-        shown.show_status(found, every=every)
+    if not found.time:
+        exit_without_run(found.errors, found.record, found.without_run)
+    if output == "json":
+        _print_json(found)
+    else:
+        show_status(found, every=every)
         result.show_away(found)
         if found.coordination is None and found.going_on_after_the_end:
             tasks = ", ".join(map(str, found.going_on_after_the_end))
             errors.note(f"still running: {tasks}", "dtctl stop    ends them")
     errors.show_host_errors(found.errors)
     result.show_without_run(found.record, found.without_run)
-    exit_for(found.errors, others=found.time)
-    if not found.time:
-        errors.note("  dtctl up    starts one")
+    exit_for(found.errors, others=True)
+
+
+def _print_json(status: RunStatus) -> None:
+    from dtctl.render.machine import document
+    from dtctl.render.machine.status import run_status
+
+    document.print_json("RunStatus", run_status(status))
+
+
+@on_cluster
+def runs(scope: Scope, output: OutputOption = "text") -> None:
+    """List the cluster's runs that its hosts know."""
+    from dtctl.operations.runs import known_runs
+    from dtctl.render import errors, tables
+    from dtctl.render.machine import document
+
+    record = scope.record()
+    with scope.dialling():
+        known = known_runs(record, scope.transport)
+    if output == "json":
+        document.print_json("Runs", document.known_runs(known))
+    elif known.runs:
+        tables.show_runs(known.runs)
+    elif not known.errors and not known.damaged:
+        errors.note("no run yet", "dtctl up    starts one")
+    for one in known.damaged:
+        hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
+        errors.show_warning(f"{one.run} on {one.host} is damaged: {one.problem}", hint=hint)
+    errors.show_host_errors(known.errors)
+    exit_for(known.errors, others=known.runs)
+
+
+@on_run
+def diagnose(scope: Scope, output: OutputOption = "text") -> None:
+    """Look at every host of a run once, and tell what is wrong, why, and what to type."""
+    from dtctl.operations.diagnosis.asking import diagnose as ask
+    from dtctl.render import errors, result
+    from dtctl.render.health import findings
+    from dtctl.render.machine import diagnosis as machine
+    from dtctl.render.machine import document
+
+    record = scope.record()
+    with scope.dialling():
+        found = ask(record, scope.transport)
+    if not found.status.time:
+        exit_without_run(found.errors, found.status.record, found.status.without_run)
+    if output == "json":
+        document.print_json("Diagnosis", machine.diagnosis(found))
+    else:
+        findings.show_diagnosis(found)
+    errors.show_host_errors(found.errors)
+    result.show_without_run(found.status.record, found.status.without_run)
+    exit_for(found.errors, others=True)
+
+
+@on_run
+def wait(
+    scope: Scope,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", metavar="2h", help="Give up after this long (exit code 124).")
+    ] = None,
+    output: OutputOption = "text",
+) -> None:
+    """Wait for the end of the run; its result is the exit code."""
+    from dtctl.operations.logs import LogRequest
+
+    record = scope.record()
+    status = watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None)
+    if output == "json":
+        _print_json(status)
+    finish(status)
+
+
+LOG_LINES = 500
+
+
+@on_run
+def top(scope: Scope) -> None:
+    """Watch a run on a full screen: how far it is, its tasks and their logs, and what is wrong. Needs dtctl[top]."""
+    from dtctl.operations.client.streams import Feed
+    from dtctl.operations.status import RunStatus
+    from dtctl.operations.watch import follow_log, follow_loss, watch_run
+    from dtctl.render.top.running import need_screen, show
+
+    record, transport = scope.record(), scope.transport
+    need_screen()
+
+    def open_log(known: RunRecord, task: TaskId) -> Feed:
+        return Feed(lambda: follow_log(known, transport, task, LOG_LINES)).start()
+
+    run = Feed(lambda: watch_run(record, transport)).start()
+    first = run.first()  # before the screen: errors and questions have the terminal for themselves
+    known = first.record if isinstance(first, RunStatus) else record
+    loss = Feed(lambda: follow_loss(known, transport))
+    try:
+        if isinstance(first, BaseException):
+            raise first
+        status, code = show(run, loss.start(), open_log)
+    finally:
+        run.close()
+        loss.close()
+    if status is not None:
+        scope.remember_end(status)
+    if code is not None:
+        raise typer.Exit(code)
+
+
+@on_run
+def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
+    """Show where live trainers are: the Python stacks of their threads; they go on meanwhile."""
+    from dtctl.operations.dump import dump as read
+    from dtctl.render import dump, errors
+    from dtctl.render.machine import document
+    from dtctl.render.machine import dump as machine
+
+    record = scope.record()
+    found = read(record, scope.transport, chosen(record, tasks))
+    if output == "json":
+        document.print_json("Dump", machine.dumps(found))
+    else:
+        dump.show_dumps(found)
+    errors.show_host_errors(found.errors)
+    exit_for(found.errors, others=found.tasks)
+    if not found.has_stacks:
         raise typer.Exit(ExitCode.RUN_FAILED)

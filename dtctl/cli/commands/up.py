@@ -1,15 +1,17 @@
-"""dtctl up"""
+"""dtctl up, push, replace"""
 
 from __future__ import annotations
 
 import dataclasses
 import os
+import sys
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dtctl.cli.consent import require_consent
-from dtctl.cli.interrupts import left
+from dtctl.cli.ending import exit_for, left
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -23,9 +25,10 @@ from dtctl.cli.options import (
     with_ports_from,
 )
 from dtctl.cli.watching import follow_to_the_end
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
+    from dtctl.operations.replace import Replacement
     from dtctl.operations.up.launch import Start
     from dtctl.operations.up.result import UpResult
     from dtctl.render.progress import UpProgress
@@ -63,16 +66,16 @@ def up(
     """Push the code and start every task."""
     overrides = with_ports_from(overrides, ports_from)
     if dry_run:
-        from dtctl.cli.commands import plan
+        from dtctl.cli.commands.cluster_file import show_plan
 
-        return plan.show(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
+        return show_plan(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.checks.scene import scene_of
     from dtctl.operations.networking.private import require_private as refuse_exposed
     from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review
-    from dtctl.operations.up.secrets import exposure
-    from dtctl.render import errors, left_out
+    from dtctl.render import errors, starting
 
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, review(checked, os.environ, local=local, force=force)
@@ -90,8 +93,8 @@ def up(
         force=force,
         allow_missing=allow_missing,
     )
-    left_out.show_left_out(launch.bundle, launch.plan.cluster.file)
-    left_out.show_exposure(exposure(cluster))
+    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
+    starting.show_exposure(exposure(cluster))
 
     def first(bars: UpProgress) -> None:
         if require_private:
@@ -117,23 +120,23 @@ def up(
     if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
         raise typer.Exit(ExitCode.PARTIAL)
     if output == "text" and not quiet:
-        from dtctl.render.result import show_next_steps
+        from dtctl.render.starting import show_next_steps
 
         show_next_steps()
     return None
 
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
-    from dtctl.render import left_out, result
+    from dtctl.render import starting
     from dtctl.render.machine import checks, document
 
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        left_out.show_unremembered(outcome)
+        starting.show_unremembered(outcome)
         if output == "json":
             told = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
             document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
-            result.show_started(outcome, launch.plan)
+            starting.show_started(outcome, launch.plan)
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
@@ -148,3 +151,123 @@ def _name_replaced_hosts(scope: Scope, launch: Start, error: DtctlError) -> None
 
     for old, new in taken_places(error, launch.record, scope.transport).items():
         note(f"{new} has taken the place of {old} in the live run: write it into {launch.plan.cluster.file}")
+
+
+@on_cluster
+def push(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    quiet: Quiet = False,
+    output: OutputOption = "text",
+) -> None:
+    """Send the code to the hosts and start nothing."""
+    from dtctl.operations.history.record import record_of
+    from dtctl.operations.push import push as bring
+    from dtctl.operations.up.local import make_local, scan_code
+    from dtctl.plan.roster import plan_roster
+    from dtctl.render import errors
+    from dtctl.render.machine import document, results
+    from dtctl.render.progress import UpProgress
+    from dtctl.render.starting import show_left_out
+    from dtctl.render.terminal import console
+    from dtctl.render.words import count, size, summarize_hosts
+
+    cluster = scope.cluster(cluster_file, overrides, needs_files=True)
+    record = record_of(plan_roster(make_local(cluster) if local else cluster))
+    bundle = scan_code(cluster)
+    show_left_out(bundle, cluster.file)
+    kept = "nothing was started; the hosts keep what has arrived"
+    with (
+        scope.left(kept, "dtctl push    sends the rest"),
+        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+    ):
+        outcome = bring(record, bundle, scope.transport, progress)
+    alike: dict[int, list[str]] = {}
+    for host, sent in outcome.sent_files.items():
+        alike.setdefault(sent, []).append(host)
+    if output == "json":
+        document.print_json("Push", results.push(outcome, bundle))
+    else:
+        for sent, hosts in alike.items():
+            what = f"{count(sent, 'file')} sent" if sent else "already had everything"
+            console.say(f"{summarize_hosts(hosts)}: {what}")
+        errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
+    errors.show_host_errors(outcome.errors)
+    exit_for(outcome.errors, others=outcome.sent_files)
+
+
+LOOK = "dtctl status    shows what is left"
+
+
+@on_cluster
+def replace(
+    scope: Scope,
+    host: Annotated[str, typer.Argument(metavar="HOST", help="The host whose tasks are to move.")],
+    new: Annotated[
+        str | None,
+        typer.Argument(metavar="[NEWHOST]", help="The host that takes them; the first of spares: if omitted."),
+    ] = None,
+    overrides: Overrides = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
+    quiet: Quiet = False,
+    output: OutputOption = "text",
+) -> None:
+    """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
+    from dtctl.cli.starting import await_tasks, start
+    from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.status import status
+    from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.local import exposure
+    from dtctl.render import errors, starting
+    from dtctl.render.machine import document, results
+
+    cluster = scope.cluster(None, overrides, needs_files=True)
+    exchange = plan_replacement(cluster, host, new)
+    found = status(scope.record(), scope.transport)
+    if not found.time:
+        if found.errors:  # who did not answer may well know a run
+            errors.show_host_errors(found.errors)
+            exit_for(found.errors, others=found.without_run)
+        raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
+    check_same(cluster, found.record)
+    absent = [name for name in (found.coordination.absent_hosts if found.coordination else ()) if name != host]
+    require_consent(exchange.cluster, overrides, local=found.record.is_local)
+    launch = prepare_launch(
+        exchange.cluster,
+        scope.transport.hostname,
+        os.environ,
+        local=found.record.is_local,
+        replace=True,
+        allow_missing=len(absent) or None,
+    )
+    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
+    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
+    starting.show_exposure(exposure(cluster))
+
+    def agree(runs: Collection[str]) -> None:
+        if not yes:
+            _ask(exchange, runs)
+
+    outcome = start(scope, launch, quiet=quiet, output=output, agree=agree)
+    outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json")
+    if outcome.failed is not None:
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+        starting.show_unremembered(outcome)
+        if output == "json":
+            return document.print_json("Replace", results.replace(exchange, outcome))
+        starting.show_started(outcome, launch.plan)
+        starting.show_replacement(exchange)
+    return None
+
+
+def _ask(exchange: Replacement, runs: Collection[str]) -> None:
+    from dtctl.render.terminal import console
+
+    if not sys.stdin.isatty():
+        raise UsageError("replace stops the run, so it asks first", hint="dtctl replace HOST NEWHOST --yes")
+    moved = ", ".join(map(str, exchange.tasks))
+    what = f"stop {', '.join(runs)} and start again" if runs else "start again"
+    console.confirm(f"Move {moved} from {exchange.old} to {exchange.new}: {what}?")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
     from dtctl.model import Host
+
 
 QUEUED_BYTES = 64 << 20
 """The most bytes that are kept unread: a host that sends more has to wait."""
@@ -109,9 +111,10 @@ class Streams:
             except DtctlError as error:
                 if self.ended:
                     return
+                _drop_frames(error)
                 passing = isinstance(error, TransportError) or _is_passing(error)
                 if not failures:
-                    self.tell(Away(host.name, error.with_traceback(None), final=not passing))  # it keeps frames alive
+                    self.tell(Away(host.name, error, final=not passing))
                 if not passing:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
@@ -127,5 +130,74 @@ class _Bug:
     error: BaseException
 
 
+def _drop_frames(error: BaseException | None) -> None:
+    """Of it and its causes: they keep alive what was read, which may be megabytes at each try."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
+
+
 def _is_passing(error: DtctlError) -> bool:
     return isinstance(error, AgentError) and error.code in _PASSING
+
+
+Told = Callable[[], Generator[object, None, None]]
+"""Begins a stream: it gives None whenever nothing came for a moment, so that whoever reads it can be ended."""
+
+
+MOST = 100
+"""What waits to be taken; a stream that tells more has to wait, too."""
+
+
+class Feed:
+    """Reads a stream from `start` until `close`; what it gives, or the error that ended it, waits to be taken."""
+
+    def __init__(self, begin: Told) -> None:
+        self._begin = begin
+        self._told: deque[object] = deque()
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True, name="feed")
+
+    def start(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def first(self) -> object:
+        """Waits for it, and leaves it to be taken. None where the stream has ended without a word."""
+        with self._changed:
+            while not self._told and self._thread.is_alive():
+                self._changed.wait(0.1)
+            return self._told[0] if self._told else None
+
+    def take(self) -> list[object]:
+        """What has come since the last time; an exception is the last of all."""
+        with self._changed:
+            taken = list(self._told)
+            self._told.clear()
+            self._changed.notify_all()
+        return taken
+
+    def close(self, within_s: float = 1.0) -> None:
+        with self._changed:
+            self._closed.set()
+            self._changed.notify_all()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(within_s)
+
+    def _read(self) -> None:
+        try:
+            with closing(self._begin()) as stream:
+                for told in stream:
+                    if self._closed.is_set():
+                        return
+                    if told is not None:
+                        self._tell(told)
+        except BaseException as error:  # raised by whoever takes it
+            self._tell(error)
+
+    def _tell(self, told: object) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._told) < MOST or self._closed.is_set())
+            self._told.append(told)
+            self._changed.notify_all()

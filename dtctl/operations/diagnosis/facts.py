@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.reasons import Fact
     from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
-    from dtctl.operations.client.tasks import Exit, TaskStatus
+    from dtctl.operations.client.snapshot import Exit, TaskStatus
     from dtctl.operations.status import RunStatus
 
 PYTHON = "PYTHON"

@@ -15,7 +15,7 @@ from dtctl.operations.diagnosis.waits import waits
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
-    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
 
 _LOG_LINES = 60
 """Of the end of a log, where its cause tells nothing known."""

@@ -10,7 +10,7 @@ from dtctl.operations.up.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.facts import Facts
     from dtctl.operations.diagnosis.signature import Fields, Join
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis.facts import End, Facts
 
 if TYPE_CHECKING:

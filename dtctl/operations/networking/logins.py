@@ -83,7 +83,8 @@ _MOST_SAID = 80
 def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SshQuestion]:
     if scene.brief:
         return {}
-    return once(heard, {host: made(SshQuestion, start_up=True) for host in scene.hosts})
+    others = [host for host in scene.hosts if not scene.host(host).is_local]
+    return once(heard, {host: made(SshQuestion, start_up=True) for host in others})
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:

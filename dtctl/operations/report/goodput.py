@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.goodput import Account
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoint
-    from dtctl.operations.client.coordination import Incident
+    from dtctl.operations.client.snapshot import Incident
     from dtctl.operations.metrics import Point
     from dtctl.operations.status import RunStatus
 

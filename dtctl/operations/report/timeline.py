@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import Attempt, Bar, TaskLine, Timeline
 

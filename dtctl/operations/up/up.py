@@ -12,13 +12,11 @@ from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.stop import StopResult
-from dtctl.operations.up.absence import explained
-from dtctl.operations.up.conflicts import holders, refuse_outputs_of_others, refuse_taken_ports
-from dtctl.operations.up.joining import Joining, newcomers, offered
+from dtctl.operations.up.conflicts import explained, holders, refuse_outputs_of_others, refuse_taken_ports
 from dtctl.operations.up.launch import Start
+from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
-from dtctl.operations.up.rollback import Interrupted, uninterrupted
-from dtctl.operations.up.start import Starting, statuses
+from dtctl.operations.up.start import Joining, Starting, newcomers, offered, statuses
 from dtctl.transport.seam import Transport
 
 Prepared = Mapping[str, answers.Prepared]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.model import TaskState
-from dtctl.operations.client.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.render.tables import fits, styled, table

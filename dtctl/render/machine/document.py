@@ -18,9 +18,8 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-    from dtctl.operations.client.written import Written
     from dtctl.operations.events import Happening
-    from dtctl.operations.gc import GcResult
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
     from dtctl.operations.up.result import Unseen, UpResult

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.client.coordination import Condition, Coordination, Incident
+from dtctl.operations.client.snapshot import Condition, Coordination, Incident
 from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
@@ -13,11 +13,10 @@ from dtctl.render.machine.document import checkpoints, errors
 from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.tasks import TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.progress import Progress
     from dtctl.operations.report.values import Goodput
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.status import Progress, RunStatus
 
 
 def run_status(status: RunStatus) -> dict[str, Any]:

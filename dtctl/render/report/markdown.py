@@ -11,7 +11,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.events import happening_line
-from dtctl.render.metrics.plot import sparkline
+from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
 from dtctl.render.report.gaps import gaps

@@ -12,7 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.errors import ExitCode
-from dtctl.render.terminal.last_line import above
+from dtctl.render.terminal.moving import above
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:

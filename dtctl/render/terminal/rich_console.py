@@ -9,7 +9,7 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from dtctl.render.terminal.last_line import above
+from dtctl.render.terminal.moving import above
 from dtctl.render.terminal.safe import one_line
 
 

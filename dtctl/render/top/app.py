@@ -16,15 +16,12 @@ from textual.widgets import Input
 
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
+from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.watching.feed import Feed
-from dtctl.render.top.columns import SORTED_BY
-from dtctl.render.top.keys import TABLE, last_line
-from dtctl.render.top.model import Knowledge
+from dtctl.render.top.knowledge import Choice, Knowledge, jobs_of
 from dtctl.render.top.page import Page, page
-from dtctl.render.top.screens import HelpScreen, LogScreen
-from dtctl.render.top.snapshot import Choice, jobs_of
-from dtctl.render.top.widgets import Block, Lines
+from dtctl.render.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line
+from dtctl.render.top.table import SORTED_BY
 
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0
@@ -87,7 +84,7 @@ class Top(App[ExitCode]):
             loop.add_signal_handler(signal.SIGINT, self.exit, ExitCode.INTERRUPTED)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.exit, ExitCode.TERMINATED)
-        self.app_resume_signal.subscribe(self, self._draw_anew)
+        self.app_resume_signal.subscribe(self, self._redraw_all)
         self.query_one("#rows", Lines).focus()
         self.set_interval(LOOK_EVERY_S, self.look)
         self.look()
@@ -96,7 +93,7 @@ class Top(App[ExitCode]):
         self._room = resized.size.width - 1, resized.size.height - 1
         self.draw()
 
-    def _draw_anew(self, _: object) -> None:
+    def _redraw_all(self, _: object) -> None:
         """Somebody else had the terminal meanwhile."""
         for widget in self.screen.walk_children():
             widget.refresh()

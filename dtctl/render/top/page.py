@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from dtctl.agent.records.reasons import sentence
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.metrics import Point
-from dtctl.render.top.head import answer, curves
-from dtctl.render.top.history import Courses
-from dtctl.render.top.layout import Layout, layout
-from dtctl.render.top.problems import wrong
-from dtctl.render.top.rows import Row, rows
-from dtctl.render.top.snapshot import Choice, Line, Moment, safe
+from dtctl.render.events import incident_lines
+from dtctl.render.health.roster import STATE_STYLE
+from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
+from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
+from dtctl.render.top.table import Layout, Row, curve, layout, note, rows
+from dtctl.render.words import count, duration, fold
+from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6
 """Lines that the table gets, whatever is wrong."""
@@ -100,3 +106,154 @@ def _pieces(word: str, first: int, rest: int) -> list[str]:
     if len(word) <= first:
         return [word]
     return chop_cells(word, max(1, min(first, rest)))
+
+
+CURVE = 40
+"""The most characters of a curve of the run."""
+
+_LEAST = 8
+
+
+def answer(moment: Moment) -> Line:
+    """Run, outcome, step, rate, end, loss, checkpoint."""
+    status = moment.status_now
+    record, verdict = status.record, status.verdict
+    running = verdict.outcome is Outcome.RUNNING
+    age = f" {duration(status.time - record.created)}" if record.created and running else ""
+    line = [
+        (safe(record.run or record.cluster), "bold"),
+        (": ", ""),
+        (verdict.outcome.value, OUTCOME_STYLE.get(verdict.outcome, "")),
+        (age, ""),
+    ]
+    return [*line, *((safe(f"{SEPARATOR}{words}"), "") for words in in_short(status))]
+
+
+Values = list[tuple[float, float]]
+"""Where a value stands, and the value."""
+
+
+def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
+    """Loss and rate: those of the event files from the beginning of the run, else since somebody looks."""
+    losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(courses.run_loss)
+    rates = rates_of(points) if len(points) > 2 else _in_order(courses.run_rate)
+    shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
+    line: Line = []
+    for name, values, from_zero in shown:
+        label = f"{name} {_ends(values)} "
+        room = min(CURVE, (width - 2 * (len(shown) - 1)) // len(shown) - len(label))
+        if room >= _LEAST:
+            drawn = curve(spread(values, room), room, fine=fine, from_zero=from_zero)
+            line += [("  " if line else "", ""), (label, "dim"), (drawn, "cyan")]
+    return line
+
+
+def _in_order(course: Course) -> Values:
+    return [(float(place), value) for place, value in enumerate(course.values)]
+
+
+def _moves(values: Values) -> bool:
+    return sum(math.isfinite(value) for _, value in values) > 1
+
+
+def _ends(values: Values) -> str:
+    """The first and the last: between them the curve lies."""
+    finite = [value for _, value in values if math.isfinite(value)]
+    return f"{finite[0]:.3g} to {finite[-1]:.3g}"
+
+
+def spread(values: Values, most: int) -> list[float]:
+    """As many as there is room for: the mean of those that stand in each part, and where none does the one before."""
+    if len(values) <= most:
+        return [value for _, value in values]
+    first, last = min(place for place, _ in values), max(place for place, _ in values)
+    parts: list[list[float]] = [[] for _ in range(most)]
+    for place, value in values:
+        if math.isfinite(value):
+            parts[min(most - 1, int((place - first) / ((last - first) or 1.0) * most))].append(value)
+    found: list[float] = []
+    for part in parts:
+        found.append(math.fsum(part) / len(part) if part else (found[-1] if found else math.nan))
+    return found
+
+
+_WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
+
+
+def wrong(moment: Moment, most: int) -> list[Line]:
+    """At most so many lines; the last of them counts those that have no room."""
+    lines = [*_contacts(moment), *_cause(moment), *_problem(moment), *_task_lines(moment), *_run_lines(moment)]
+    if len(lines) <= max(1, most):
+        return lines
+    if most <= 1:
+        return lines[:1]
+    return [*lines[: most - 1], [(f"and {count(len(lines) - most + 1, 'more line')}: dtctl status", "dim")]]
+
+
+def _contacts(moment: Moment) -> Iterator[Line]:
+    """What follows is old where nobody can be asked."""
+    for host, away in moment.broken.items():
+        again = "" if away.final else "; tried again"
+        yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
+    for row in error_rows({host: error for host, error in moment.status.errors.items() if host not in moment.broken}):
+        yield _line("bold red", "no answer", row.text)
+
+
+def _cause(moment: Moment) -> Iterator[Line]:
+    """The first failure of a run that has failed: the others followed from it."""
+    status, cause = moment.status, moment.status.verdict.cause
+    if cause is None or not _has_failed(moment) or cause in moment.problem.ended:
+        return
+    why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
+    yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
+
+
+def _has_failed(moment: Moment) -> bool:
+    return moment.status.verdict.outcome is Outcome.FAILED and moment.status.verdict.cause in moment.status.tasks
+
+
+def _problem(moment: Moment) -> Iterator[Line]:
+    for number, text in enumerate(moment.problem.lines):
+        yield [(safe(text), "" if number else "bold red")]
+
+
+def _task_lines(moment: Moment) -> Iterator[Line]:
+    """Tasks that tell the same in one line."""
+    status = moment.status
+    said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
+    alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
+    for task in status.tasks.values():
+        if task.state in _WRONG and task.id not in said:
+            alike.setdefault((task.state, note(task, moment)), []).append(task)
+    for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
+        who = ", ".join(map(str, _first_tasks([task.id for task in tasks])))
+        where = fold(dict.fromkeys(task.host for task in tasks))
+        yield _line(STATE_STYLE[state], f"{who} on {where} ({state.value})", why)
+
+
+def _first_tasks(tasks: list[TaskId]) -> list[TaskId | str]:
+    return [*tasks] if len(tasks) <= 4 else [*tasks[:3], f"{len(tasks) - 3} more"]
+
+
+def _run_lines(moment: Moment) -> Iterator[Line]:
+    status, told = moment.status, moment.status.coordination
+    if status.going_on_after_the_end:
+        yield _line("", "ending", ", ".join(map(str, _first_tasks(list(status.going_on_after_the_end)))))
+    if told is None:
+        return
+    if told.missing and not status.verdict.outcome.decided:
+        yield _line("yellow", "waiting", told.missing)
+    if told.lost_hosts:
+        yield _line("magenta", f"{fold(told.lost_hosts)} away", "their agents do not answer the coordinator")
+    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
+    for incident in [one for one in told.incidents if one.recovered is None and one.closed is None][-2:]:
+        if incident.task in named:
+            continue  # its line says the same
+        yield _line("yellow", "", incident_lines(incident, moment.now)[0])
+    for text in told.warnings:
+        yield _line("yellow", "warning", text)
+
+
+def _line(style: str, what: str, why: str, command: str = "") -> Line:
+    pieces = [(safe(what), style), (": " if what and why else "", ""), (safe(why), "" if what else style)]
+    return [*pieces, *([(f"   {safe(command)}", "cyan")] if command else [])]

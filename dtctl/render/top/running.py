@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from dtctl.errors import ExitCode, PreflightError, UsageError
+from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 

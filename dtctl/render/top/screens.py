@@ -1,24 +1,180 @@
-"""The screens above the table: the log of a task, and the help."""
+"""The keys, Textual's widgets, and the screens above the table: the log of a task, and the help."""
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import Key as KeyPressed
+from textual.geometry import Size
 from textual.screen import ModalScreen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.logs import LogLines
-from dtctl.operations.watching.feed import Feed
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.top.keys import LOG, help_lines, last_line
-from dtctl.render.top.snapshot import Line, safe
-from dtctl.render.top.widgets import Block, Lines
+from dtctl.render.top.knowledge import Line, safe
+
+_STYLES: dict[str, Style] = {}
+
+
+def strip_of(line: Line, base: Style) -> Strip:
+    return Strip([Segment(text, base + _style(style)) for text, style in line if text])
+
+
+def _style(name: str) -> Style:
+    if name not in _STYLES:
+        _STYLES[name] = Style.parse(name) if name else Style()
+    return _STYLES[name]
+
+
+class Block(Widget):
+    """Some lines, as high as they are many."""
+
+    def __init__(self, *lines: Line, name: str) -> None:
+        super().__init__(id=name)
+        self._lines: tuple[Line, ...] = lines
+
+    def show(self, lines: Sequence[Line]) -> None:
+        higher = len(lines) != len(self._lines)
+        if higher or tuple(lines) != self._lines:
+            self._lines = tuple(lines)
+            self.refresh(layout=higher)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        strip = strip_of(self._lines[y], self.rich_style) if y < len(self._lines) else Strip([])
+        return strip.adjust_cell_length(width, self.rich_style)
+
+
+class Lines(ScrollView, can_focus=True, inherit_bindings=False):
+    """Lines that may be more and longer than there is room for; one of them may be chosen. Screens bind the keys."""
+
+    def __init__(self, *, name: str, choosing: bool) -> None:
+        super().__init__(id=name)
+        self._lines: Sequence[Line] = ()
+        self._choosing = choosing
+        self.chosen = 0
+
+    def show(self, lines: Sequence[Line], width: int, chosen: int | None = None) -> None:
+        """All of them anew. `width`: of the longest."""
+        self._lines = lines
+        self.virtual_size = Size(width, len(lines))
+        if chosen is not None:
+            self.chosen = chosen
+        self.chosen = max(0, min(self.chosen, len(lines) - 1))
+        self.refresh()
+
+    def render_line(self, y: int) -> Strip:
+        left, above = self.scroll_offset
+        width, row = self.size.width, above + y
+        if row >= len(self._lines):
+            return Strip.blank(width, self.rich_style)
+        strip = strip_of(self._lines[row], self.rich_style)
+        if self._choosing and row == self.chosen:
+            strip = strip.adjust_cell_length(max(width, strip.cell_length), self.rich_style)
+            strip = strip.apply_style(Style(reverse=True))
+        return strip.crop(left, left + width).adjust_cell_length(width, self.rich_style)
+
+    def move(self, by: int) -> None:
+        """The choice, which stays in sight; without one the view."""
+        if not self._choosing:
+            self.scroll_relative(y=by, animate=False, force=True)
+            return
+        self.chosen = max(0, min(self.chosen + by, len(self._lines) - 1))
+        self.keep_in_sight()
+        self.refresh()
+
+    def keep_in_sight(self) -> None:
+        height, above = self.size.height, self.scroll_offset.y
+        if height and not above <= self.chosen < above + height:
+            self.scroll_to(
+                y=self.chosen if self.chosen < above else self.chosen - height + 1, animate=False, force=True
+            )
+
+    @property
+    def at_end(self) -> bool:
+        return self.scroll_offset.y >= len(self._lines) - self.size.height
+
+
+@dataclass(frozen=True)
+class Key:
+    """`keys` as Textual names them; `action` of the screen; `short`: in its last line, if it stands there."""
+
+    keys: str
+    shown: str
+    action: str
+    does: str
+    short: str = ""
+
+
+TABLE = (
+    Key("enter", "Enter", "open", "open the log of the task, or unfold the job", "log"),
+    Key("slash", "/", "filter", "show the tasks in whose rows each of some words is found; Esc shows all", "filter"),
+    Key("s", "s", "sort(1)", "sort by the next column; S by the one before", "sort"),
+    Key("S", "", "sort(-1)", ""),
+    Key("r", "r", "reverse", "reverse the order"),
+    Key("space,f", "f", "fold", "fold the tasks of this job into one row, or unfold them; F all jobs", "fold"),
+    Key("F", "", "fold_all", ""),
+    Key("question_mark,h", "?", "help", "this help", "help"),
+    Key("q", "q", "quit", "end; the run goes on. Ctrl-C does the same", "quit"),
+    Key("escape", "", "all", ""),
+)
+
+LOG = (
+    Key("q,escape,left_square_bracket", "q", "back", "back to the tasks; Esc does the same", "back"),
+    Key("f,G,end", "f", "follow", "go to the end and follow the log; moving up stops that", "follow"),
+)
+
+MOVING = "arrows, j, k, PgUp, PgDn, Home, End"
+
+COLUMNS = (
+    ("FOR", "how long it has been in this state"),
+    ("RATE", "steps a second, and how they have moved"),
+    ("LOSS", "the last loss in its log, and how it has moved"),
+    ("OUTPUT", "how long ago it last wrote to its log"),
+)
+
+
+def last_line(keys: tuple[Key, ...]) -> str:
+    return "  ".join(f"{key.shown} {key.short}" for key in keys if key.short)
+
+
+def help_lines() -> list[str]:
+    rows = [(key.shown, key.does) for key in TABLE if key.shown]
+    logs = [(key.shown, key.does) for key in LOG if key.shown]
+    return [
+        "Keys",
+        *_rows([("moving", MOVING), *rows]),
+        "",
+        "In a log",
+        *_rows(logs),
+        "",
+        "Columns",
+        *_rows(list(COLUMNS)),
+        "",
+        "A narrow terminal shows fewer columns. What is wrong stands above the table, with its cause.",
+        "Any key closes this help.",
+    ]
+
+
+def _rows(rows: list[tuple[str, str]]) -> list[str]:
+    width = max(len(name) for name, _ in rows)
+    return [f"  {name.ljust(width)}  {text}" for name, text in rows]
+
 
 MOST_LINES = 10_000
 _MOST_OF_LINE = 4000

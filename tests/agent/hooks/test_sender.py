@@ -67,7 +67,7 @@ def test_a_host_that_is_not_there_is_told_by_its_reason() -> None:
 def test_an_unknown_certificate_is_refused(tmp_path: Path) -> None:
     import ssl
 
-    from dtctl.operations.up.credentials import Authority
+    from dtctl.operations.up.launch import Authority
 
     issued = Authority("r").issue("a", coordinates=True)
     (tmp_path / "both.pem").write_text(issued.key + issued.certificate)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.coordinate.contacts import superseded_identities
-from dtctl.agent.coordinate.following import Following
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, Leading
+from dtctl.agent.coordinate.role import Following
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import Credentials
@@ -21,7 +21,7 @@ from dtctl.agent.records.run_state import Process
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import EventLog, RunFiles
-from dtctl.operations.up.credentials import Authority
+from dtctl.operations.up.launch import Authority
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import issued
 from tests.hosts.ports import free_port

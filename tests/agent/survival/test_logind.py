@@ -56,17 +56,17 @@ def write(path: Path, text: str) -> None:
 def test_the_rules_of_files_are_those_of_the_last_word(tmp_path: Path) -> None:
     assert not systemd.rules_of_files(str(tmp_path)).kill
     assert systemd.rules_of_files(str(tmp_path)).exclude == ["root"]
-    write(tmp_path / "usr/lib/systemd/systemd.conf", "[Login]\nKillUserProcesses=yes\n")
+    write(tmp_path / "usr/lib/systemd/logind.conf", "[Login]\nKillUserProcesses=yes\n")
     assert systemd.rules_of_files(str(tmp_path)).kill
-    write(tmp_path / "etc/systemd/systemd.conf", "[Login]\n#KillUserProcesses=yes\nKillExcludeUsers=\n")
+    write(tmp_path / "etc/systemd/logind.conf", "[Login]\n#KillUserProcesses=yes\nKillExcludeUsers=\n")
     assert not systemd.rules_of_files(str(tmp_path)).kill, "the file in /etc hides that in /usr/lib"
     assert systemd.rules_of_files(str(tmp_path)).exclude == []
-    write(tmp_path / "usr/lib/systemd/systemd.conf.d/50-kill.conf", "[Login]\nKillUserProcesses = true\n")
+    write(tmp_path / "usr/lib/systemd/logind.conf.d/50-kill.conf", "[Login]\nKillUserProcesses = true\n")
     assert systemd.rules_of_files(str(tmp_path)).kill
-    write(tmp_path / "run/systemd/systemd.conf.d/60-not.conf", "[Login]\nKillUserProcesses=no\nKillOnlyUsers=ada bob\n")
+    write(tmp_path / "run/systemd/logind.conf.d/60-not.conf", "[Login]\nKillUserProcesses=no\nKillOnlyUsers=ada bob\n")
     assert not systemd.rules_of_files(str(tmp_path)).kill
     assert systemd.rules_of_files(str(tmp_path)).only == ["ada", "bob"]
-    write(tmp_path / "etc/systemd/systemd.conf.d/60-not.conf", "")
+    write(tmp_path / "etc/systemd/logind.conf.d/60-not.conf", "")
     assert systemd.rules_of_files(str(tmp_path)).kill, "the drop-in in /etc hides that of the same name in /run"
 
 

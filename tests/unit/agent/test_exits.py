@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Ending
-from dtctl.agent.run.cause import Cause, cause
+from dtctl.agent.run.cause import cause
 from dtctl.agent.run.policy import Verdict, exit_record, unknown_exit, verdict
 from tests.unit.agent.supervise.supervised import code, killed, recovery
 
@@ -30,37 +30,37 @@ tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
 
 @pytest.mark.parametrize("number", [1, 3, 42, 127, 134, 137, 139, 143, 255])
 def test_most_exit_codes_may_be_tried_again(number: int) -> None:
-    assert verdict(code(number), Cause(), USUAL).retry
+    assert verdict(code(number), "", USUAL).retry
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
 def test_signals_may_be_tried_again(number: int) -> None:
-    assert verdict(killed(number), Cause(), USUAL).retry
+    assert verdict(killed(number), "", USUAL).retry
 
 
 @pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
 def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
-    assert not verdict(ending, Cause(), USUAL).retry
+    assert not verdict(ending, "", USUAL).retry
 
 
 def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
-    assert verdict(unknown_exit(None, fact("keeper_killed")), Cause(), USUAL).retry
+    assert verdict(unknown_exit(None, fact("keeper_killed")), "", USUAL).retry
 
 
 def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
     said = recovery(retry=[2, 127], permanent=[1, 139, 42])
-    assert verdict(code(2), Cause(), said).retry
-    assert verdict(code(127, "cannot run it"), Cause(), said).retry
-    assert not verdict(code(1), Cause(), said).retry
-    assert not verdict(killed(signal.SIGSEGV), Cause(), said).retry
-    assert not verdict(code(139), Cause(), said).retry
-    assert not verdict(code(42), Cause(), said).retry
-    assert verdict(killed(signal.SIGKILL), Cause(), said).retry
+    assert verdict(code(2), "", said).retry
+    assert verdict(code(127, "cannot run it"), "", said).retry
+    assert not verdict(code(1), "", said).retry
+    assert not verdict(killed(signal.SIGSEGV), "", said).retry
+    assert not verdict(code(139), "", said).retry
+    assert not verdict(code(42), "", said).retry
+    assert verdict(killed(signal.SIGKILL), "", said).retry
 
 
 def test_code_that_cannot_be_imported_is_not_tried_again() -> None:
     judged = verdict(code(1), cause(TRACEBACK), USUAL)
-    assert (judged.retry, judged.cause.text) == (False, MISSING)
+    assert (judged.retry, judged.cause) == (False, MISSING)
     assert verdict(code(3), cause(TRACEBACK), USUAL).retry  # this program chooses its exit codes itself
 
 
@@ -89,16 +89,16 @@ def test_an_import_error_that_was_only_reported_does_not_count(tail: str) -> Non
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
 def test_who_is_killed_by_somebody_did_not_die_of_what_it_wrote(number: int) -> None:
-    assert verdict(killed(number), cause(OUT_OF_RANGE), USUAL).cause.text == ""
+    assert verdict(killed(number), cause(OUT_OF_RANGE), USUAL).cause == ""
 
 
 def test_who_aborts_did() -> None:
     log = "F0000 00:00:17.1  99 tensor.cc:852] Check failed: x\n"
-    assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause.text == "Check failed: x (tensor.cc:852)"
+    assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
 
 
 def test_a_success_has_no_cause() -> None:
-    assert verdict(code(0), cause(OUT_OF_RANGE), USUAL).cause.text == ""
+    assert verdict(code(0), cause(OUT_OF_RANGE), USUAL).cause == ""
 
 
 def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
@@ -119,8 +119,8 @@ def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_o
 
 
 def test_an_error_of_another_code_than_127_says_nothing_against_another_try() -> None:
-    assert verdict(code(126, "cannot run it"), Cause(), recovery(retry=[126])).retry
-    assert verdict(code(1, "it was not seen"), Cause(), USUAL).retry
+    assert verdict(code(126, "cannot run it"), "", recovery(retry=[126])).retry
+    assert verdict(code(1, "it was not seen"), "", USUAL).retry
 
 
 def test_a_code_that_a_user_lists_may_be_tried_again_however_often_it_ends_alike() -> None:

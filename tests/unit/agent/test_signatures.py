@@ -26,7 +26,7 @@ def test_there_are_two_hundred_of_them() -> None:
 def test_an_error_is_classified(kind: str, line: str) -> None:
     has_traceback = EXCEPTION.match(line) and not line.startswith(("error:", "ERROR:", "FATAL:"))
     found = cause_of_end((FRAMES if has_traceback else "step 1\n") + line + "\n", 1)
-    assert (found.kind, bool(found.text)) == (kind, True), found.text
+    assert (kind_of_error(found), bool(found)) == (kind, True), found
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, scan
-from dtctl.operations.up.credentials import Authority
-from dtctl.render.left_out import show_left_out
+from dtctl.operations.up.launch import Authority
+from dtctl.render.starting import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases
 from tests.unit.agent.test_masks import TOKENS

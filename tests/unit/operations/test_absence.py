@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import Recovery
-from dtctl.operations.up.absence import check_may_go_without, is_dispensable, left_out
+from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
 from dtctl.plan.roster import Roster, plan_roster
 from tests.unit.clusters import cluster, job
 

@@ -11,10 +11,9 @@ from dtctl.agent.records.reasons import fact
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.coordination import Contact, Incident
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.tasks import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Contact, Exit, Incident, TaskStatus
 from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.finding import findings

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.joins import FULL_BYTES
 from dtctl.operations.diagnosis.signature import Seen

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.client.tasks import Exit
+from dtctl.operations.client.snapshot import Exit
 from dtctl.operations.diagnosis import joins
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.tasks import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Exit, TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen

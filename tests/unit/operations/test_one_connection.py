@@ -13,13 +13,13 @@ from dtctl.agent.records.reasons import because, fact, sentence
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.ending import Ending
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.down import down
 from dtctl.operations.history.record import record_of
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
+from dtctl.operations.stopping import Ending
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, Script, entry, inventory, record, told

@@ -24,7 +24,7 @@ from dtctl.agent.run.policy import FINAL
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome, Verdict, judge
-from dtctl.operations.client.tasks import TaskStatus, how_it_ended
+from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.status import RunStatus, status
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of

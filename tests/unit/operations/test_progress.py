@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.tasks import TaskStatus
-from dtctl.operations.progress import Progress, progress_of
+from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.status import Progress, progress_of
 
 LEAD = TaskId("chief", 0)
 

@@ -18,10 +18,9 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.scene import scene_of
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.history.record import RunRecord, record_of
-from dtctl.operations.up.credentials import Authority
-from dtctl.operations.up.launch import Start
+from dtctl.operations.up.launch import Authority, Start
+from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
-from dtctl.operations.up.rollback import Interrupted
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster

@@ -13,16 +13,13 @@ import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations import watch as watching
 from dtctl.operations.client import streams
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import MOST, Away, Back, Feed
 from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics import Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watching import run as watching
-from dtctl.operations.watching.feed import MOST, Feed
-from dtctl.operations.watching.log import follow_log
-from dtctl.operations.watching.loss import follow_loss
-from dtctl.operations.watching.run import Over, watch_run
+from dtctl.operations.watch import Over, follow_log, follow_loss, watch_run
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import PATIENCE_S

@@ -9,8 +9,8 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView
 from dtctl.model import Recovery, TaskId
-from dtctl.operations.client.coordination import Coordination
-from dtctl.operations.up.watching import awaited, failed_exits, failed_start, has_begun, not_listening, present
+from dtctl.operations.client.snapshot import Coordination
+from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from tests.unit.coordinated import entry, record, told
 
 PS = TaskId("ps", 0)

@@ -10,8 +10,7 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.whole_run import StoryLine
-from dtctl.operations.attempts import Attempted, Folding, folded
-from dtctl.operations.events import Happening
+from dtctl.operations.events import Attempted, Folding, Happening, folded
 from dtctl.render.events import story_line
 
 EXIT = because([fact("exited", code=1), fact("cause", text="KeyError: 'x'")])

@@ -15,9 +15,9 @@ from dtctl.model import Host, Local
 from dtctl.operations.client.conversation import Progress
 from dtctl.render import awaiting
 from dtctl.render.awaiting import Awaiting, awaiting_line, dialling, dialling_line
-from dtctl.render.terminal import console, last_line
-from dtctl.render.terminal.last_line import LastLine
-from dtctl.render.terminal.moving import moving, still
+from dtctl.render.terminal import console
+from dtctl.render.terminal import moving as module
+from dtctl.render.terminal.moving import LastLine, moving, still
 from dtctl.transport.connect import Transports
 from tests.waiting import eventually
 
@@ -72,9 +72,9 @@ def terminal() -> Iterator[Terminal]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("sys.stdout", screen)
         patch.setattr("sys.stderr", screen)
-        patch.setattr(last_line, "_drawn", False)
+        patch.setattr(module, "_drawn", False)
         yield screen
-        assert not last_line._drawn, "it is erased in the end"
+        assert not module._drawn, "it is erased in the end"
 
 
 def seen(screen: Terminal) -> list[str]:
@@ -112,7 +112,7 @@ def test_names_from_outside_move_no_cursor() -> None:
 
 
 def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_line, "REDRAWN_S", 0.001)
+    monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     with terminal() as screen:
         words = iter(range(1_000_000))
         with moving(LastLine(lambda: f"{next(words)} done")):
@@ -125,7 +125,7 @@ def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.Monke
 
 
 def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(last_line, "REDRAWN_S", 0.001)
+    monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setattr(console, "columns", lambda: 80)
     with terminal() as screen:

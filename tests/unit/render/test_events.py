@@ -12,7 +12,7 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
-from dtctl.operations.client.coordination import Coordination
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Happening, follow_events, read_events
 from dtctl.render.events import happening_line, incident_lines, news
@@ -127,6 +127,17 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
         (
             {"kind": "condition", "host": None, "task": None, "from": "Running", "to": "Failed", "reason": "why"},
             "Failed: why",
+        ),
+        (
+            {
+                "kind": "condition",
+                "host": None,
+                "task": None,
+                "from": "Created",
+                "to": "Running",
+                "why": [{"kind": "tasks_run", "count": 3, "of": 4}],
+            },
+            "Running",
         ),
         (
             {"kind": "decision", "host": None, "reason": "killed by SIGKILL: it is restarted in 1.0 s"},

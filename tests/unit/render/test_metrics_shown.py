@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.machine.metrics import point
-from dtctl.render.metrics.plot import Curve, plot, sparkline
-from dtctl.render.metrics.shown import csv_line, line_of, show_plots, show_table
+from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
 
 

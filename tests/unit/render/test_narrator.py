@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.errors import TransportError
 from dtctl.operations.client.streams import Away, Back
-from dtctl.render.narrator import TOGETHER_S, Narrator
+from dtctl.render.logs import TOGETHER_S, Narrator
 
 
 class Clock:

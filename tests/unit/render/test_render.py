@@ -9,14 +9,14 @@ import pytest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
-from dtctl.render.result import show_started
+from dtctl.render.starting import show_started
 from dtctl.render.tables import show_runs
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines

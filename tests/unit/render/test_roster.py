@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dtctl.model import TaskState
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.status import RunStatus
 from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.status import show_status

@@ -29,7 +29,6 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
-from dtctl.operations.attempts import Attempted
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
@@ -39,19 +38,17 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.of_software import PYTHON_BROKEN
 from dtctl.operations.checks.topic import Line, Said
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.snapshot import Coordination, Exit, LeftBehind, TaskStatus
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.client.tasks import Exit, LeftBehind, TaskStatus
-from dtctl.operations.client.written import Written
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
-from dtctl.operations.events import Happening, Story
-from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains
+from dtctl.operations.events import Attempted, Happening, Story
+from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
@@ -63,42 +60,37 @@ from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
-from dtctl.operations.up.result import Unseen, UpResult
-from dtctl.operations.up.rollback import Left
-from dtctl.operations.up.secrets import Exposure
-from dtctl.operations.up.watching import FailedStart
+from dtctl.operations.up.local import Exposure
+from dtctl.operations.up.readying import Left
+from dtctl.operations.up.result import FailedStart, Unseen, UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
     dump,
     errors,
-    gc,
-    hooks,
-    left_out,
     logs,
     result,
+    starting,
     status,
     tables,
     tensorboard,
 )
+from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.dashboard import saying
 from dtctl.render.events import story_line
-from dtctl.render.execute import OutputPrinter
 from dtctl.render.health import findings
-from dtctl.render.hooks import show_programs
-from dtctl.render.logs import LogPrinter
+from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
-from dtctl.render.metrics import shown as scalars
-from dtctl.render.narrator import Narrator, show_onward
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import gaps
-from dtctl.render.terminal import console, screen
+from dtctl.render.starting import show_programs
+from dtctl.render.terminal import console
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
@@ -272,7 +264,7 @@ def poisoned_mistakes() -> ConfigError:
 
 
 def draw() -> None:
-    with screen.redrawn() as show:
+    with status.redrawn() as show:
         show(poisoned(run_status()))
 
 
@@ -336,6 +328,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
+    "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
+    "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
@@ -352,27 +346,27 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
-    "show_unseen": lambda: result.show_unseen(poisoned(LOST_SIGHT)),
-    "show_unseen host": lambda: result.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
-    "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
+    "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
+    "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
+    "show_remains": lambda: tables.show_remains(poisoned(REMAINS), dry_run=True),
     "show_status": lambda: status.show_status(poisoned(run_status())),
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
-    "show_started": lambda: result.show_started(poisoned(UP), poisoned(plan())),
-    "show_started again": lambda: result.show_started(poisoned(SAME), poisoned(plan())),
+    "show_started": lambda: starting.show_started(poisoned(UP), poisoned(plan())),
+    "show_started again": lambda: starting.show_started(poisoned(SAME), poisoned(plan())),
     "show_restarted": lambda: result.show_restarted(poisoned(AGAIN)),
-    "show_replacement": lambda: result.show_replacement(poisoned(EXCHANGE)),
+    "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
-    "show_left_out": lambda: left_out.show_left_out(LEFT_OUT),
-    "show_exposure": lambda: left_out.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
-    "show_interrupted": lambda: result.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
-    "show_interrupted kept": lambda: result.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
+    "show_left_out": lambda: starting.show_left_out(LEFT_OUT),
+    "show_exposure": lambda: starting.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
+    "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
+    "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unasked": lambda: gaps.show_unasked({f"a{BAD}": ("events",)}),
-    "show_unremembered": lambda: left_out.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
-    "show_hooks": lambda: hooks.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
-    "show_hook_failure": lambda: hooks.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
+    "show_hooks": lambda: starting.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
+    "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
     "show_url": lambda: saying.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),
@@ -394,9 +388,11 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
-    "show_failed_exit": lambda: result.show_failed_exit(poisoned(FAILED_TASK), f"log{BAD}\n".encode(errors="replace")),
-    "show_failed_start": lambda: result.show_failed_start(failed_start(), f"log{BAD}\n".encode(errors="replace")),
-    "show_failed_start again": lambda: result.show_failed_start(failed_start(cause=None), b""),
+    "show_failed_exit": lambda: starting.show_failed_exit(
+        poisoned(FAILED_TASK), f"log{BAD}\n".encode(errors="replace")
+    ),
+    "show_failed_start": lambda: starting.show_failed_start(failed_start(), f"log{BAD}\n".encode(errors="replace")),
+    "show_failed_start again": lambda: starting.show_failed_start(failed_start(cause=None), b""),
     "show_onward": lambda: show_onward(poisoned(run_status()), Onward(None)),
     "show_onward again": lambda: show_onward(poisoned(run_status()), Onward(record())),
     "log": follow_log,
@@ -584,7 +580,7 @@ def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.Monkey
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
 def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtctl.render.execute._LONGEST", 16)
+        patch.setattr("dtctl.render.logs._LONGEST", 16)
         patch.setattr(console, "on_terminal", lambda **_: True)
         assert _printed(patch, places, [data]) == _printed(patch, places, _pieces(data, sorted(cuts)))
 

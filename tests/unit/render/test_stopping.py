@@ -15,8 +15,7 @@ from dtctl.operations.client.conversation import Progress
 from dtctl.operations.logs import LogLines
 from dtctl.operations.stopping import Leaving, Stopping
 from dtctl.render.logs import REMEMBERED, LogPrinter
-from dtctl.render.progress import UpProgress
-from dtctl.render.stopping import MOST_LINES, StopProgress, stopping_line
+from dtctl.render.progress import MOST_LINES, StopProgress, UpProgress, stopping_line
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving, still
 from tests.waiting import PATIENCE_S

@@ -14,9 +14,8 @@ from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.tasks import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together

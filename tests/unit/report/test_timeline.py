@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.tasks import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Exit, TaskStatus
 from dtctl.operations.report.timeline import by_trouble, timeline
 from dtctl.render.report.timeline import described
 from tests.unit.report.reports import CAUSE, happening, status, story

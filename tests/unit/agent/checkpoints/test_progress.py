@@ -13,9 +13,9 @@ from dtctl.agent.host import processes
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
+from dtctl.agent.run.hangs import Watchdog
 from dtctl.agent.supervise.attempt import Attempt
 from dtctl.agent.supervise.observation import Observation, note_work
-from dtctl.agent.supervise.watchdog import Watchdog
 from tests.waiting import eventually
 
 

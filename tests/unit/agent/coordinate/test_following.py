@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate import following
-from dtctl.agent.coordinate.following import Following
+from dtctl.agent.coordinate.role import Following
 from dtctl.agent.host import processes
+from dtctl.agent.link import dialer, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import PROTOCOL, Orders, Welcome
 from dtctl.agent.records.run_state import Process
@@ -38,8 +38,8 @@ class Link:
 @pytest.fixture
 def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
     """Hears what it is given, one message after the other. With True its machine was restarted."""
-    monkeypatch.setattr(following, "Dialer", Link)
-    monkeypatch.setattr(following, "Identity", lambda *_: None)
+    monkeypatch.setattr(dialer, "Dialer", Link)
+    monkeypatch.setattr(tls, "Identity", lambda *_: None)
     files = RunFiles(str(tmp_path / "runs" / "demo-1" / "far"))
     spec = {**spec_of("async-ps", {"chief:0": "lead", "worker:0": "far"}), "host": "far"}
     files.begin(files.stage(spec, {}, {}, made(Process, **processes.myself())), spec)  # type: ignore[arg-type]

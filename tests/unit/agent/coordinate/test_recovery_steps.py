@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
-from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Failure, Recovery, Services
+from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, headline, said
 from dtctl.agent.records.run_state import Past
+from dtctl.agent.run.outcome import Judgement
 from tests.unit.agent.coordinate import views
 
 WALL = 1010.0
@@ -61,7 +62,7 @@ class Run:
         )
         views.told(self.view, task, state=state, ready=False, history=[*entry["history"], past])
 
-    def step(self, now: float = 100.0, wall: float = WALL) -> Failure | None:
+    def step(self, now: float = 100.0, wall: float = WALL) -> Judgement | None:
         return self.recovery.step(now, wall)
 
     def cleared(self, *tasks: str) -> None:
@@ -320,7 +321,7 @@ def test_past_its_budget_a_task_fails_the_run() -> None:
     run.dies("ps:0")
     failure = run.step()
     assert failure is not None
-    assert (failure.task, run.held) == ("ps:0", set())
+    assert (failure.cause, run.held) == ("ps:0", set())
 
 
 @pytest.mark.parametrize("task", ["ps:0", "worker:0"])
@@ -334,7 +335,7 @@ def test_past_its_budget_the_run_fails(task: str) -> None:
     run.dies(task)
     failure = run.step()
     assert failure is not None
-    assert failure.task == task
+    assert failure.cause == task
 
 
 @pytest.mark.parametrize(
@@ -569,7 +570,7 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
     views.told(run.view, "worker:0", restarts=1)
     failure = run.step(101.0 + SILENCE_S)
     assert failure is not None
-    assert failure.task == "worker:0"
+    assert failure.cause == "worker:0"
 
 
 @pytest.mark.parametrize("entry", [{"state": "pending"}, {"attempt": 2}, {"reason": "", "why": []}])
@@ -681,7 +682,7 @@ def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
     views.told(run.view, "chief:0", restarts=1)
     failure = run.step(100.0 + NEVER_BEGAN_S)
     assert failure is not None
-    assert failure.task == "chief:0"
+    assert failure.cause == "chief:0"
 
 
 def test_of_losses_at_the_same_moment_the_first_by_name_is_the_cause() -> None:

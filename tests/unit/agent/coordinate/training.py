@@ -15,10 +15,10 @@ from dtctl.agent.records.run_state import Ending, Entry
 from dtctl.agent.records.spec import TaskSpec, comes_back_alone
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
+from dtctl.agent.run.hangs import Signs
 from dtctl.agent.supervise import task as supervised
 from dtctl.agent.supervise.observation import judged, note_ready, note_work
 from dtctl.agent.supervise.task import Task
-from dtctl.agent.supervise.watchdog import Signs
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
 from tests.unit.agent.coordinate.world import STEP_S, World
 

@@ -12,7 +12,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from dtctl.agent.link.lines import Lost
 from dtctl.agent.link.tls import Channel, Identity
-from dtctl.operations.up.credentials import Authority, Credentials
+from dtctl.operations.up.launch import Authority, Credentials
 from tests.agent.link.links import issued, write_credentials
 
 

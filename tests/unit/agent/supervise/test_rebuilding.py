@@ -17,7 +17,7 @@ from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.survival import revival
-from dtctl.agent.survival.guard import Bond
+from dtctl.agent.survival.revival import Bond
 from dtctl.agent.vitals.usage import Usage
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole

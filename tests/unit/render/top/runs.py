@@ -8,10 +8,9 @@ from typing import Any
 from dtctl.agent.records.reasons import fact, said
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.tasks import TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.status import RunStatus
-from dtctl.render.top.history import Courses
-from dtctl.render.top.snapshot import Line, Moment
+from dtctl.render.top.knowledge import Courses, Line, Moment
 from tests.unit.coordinated import record
 
 NOW = 1000.0

@@ -22,15 +22,13 @@ from textual.widget import Widget
 
 from dtctl.errors import AgentError, ExitCode, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away
+from dtctl.operations.client.streams import Away, Feed
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics import Point, Series
-from dtctl.operations.watching.feed import Feed
-from dtctl.operations.watching.run import Over
+from dtctl.operations.watch import Over
 from dtctl.render.top.app import Top
-from dtctl.render.top.screens import HelpScreen, LogScreen
-from dtctl.render.top.widgets import Block, Lines
+from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.render.top.runs import run_status, task, training, words
 

@@ -12,18 +12,15 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.coordination import Coordination
 from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watching.loss import Losses
+from dtctl.operations.watch import Losses
 from dtctl.render.health.findings import problem_lines
-from dtctl.render.top.head import curves, spread
-from dtctl.render.top.history import Course, Courses, rates_of
-from dtctl.render.top.page import page, wrapped
-from dtctl.render.top.problems import wrong
-from dtctl.render.top.snapshot import Choice, Moment
+from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
+from dtctl.render.top.page import curves, page, spread, wrapped, wrong
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, told
 from tests.unit.render.test_safe_output import poisoned

@@ -7,11 +7,8 @@ import time
 import pytest
 
 from dtctl.model import TaskId
-from dtctl.render.top.columns import SORTED_BY
-from dtctl.render.top.history import Courses
-from dtctl.render.top.layout import layout
-from dtctl.render.top.rows import Row, rows
-from dtctl.render.top.snapshot import Choice
+from dtctl.render.top.knowledge import Choice, Courses
+from dtctl.render.top.table import SORTED_BY, Row, layout, rows
 from tests.unit.render.top.runs import NOW, USUAL, moment, task, training, words
 
 MIXED = (

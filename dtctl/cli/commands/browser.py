@@ -1,0 +1,231 @@
+"""dtctl dashboard, report, tensorboard: a run in a browser"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
+from dtctl.cli.options import OpenIt, OutputOption, Port, Scope, listener, on_run
+from dtctl.errors import DtctlError, ExitCode
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable, Iterator
+
+    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.tensorboard.copies import Looked, Place
+    from dtctl.operations.tensorboard.tunnel import Upstream
+
+    Begin = Callable[[Callable[[], Upstream], list[str]], None]
+    "Lets browsers come, once there are connections for them; with the directories that are shown."
+
+
+@on_run
+def dashboard(
+    scope: Scope,
+    port: Port = 0,
+    open_it: OpenIt = False,
+    output: OutputOption = "text",
+) -> None:
+    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
+    from dtctl.operations.dashboard.board import Board
+    from dtctl.operations.dashboard.server import answering, looks
+    from dtctl.operations.report.following import Following
+    from dtctl.operations.webserver import Door, Server, opened
+    from dtctl.render.dashboard.page import entered, entrance, headers, parts, unknown, whole
+    from dtctl.render.dashboard.saying import show_next_url, show_url
+
+    with ExitStack() as stack:
+        here = stack.enter_context(listener(port))
+        following = stack.enter_context(Following(scope.record(), scope.transport, os.environ))
+        report = following.look()
+        if not report.status.time:
+            exit_without_run(report.errors, report.status.record, report.status.without_run)
+        run, board, door = report.status.record.run, Board(), Door()
+        board.put({**parts(report), **unknown(None)})
+        scope.remember_end(report.status)
+        stack.enter_context(hang_up_interrupts())
+        continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
+        stack.enter_context(scope.left(f"the dashboard has ended{continues}"))
+        answer = answering(board, whole, headers())
+        server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
+        stack.callback(board.close)
+        document = {"kind": "Dashboard", "run": run}
+        once = f"it works once, in one browser; Ctrl-C ends the dashboard{continues}"
+        door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
+        show_url(server.address, document, once, json=output == "json")
+        if open_it:
+            stack.enter_context(opened(entered(server.address)))
+        for told in looks(following, report, board, lambda: server.alive):
+            if isinstance(told, DtctlError):
+                board.put(unknown(told))
+                continue
+            board.put({**parts(told), **unknown(None)})
+            scope.remember_end(told.status)
+        raise DtctlError("the server of the dashboard has ended by itself")
+
+
+Format = Literal["html", "md"]
+
+
+@on_run
+def report(
+    scope: Scope,
+    file: Annotated[
+        str | None,
+        typer.Option("-O", "--out", metavar="FILE", help="Where to write it; - is stdout. RUN.html if omitted."),
+    ] = None,
+    format: Annotated[  # noqa: A002 (the option's own name)
+        Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Write a page about the run: result and cause, timeline, curves, checkpoints, goodput, configuration."""
+    from dtctl.operations.report.gathering import gather
+    from dtctl.operations.report.writing import check_place, write_report
+    from dtctl.render import errors
+    from dtctl.render.machine import document
+    from dtctl.render.report.gaps import show_unasked
+    from dtctl.render.report.markdown import markdown
+    from dtctl.render.report.page import page, put
+    from dtctl.render.terminal.console import say
+    from dtctl.render.words import size
+
+    form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
+    if file not in (None, "-"):
+        check_place(Path(str(file)), force=force)
+    record = scope.record()
+    with scope.dialling():
+        found = gather(record, scope.transport, os.environ)
+    if not found.status.time:
+        exit_without_run(found.errors, found.status.record, found.status.without_run)
+    text = page(found) if form == "html" else markdown(found)
+    if file == "-":
+        put(text)
+    else:
+        path = Path(file or f"{found.status.record.run}.{form}")
+        written = write_report(path, text, found.status.record.project, force=force)
+        if output == "json":
+            told = {"run": found.status.record.run, "file": str(path.absolute()), "format": form, "sizeBytes": written}
+            document.print_json("Report", told)
+        else:
+            say(f"{path} ({size(written)})")
+    errors.show_host_errors(found.errors)
+    show_unasked(found.unasked)
+    exit_for(found.errors, others=found.status.time)
+
+
+@on_run
+def tensorboard(
+    scope: Scope,
+    port: Port = 0,
+    copy: Annotated[
+        bool, typer.Option("--copy", help="Copy the event files here, and show the copies as they grow.")
+    ] = False,
+    open_it: OpenIt = False,
+    output: OutputOption = "text",
+) -> None:
+    """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
+    from dtctl.operations.tensorboard import local
+    from dtctl.operations.tensorboard.copies import choose, look, none_here
+    from dtctl.render import errors
+    from dtctl.render import tensorboard as shown
+
+    record = scope.record()
+    looked = look(record, scope.transport)
+    errors.show_host_errors(looked.errors)
+    if looked.run is None:
+        exit_for(looked.errors, others=None)
+        errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    python = local.find_python() if copy or _may_need_copies(looked) else None
+    place = choose(looked, record.coordinator, copy=copy, here=python is not None)
+    shown.say_place(place, looked)
+
+    with ExitStack() as stack:
+        stack.enter_context(hang_up_interrupts())
+        stack.enter_context(scope.left("TensorBoard has ended, and nothing of it is left"))
+        here = stack.enter_context(listener(port, apart=True))
+        serving = stack.enter_context(ExitStack())
+
+        def begin(connect: Callable[[], Upstream], dirs: list[str]) -> None:
+            document = shown.document(place, looked.run)
+            serving.enter_context(_served(here, connect, document, open_it=open_it, json=output == "json"))
+            shown.say_shown(place, dirs)
+
+        if place.host is not None:
+            _run_there(scope, record, place.host, begin)
+        elif python is None:
+            raise none_here()
+        else:
+            _run_here(scope, record, (python, looked, place), begin)
+
+
+@contextmanager
+def _served(
+    here: socket.socket, connect: Callable[[], Upstream], document: dict[str, object], *, open_it: bool, json: bool
+) -> Iterator[None]:
+    from dtctl.operations.tensorboard.tunnel import proxy
+    from dtctl.operations.webserver import Door, Server, opened
+    from dtctl.render.dashboard.page import entered, entrance
+    from dtctl.render.dashboard.saying import show_next_url, show_url
+
+    door = Door()
+    with ExitStack() as stack:
+        server = stack.enter_context(Server(here, door, entrance("dtctl tensorboard"), proxy(connect)))
+        door.on_entry = lambda: show_next_url(server.address, document, json=json)
+        show_url(server.address, document, json=json)
+        if open_it:
+            stack.enter_context(opened(entered(server.address)))
+        yield
+
+
+def _may_need_copies(looked: Looked) -> bool:
+    """Not every host that has event files has all of them, and TensorBoard."""
+    from dtctl.operations.tensorboard.copies import keys_of
+
+    every = {key for answer in looked.answers.values() for key in keys_of(answer)}
+    return not any(answer["tensorboard"] and keys_of(answer) == every for answer in looked.answers.values())
+
+
+def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None:
+    from dtctl.operations.tensorboard.tunnel import Tunnel
+    from dtctl.render.tensorboard import show_end
+
+    with Tunnel(record, scope.transport, host) as tunnel:
+        begin(tunnel.connect, tunnel.begin()["dirs"])
+        show_end(host, tunnel.wait())
+        raise typer.Exit(ExitCode.RUN_FAILED)
+
+
+def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], begin: Begin) -> None:
+    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.tensorboard import local
+    from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
+    from dtctl.render import errors
+
+    python, looked, place = found
+    with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
+        awaited = set(place.sources)
+        failed: list[DtctlError] = []
+        shown = False
+        for told in follow_copies(record, scope.transport, place, looked, copies):
+            board.check()
+            if isinstance(told, Away | Back):
+                errors.show_contact(told)
+            if isinstance(told, Away) and told.final:
+                failed.append(told.error)
+            if isinstance(told, Copied | Away):
+                awaited.discard(told.host)
+            if len(failed) == len(place.sources):
+                raise typer.Exit(failed[0].exit_code)
+            if not awaited and not shown:
+                board.begin()
+                begin(board.connect, [])
+                shown = True

@@ -1,0 +1,210 @@
+"""dtctl validate, plan, init, explain, schema: what needs no host"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Scope,
+    Tasks,
+    on_cluster,
+    with_ports_from,
+)
+from dtctl.errors import ConfigError
+
+if TYPE_CHECKING:
+    pass
+
+
+@on_cluster
+def validate(
+    scope: Scope, cluster_file: ClusterFile = None, overrides: Overrides = None, output: OutputOption = "text"
+) -> None:
+    """Check the cluster file, and all that `up` needs of this machine: name every mistake with its place."""
+    from dtctl.operations.up.review import review
+    from dtctl.render import errors
+    from dtctl.render.machine import document
+    from dtctl.render.terminal import console
+    from dtctl.render.words import count
+
+    try:
+        checked = scope.checked(cluster_file, overrides)
+        doubts = review(checked, os.environ, started=False).doubts
+    except ConfigError as error:
+        if output == "json":
+            found = {"problems": document.problems(error.problems), "warnings": document.problems(error.doubts)}
+            document.print_json("Validation", {"valid": False, **found})
+        raise
+    if output == "json":
+        document.print_json("Validation", {"valid": True, "problems": [], "warnings": document.problems(doubts)})
+        return
+    errors.show_doubts(doubts)
+    cluster = checked.cluster
+    hosts = len({cluster.host_of(task).name for task in cluster.tasks()})
+    console.say(f"{cluster.file}: {cluster.name}, {count(len(cluster.tasks()), 'task')} on {count(hosts, 'host')}")
+
+
+_TASK = re.compile(r"@.+|[A-Za-z][A-Za-z0-9_]*(:[0-9,-]+)?")
+
+
+@on_cluster
+def plan(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    tasks: Tasks = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    ports_from: PortsFrom = None,
+    every: Annotated[bool, typer.Option("--all", help="Every task as a whole, as -v does.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Print what `up` would run and where, or tasks as a whole: `dtctl plan worker:1`; nothing is contacted."""
+    words = list(tasks or [])
+    # a file that is there is meant as one
+    if cluster_file is not None and _TASK.fullmatch(str(cluster_file)) and not cluster_file.exists():
+        cluster_file, words = None, [str(cluster_file), *words]
+    show_plan(
+        scope,
+        cluster_file,
+        with_ports_from(overrides, ports_from),
+        words,
+        local=local,
+        every=every or scope.verbose,
+        output=output,
+    )
+
+
+def show_plan(
+    scope: Scope,
+    cluster_file: ClusterFile,
+    overrides: Overrides,
+    words: list[str],
+    *,
+    local: bool,
+    every: bool,
+    output: OutputOption,
+) -> None:
+    from dtctl.operations.history.record import record_of
+    from dtctl.operations.selection import select_tasks
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import exposure, make_local, scan_code
+    from dtctl.render import errors, starting
+    from dtctl.render import plan as render
+    from dtctl.render.machine import document
+
+    checked = scope.checked(cluster_file, overrides)
+    checked.findings.or_raise_all()
+    cluster = checked.cluster
+    errors.show_doubts(checked.findings.doubts)
+    planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    chosen = select_tasks(record_of(planned), words) if words else None
+    bundle = scan_code(cluster)
+    if output == "json":
+        document.print_json("Plan", {**document.plan(planned, chosen), **document.not_pushed(bundle)})
+    elif chosen is not None or every:
+        render.show_whole_tasks(planned, chosen)
+    else:
+        render.show_plan(planned)
+    starting.show_left_out(bundle, cluster.file)
+    starting.show_exposure(exposure(cluster))
+
+
+def init(
+    directory: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="Where to write; this directory if omitted.")
+    ] = Path(),
+    template: Annotated[str, typer.Option("--template", metavar="NAME", help="Which trainer.")] = "ps-async",
+    name: Annotated[
+        str | None, typer.Option("--name", metavar="NAME", help="The cluster's name; that of the directory if omitted.")
+    ] = None,
+    helper: Annotated[
+        bool,
+        typer.Option("--helper", help="Write only graceful.py, with which a trainer of your own saves on SIGTERM."),
+    ] = False,
+    show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
+    from dtctl.operations.init import (
+        about_template,
+        cluster_name,
+        requirements,
+        template_names,
+        write_helper,
+        write_template,
+    )
+    from dtctl.render import errors, tables
+    from dtctl.render.machine import document, results
+
+    if show:
+        found = {name: about_template(name) for name in template_names()}
+        if output == "json":
+            return document.print_json("Templates", results.templates(found))
+        return tables.show_templates(found)
+    cluster = cluster_name(directory, name)
+    written = write_helper(directory) if helper else write_template(template, directory, cluster)
+    if output == "json":
+        return document.print_json("Init", results.init(cluster, written))
+    for path in written:
+        errors.note(f"wrote {path}")
+    if helper:
+        return errors.note("next: it begins with the lines that the trainer needs")
+    cd = [] if directory.resolve() == Path.cwd() else [f"cd {directory}"]
+    needed = requirements(template)
+    needs = f"; it needs {', '.join(needed)}" if needed else ""
+    return errors.note("next:", *cd, f"dtctl up --local -f    train on this machine{needs}")
+
+
+def _topics(incomplete: str) -> list[str]:
+    from dtctl.render.manual import names
+
+    return [name for name in sorted(names()) if name.startswith(incomplete)]
+
+
+def explain(
+    topic: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[TOPIC]",
+            help="A key of cluster.yaml (trainer.command), an exit code (5), an answer of a host (port_taken), or a "
+            "word (lead); all are listed if it is omitted.",
+            autocompletion=_topics,
+        ),
+    ] = None,
+    output: OutputOption = "text",
+) -> None:
+    """Explain a key of cluster.yaml, an exit code or a word."""
+    import dataclasses
+
+    from dtctl.render.machine import document
+    from dtctl.render.manual import find, listed, show, show_list
+
+    if not topic:
+        if output == "json":
+            document.print_json("Explanations", {"topics": listed()})
+        else:
+            show_list(listed())
+        return
+    found = find(topic)
+    if output == "json":
+        document.print_json("Explanation", {"topics": [dataclasses.asdict(one) for one in found]})
+    else:
+        show(found)
+
+
+def schema(output: OutputOption = "text") -> None:
+    """Print the JSON Schema of cluster.yaml, for editors; it is the same in either form of output."""
+    from dtctl.config import cluster_schema
+    from dtctl.render.machine.document import print_document
+
+    print_document(cluster_schema())

@@ -1,0 +1,190 @@
+"""dtctl trust, allow, check: before a start"""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from dtctl.cli.consent import may_start
+from dtctl.cli.ending import exit_for, left
+from dtctl.cli.options import (
+    ClusterFile,
+    Local,
+    OutputOption,
+    Overrides,
+    PortsFrom,
+    Quiet,
+    Scope,
+    on_cluster,
+    with_ports_from,
+)
+from dtctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.transport.ssh.trust import Trust
+
+    Pinned = tuple[NewKeys, Sequence[Path]]
+
+
+@on_cluster
+def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
+    """Show what the cluster file would start on this machine (hooks, local hosts), and allow just that."""
+    from dtctl.operations.consent import Consents, programs_here
+    from dtctl.render import errors
+    from dtctl.render import starting as shown
+    from dtctl.render.machine import document, results
+
+    cluster = scope.cluster(cluster_file)
+    programs = programs_here(cluster, local=local)
+    consents = Consents()
+    new = consents.missing(programs)
+    if output == "text" and programs:
+        shown.show_programs(programs)
+    consents.allow(new)
+    if output == "json":
+        return document.print_json("Allow", results.allow(programs, new))
+    if not programs:
+        return errors.note(f"nothing to allow: {cluster.file} starts nothing on this machine")
+    return errors.note("allowed; you will be asked again when that changes" if new else "allowed already")
+
+
+@on_cluster
+def trust(
+    scope: Scope,
+    hosts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[HOST]...", help="Hosts of the cluster file; all, spares included, if none is named."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Pin what is found without asking.")] = False,
+    output: OutputOption = "text",
+) -> None:
+    """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
+    from dtctl.operations.history.record import record_of
+    from dtctl.operations.selection import select_hosts
+    from dtctl.plan.roster import plan_roster
+    from dtctl.render import errors
+    from dtctl.render.machine import document, results
+    from dtctl.render.words import fold
+
+    cluster = scope.cluster()
+    spares = {name: cluster.hosts[name] for name in cluster.spares}
+    record = record_of(plan_roster(cluster))
+    record = dataclasses.replace(record, hosts={**record.hosts, **spares})
+    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
+    pinned: list[Pinned] = []
+    with left(lambda: _left_pinned(pinned)):
+        found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")
+    if output == "json":
+        document.print_json("Trust", results.trust(found, pinned))
+    elif found.known:
+        errors.note(f"pinned and unchanged: {fold(found.known)}")
+    if not (found.known or found.errors or pinned):
+        errors.note("nothing to trust: none of these hosts is reached by SSH")
+    errors.show_host_errors(found.errors)
+    exit_for(found.errors, others=found.new or found.known)
+
+
+def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> Look:
+    """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
+    from dtctl.operations.trust import look, pin
+    from dtctl.render import errors
+    from dtctl.render.terminal import console
+    from dtctl.render.words import count
+
+    while (found := look(trusted, wanted)).new:
+        if say or not yes:
+            _show(found.new)
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError("keys are pinned only after a person has looked at them", hint="dtctl trust --yes")
+            console.confirm("Are these the keys of your hosts? Pin them?", _left_pinned(pinned))
+        files = pin(trusted, found.new)
+        pinned += [(one, files) for one in found.new]
+        if say:
+            errors.note(f"pinned {count(len(found.new), 'host')} in {', '.join(map(str, files))}")
+        if found.errors:
+            break
+    return found
+
+
+def _show(new: Sequence[NewKeys]) -> None:
+    from dtctl.render.terminal import console
+
+    for one in new:
+        console.say(one.station.where)
+        for key in one.keys:
+            console.say(f"  {key.type:<19}  {key.fingerprint}")
+
+
+def _left_pinned(pinned: Sequence[Pinned]) -> str:
+    from dtctl.render.words import fold
+
+    names = [one.station.name for one, _ in pinned]
+    return f"pinned so far: {fold(names)}; nothing else" if names else "nothing was pinned"
+
+
+FirewallKind = Literal["nftables", "iptables", "ufw"]
+
+
+@on_cluster
+def check(
+    scope: Scope,
+    cluster_file: ClusterFile = None,
+    overrides: Overrides = None,
+    local: Local = False,
+    ports_from: PortsFrom = None,
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
+    ] = False,
+    network_speed: Annotated[
+        bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")
+    ] = False,
+    print_firewall: Annotated[
+        FirewallKind | None,
+        typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
+    ] = None,
+    quiet: Quiet = False,
+    output: OutputOption = "text",
+) -> None:
+    """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
+    from dtctl.operations.checks.checking import check as look
+    from dtctl.operations.checks.scene import scene_of
+    from dtctl.operations.history.record import record_of
+    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.up.local import make_local
+    from dtctl.render import checks, errors
+    from dtctl.render.machine import checks as machine
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
+    hostname = scope.transport.hostname
+    plan = make_plan(make_local(cluster) if local else cluster, hostname)
+    if print_firewall is not None:
+        from dtctl.operations.networking.rules import rules_of
+        from dtctl.render import checks
+
+        return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
+    allowed = may_start(cluster, overrides, local=local)
+    scene = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
+    record = record_of(plan)
+    with (
+        scope.left("nothing was started; what was written to try is removed"),
+        UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
+    ):
+        checked = look(scene, record, scope.transport, progress)
+    if output == "json":
+        document.print_json("Check", machine.checked(checked))
+    else:
+        checks.show_checked(checked)
+    errors.show_host_errors(checked.errors)
+    if checked.failed:
+        raise typer.Exit(ExitCode.PREFLIGHT)
+    return exit_for(checked.errors, others=len(checked.errors) < len(checked.hosts))

@@ -1,0 +1,233 @@
+"""What `dtctl explain` knows: the keys of cluster.yaml, exit codes, hosts' answers, words; and how it shows that.
+
+manual.yaml is the one source for it, docs/exit-codes.md, docs/troubleshooting.md and docs/glossary.md.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from dtctl.config.reference import ANY, Key, all_keys, section_texts
+from dtctl.errors import ExitCode, UsageError, did_you_mean
+from dtctl.render.terminal import console
+
+_TEXTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+WORDS: dict[str, str] = _TEXTS["words"]
+STATES: dict[str, str] = _TEXTS["states"]
+PROGRAMS: dict[str, str] = _TEXTS["programs"]
+"""Exit codes that are no code of dtctl's."""
+
+_CODE = re.compile(r"`([^`]+)`")
+
+_LEAST_PART = 8
+"""Letters of a message that hardly belong to another one."""
+
+_LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What one thing that can go wrong means, and its causes: what the message says, or what is so -> the remedy.
+
+    `code` is an exit code, or the name of a host's answer (`error.code` with `-o json`). Markdown.
+    """
+
+    code: ExitCode | str
+    meaning: str
+    causes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(int(self.code)) if isinstance(self.code, ExitCode) else self.code
+
+
+EXITS = tuple(Trouble(ExitCode(code), **each) for code, each in _TEXTS["exits"].items())
+ANSWERS = tuple(Trouble(code, **each) for code, each in _TEXTS["answers"].items())
+TROUBLES = {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One thing explained, as plain text: its `facts` in a small table, the keys `inside` it, causes and remedies."""
+
+    kind: str
+    name: str
+    text: str
+    facts: dict[str, str] = field(default_factory=dict)
+    inside: dict[str, str] = field(default_factory=dict)
+    causes: dict[str, str] = field(default_factory=dict)
+    page: str = ""
+    """Of the documentation."""
+
+
+def find(words: Iterable[str]) -> tuple[Topic, ...]:
+    """What is known by this name; raises UsageError if nothing is. A key may stand in several sections."""
+    asked = " ".join(words).strip()
+    found = tuple(_found(_normal(asked))) or tuple(_by_message(asked))
+    if not found:
+        near = did_you_mean(asked, sorted(names()))
+        raise UsageError(f"there is nothing to explain about {asked!r}", hint=near or "dtctl explain    lists it all")
+    return found
+
+
+def names() -> set[str]:
+    """Every word that `find` takes; of keys also the last part alone."""
+    paths = [key.path for key in all_keys()]
+    keys = {part for path in paths for part in (path, path.rpartition(".")[2])}
+    return keys | section_texts().keys() - {""} | TROUBLES.keys() | WORDS.keys() | STATES.keys() | PROGRAMS.keys()
+
+
+def listed() -> dict[str, dict[str, str]]:
+    """All of it by kind, each name with a few words."""
+    return {
+        "keys of cluster.yaml": {key.path: _plain(_first(key.meaning)) for key in all_keys()},
+        "exit codes": {name: _first(one.meaning) for name, one in TROUBLES.items() if _is_exit(one)},
+        "exit codes of trainers": {name: _first(text) for name, text in PROGRAMS.items()},
+        "answers of hosts": {name: _first(one.meaning) for name, one in TROUBLES.items() if not _is_exit(one)},
+        "states of a task": {name: _first(text) for name, text in STATES.items()},
+        "words": {name: _plain(_first(text)) for name, text in WORDS.items()},
+    }
+
+
+def _normal(asked: str) -> str:
+    """`exit code 5` is 5, and PREFLIGHT too."""
+    bare = re.sub(r"^(?:exit(?:ed)?|code|error|status|with)[ -]+", "", asked, flags=re.IGNORECASE)
+    if bare != asked:
+        return _normal(bare)
+    by_name = {code.name: str(int(code)) for code in ExitCode}
+    return by_name.get(asked, asked)
+
+
+def _found(asked: str) -> Iterator[Topic]:
+    trouble = TROUBLES.get(asked)
+    if trouble is not None:
+        yield _of_trouble(trouble)
+    if asked in PROGRAMS:
+        yield Topic("exit code of a trainer", asked, _plain(PROGRAMS[asked]), page="recovery.md")
+    if asked in STATES:
+        yield Topic("state", asked, f"a task is {asked}: {STATES[asked]}", page="concepts.md")
+    exact = [key for key in all_keys() if _same(key.path, asked)]
+    keys = exact or [key for key in all_keys() if key.path.rpartition(".")[2] == asked]
+    yield from (_of_key(key) for key in keys)
+    if not exact and (section := next((place for place in section_texts() if place and _same(place, asked)), None)):
+        yield _of_section(section)
+    if asked in WORDS:
+        yield Topic("word", asked, _plain(WORDS[asked]), page="glossary.md")
+
+
+def _by_message(asked: str) -> Iterator[Topic]:
+    """Somebody gives the words of an error."""
+    for trouble in TROUBLES.values():
+        if any(_is_in(said, asked) for sign in trouble.causes for said in _CODE.findall(sign)):
+            yield _of_trouble(trouble)
+
+
+def _is_in(said: str, asked: str) -> bool:
+    """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
+    parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
+    words = asked.lower().split()
+    some = len(words) > 1 and set(words) <= set(said.lower().split())
+    return parts[-1] in asked or (len(asked) >= _LEAST_PART and (asked in said or some))
+
+
+def _same(path: str, asked: str) -> bool:
+    """jobs.worker.port is jobs.NAME.port. A host's name may have points in it."""
+    pattern = r"\.".join(r"[^.]+(?:\.[^.]+)*" if part == ANY else re.escape(part) for part in path.split("."))
+    return re.fullmatch(pattern, asked) is not None
+
+
+def _of_key(key: Key) -> Topic:
+    name = key.path.rpartition(".")[2]
+    facts = {
+        "type": "a mapping" if key.holds and key.type.startswith("[") else _plain(key.type),
+        "default": "none; it is required" if key.required else key.default,
+        "example": f"{name}: {key.example}" if key.example else "",
+    }
+    inside = _inside(key.holds) if key.holds else {}
+    return Topic("key", key.path, _plain(key.meaning), _filled(facts), inside, page="cluster-yaml.md")
+
+
+def _of_section(place: str) -> Topic:
+    return Topic("section", place, _plain(section_texts()[place]), inside=_inside(place), page="cluster-yaml.md")
+
+
+def _inside(place: str) -> dict[str, str]:
+    keys = [key for key in all_keys() if key.path.rpartition(".")[0] == place]
+    return {key.path: _plain(_first(key.meaning)) for key in keys}
+
+
+def _of_trouble(trouble: Trouble) -> Topic:
+    kind = "exit code" if _is_exit(trouble) else "answer of a host"
+    causes = {_plain(sign): _plain(remedy) for sign, remedy in trouble.causes.items()}
+    return Topic(kind, trouble.name, _plain(trouble.meaning), causes=causes, page="troubleshooting.md")
+
+
+def _is_exit(trouble: Trouble) -> bool:
+    return isinstance(trouble.code, ExitCode)
+
+
+def _first(text: str) -> str:
+    """The part before the first semicolon or full stop."""
+    return re.split(r"; |\. ", text, maxsplit=1)[0]
+
+
+def _plain(markdown: str) -> str:
+    """Without links and marks of code, as a terminal shows it."""
+    return _LINK.sub(r"\1", markdown).replace("`", "")
+
+
+def _filled(facts: dict[str, str]) -> dict[str, str]:
+    return {name: text for name, text in facts.items() if text}
+
+
+_WIDTH = 100
+_MARGIN = 4
+
+
+def show(topics: Iterable[Topic]) -> None:
+    for number, topic in enumerate(topics):
+        if number:
+            console.say("")
+        console.say(f"{topic.name} ({topic.kind})")
+        _paragraph(topic.text, _MARGIN)
+        _table(topic.facts)
+        _table(topic.inside, "")
+        for sign, remedy in topic.causes.items():
+            _paragraph(f"- {sign}", _MARGIN, hang=2)
+            _paragraph(remedy, _MARGIN + 4)
+        if topic.page:
+            console.say(f"    more: {topic.page} of the documentation")
+
+
+def show_list(groups: Mapping[str, Mapping[str, str]]) -> None:
+    for number, (title, names) in enumerate(groups.items()):
+        if number:
+            console.say("")
+        console.say(f"{title}:")
+        width = max(map(len, names))
+        for name, text in names.items():
+            _paragraph(f"{name:<{width}}  {text}", 2, hang=width + 2)
+
+
+def _table(facts: Mapping[str, str], mark: str = ":") -> None:
+    width = max((len(name + mark) for name in facts), default=0)
+    for name, text in facts.items():
+        _paragraph(f"{name + mark:<{width}} {text}", _MARGIN, hang=width + 1)
+
+
+def _paragraph(text: str, indent: int, hang: int = 0) -> None:
+    width = min(_WIDTH, shutil.get_terminal_size().columns)
+    first, later = " " * indent, " " * (indent + hang)
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )
+    for line in lines:
+        console.say(line)

@@ -1,0 +1,335 @@
+"""Scalars as a table, as lines, as CSV, and as curves: in dots of braille, or with letters where there are none."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.operations.status import RunStatus
+from dtctl.render import errors
+from dtctl.render.tables import print_table, table
+from dtctl.render.terminal import console
+from dtctl.render.words import count, duration, fold, local_time, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+
+STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")
+_MARKS = "*+ox#@"
+_BARS = "▁▂▃▄▅▆▇█"
+_ASCII_BARS = "_.-=*#"
+_DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
+"""Bits of the dots of a braille character (U+2800), by row and column."""
+_LEAST_WIDTH = 10
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Its points by their steps; values that are no finite numbers are gaps."""
+
+    label: str
+    points: Sequence[tuple[float, float]]
+
+
+Line = list[tuple[str, str]]
+"""Text and style of each piece."""
+
+
+def plot(curves: Sequence[Curve], width: int, height: int, *, log: bool = False, braille: bool = True) -> list[Line]:
+    """A frame of so many columns and rows in all, with the curves in it; nothing when there is nothing to draw."""
+    drawn = [[(step, _scaled(value, log=log)) for step, value in curve.points] for curve in curves]
+    found = [point for points in drawn for point in points if point[1] is not None]
+    if not found:
+        return []
+    values = [value for _, value in found if value is not None]
+    low, high = min(values), max(values)
+    first, last = min(step for step, _ in found), max(step for step, _ in found)
+    labels = _labels(low, high, height - 2, log=log)
+    margin = max(map(len, labels.values()))
+    canvas = _Canvas(max(_LEAST_WIDTH, width - margin - 3), max(2, height - 2), braille=braille)
+    for number, points in enumerate(drawn):
+        canvas.draw(number, points, (first, last), (low, high))
+    bar, corner, dash = ("│", "└", "─") if braille else ("|", "+", "-")
+    lines: list[Line] = []
+    for row, pieces in enumerate(canvas.rows()):
+        lines.append([(f"{labels.get(row, ''):>{margin}} {bar}", "dim"), *pieces])
+    left, right = f"{first:g}" if first != int(first) else str(int(first)), str(int(last))
+    lines.append([(" " * margin + f" {corner}" + dash * canvas.width, "dim")])
+    lines.append([(" " * (margin + 2) + left + right.rjust(canvas.width - len(left)), "dim")])
+    return lines
+
+
+def mark(number: int) -> str:
+    """What a curve is drawn with where it is not in braille."""
+    return _MARKS[number % len(_MARKS)]
+
+
+def sparkline(values: Sequence[float], width: int, *, fine: bool = True) -> str:
+    """A line of bars; what is no finite number is a gap."""
+    bars = _BARS if fine else _ASCII_BARS
+    some = _some(values, width)
+    finite = [value for value in some if math.isfinite(value)]
+    if not finite:
+        return ""
+    low, high = min(finite), max(finite)
+    across = high / 2 - low / 2  # the whole may be more than a number can hold
+    return "".join(_bar(value, low, across, bars) if math.isfinite(value) else " " for value in some)
+
+
+def _bar(value: float, low: float, across: float, bars: str) -> str:
+    share = (value / 2 - low / 2) / across if across else 0.0
+    return bars[min(len(bars) - 1, int(share * len(bars)))]
+
+
+def _some(values: Sequence[float], most: int) -> Sequence[float]:
+    if len(values) <= most:
+        return values
+    return [values[round(index * (len(values) - 1) / (most - 1))] for index in range(most)]
+
+
+def _scaled(value: float, *, log: bool) -> float | None:
+    if not math.isfinite(value) or (log and value <= 0):
+        return None
+    return math.log10(value) if log else value
+
+
+def _labels(low: float, high: float, rows: int, *, log: bool) -> dict[int, str]:
+    """By the row that they stand at."""
+    shown = {rows - 1: low, rows // 2: high - (high / 2 - low / 2), 0: high}
+    if low == high or rows < 3:
+        shown = {rows - 1: low}
+    return {row: f"{_unscaled(value) if log else value:.4g}" for row, value in shown.items()}
+
+
+def _unscaled(exponent: float) -> float:
+    try:
+        return float(10**exponent)
+    except OverflowError:  # of the largest number there is, the logarithm was rounded up
+        return sys.float_info.max
+
+
+class _Canvas:
+    """Dots, each in the character of its place: 2 by 4 of them in one of braille, one in any other."""
+
+    def __init__(self, width: int, height: int, *, braille: bool) -> None:
+        self.width = width
+        self._height = height
+        self._across, self._down = (2, 4) if braille else (1, 1)
+        self._braille = braille
+        self._cells: dict[tuple[int, int], tuple[int, int]] = {}
+        """Row and column -> dots, and the curve that was drawn there last."""
+
+    def draw(
+        self,
+        number: int,
+        points: Sequence[tuple[float, float | None]],
+        steps: tuple[float, float],
+        values: tuple[float, float],
+    ) -> None:
+        before: tuple[int, int] | None = None
+        for step, value in points:
+            if value is None:
+                before = None
+                continue
+            x = _place(step, *steps, self.width * self._across)
+            y = self._height * self._down - 1 - _place(value, *values, self._height * self._down)
+            for dot in _line(before or (x, y), (x, y)):
+                self._dot(number, *dot)
+            before = (x, y)
+
+    def rows(self) -> Iterator[Line]:
+        for row in range(self._height):
+            yield [self._cell(row, column) for column in range(self.width)]
+
+    def _dot(self, number: int, x: int, y: int) -> None:
+        place = y // self._down, x // self._across
+        dots = self._cells.get(place, (0, 0))[0]
+        self._cells[place] = dots | _DOTS[y % self._down][x % self._across], number
+
+    def _cell(self, row: int, column: int) -> tuple[str, str]:
+        if (row, column) not in self._cells:
+            return " ", ""
+        dots, number = self._cells[row, column]
+        return (chr(0x2800 + dots) if self._braille else mark(number)), STYLES[number % len(STYLES)]
+
+
+def _place(value: float, low: float, high: float, size: int) -> int:
+    across = high / 2 - low / 2
+    return round((value / 2 - low / 2) / across * (size - 1)) if across else 0
+
+
+def _line(begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """The dots from one to the other."""
+    count = max(abs(end[0] - begin[0]), abs(end[1] - begin[1]), 1)
+    for index in range(count + 1):
+        yield (
+            begin[0] + round((end[0] - begin[0]) * index / count),
+            begin[1] + round((end[1] - begin[1]) * index / count),
+        )
+
+
+CURVE_WIDTH = 16
+_LOWEST, _HIGHEST = 8, 18
+"""Rows of one plot."""
+
+
+def show_table(found: Metrics) -> None:
+    """With a small curve of each, where the terminal has room for it."""
+    from rich.measure import Measurement
+
+    out = console.out()
+    grid = _table(found, curves=True)
+    if out.is_terminal:
+        needed = Measurement.get(out, out.options.update(max_width=10_000), grid).maximum
+        grid = grid if needed <= out.width else _table(found, curves=False)
+    print_table(grid)
+
+
+def _table(found: Metrics, *, curves: bool) -> Table:
+    columns = ("TAG", "RUN", "STEP", "LAST", "MIN", "MAX", "POINTS", "AGE", *(("CURVE",) if curves else ()), "WHERE")
+    grid = table(*columns)
+    fine = console.can_show("▁▂▃▄▅▆▇█")
+    for one in found.series:
+        last = one.last
+        if last is not None:
+            numbers = (number(last.value), number(one.least), number(one.most), str(one.count))
+            curve = sparkline([point.value for point in one.points], CURVE_WIDTH, fine=fine)
+            grid.add_row(
+                one.tag,
+                one.name,
+                str(last.step),
+                *numbers,
+                duration(one.now - last.time),
+                *((curve,) if curves else ()),
+                f"{one.host}:{one.directory}",
+            )
+    return grid
+
+
+def show_plots(found: Metrics, *, log: bool) -> None:
+    """One plot a tag, with a curve for each directory that has it."""
+    by_tag: dict[str, list[Series]] = {}
+    for one in found.series:
+        by_tag.setdefault(one.tag, []).append(one)
+    out = console.out()
+    height = max(_LOWEST, min(_HIGHEST, (out.height - 2) // max(1, len(by_tag)) - 2)) if out.is_terminal else _HIGHEST
+    for tag, several in by_tag.items():
+        _show_plot(tag, several, min(out.width, 160), height, log=log)
+
+
+def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, log: bool) -> None:
+    from dtctl.render.terminal.rich_console import text
+
+    out = console.out()
+    braille = console.can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
+    names = _names(several)
+    curves = [Curve(names[index], [(one.step, one.value) for one in each.points]) for index, each in enumerate(several)]
+    pieces: list[tuple[str, str]] = []
+    for index, each in enumerate(several):
+        last = each.last
+        shown = f"  {'' if braille else mark(index) + ' '}{names[index]} {number(last.value) if last else ''}"
+        pieces.append((shown, STYLES[index % len(STYLES)]))
+    out.print(text((tag, "bold"), *pieces, ("  log scale", "dim") if log else ""))
+    lines = plot(curves, width, height, log=log, braille=braille)
+    for line in lines:
+        out.print(text(*line))
+    if not lines:
+        out.print("  nothing to draw")
+    for index, each in enumerate(several):
+        for words in _gaps(each, log=log):
+            out.print(text((f"  {names[index]}: {words}", "yellow")))
+
+
+def _names(several: Sequence[Series]) -> list[str]:
+    """The shortest that tell them apart."""
+    names = [one.name for one in several]
+    return names if len(set(names)) == len(names) else [f"{one.host}:{one.directory}/{one.name}" for one in several]
+
+
+def _gaps(series: Series, *, log: bool) -> Iterable[str]:
+    unfit = [point for point in series.points if not math.isfinite(point.value)]
+    if unfit:
+        yield f"{number(unfit[0].value)} at step {unfit[0].step}, and {count(len(unfit), 'such point')} in all"
+    if log and any(math.isfinite(point.value) and point.value <= 0 for point in series.points):
+        yield "values of 0 and below are left out on a log scale"
+
+
+def line_of(series: Series, point: Point) -> str:
+    return f"{local_time(point.time, '%H:%M:%S')} {series.name} {series.tag} step {point.step} {number(point.value)}"
+
+
+def put_csv_head() -> None:
+    console.put("step,time,tag,run,value\n")
+
+
+def put_csv(series: Series, point: Point) -> None:
+    console.put(csv_line(series, point))
+
+
+def say_point(series: Series, point: Point) -> None:
+    console.say(line_of(series, point))
+
+
+def csv_line(series: Series, point: Point) -> str:
+    """RFC 4180, but for the line end."""
+    written = io.StringIO()
+    row = (point.step, repr(point.time), _plain(series.tag), _plain(series.name), repr(point.value))
+    csv.writer(written, lineterminator="\n").writerow(row)
+    return written.getvalue()
+
+
+def _plain(text: str) -> str:
+    """What a file of a host may be called is text of a host's, which may move the cursor, or be a formula."""
+    from dtctl.render.terminal.safe import one_line
+
+    safe = one_line(text)
+    return f"'{safe}" if safe[:1] in ("=", "+", "-", "@") else safe
+
+
+def number(value: float | None) -> str:
+    return "" if value is None else f"{value:.6g}"
+
+
+def show_rest(found: Metrics) -> None:
+    """What was not read, on stderr."""
+    for one in found.unread:
+        errors.show_warning(f"{one.host}:{one.path}: {one.problem}")
+    for host, left in found.unread_bytes.items():
+        if left >= 1 << 16:  # less is a record that is being written
+            errors.note(f"{host} has read for as long as it may: {size(left)} are left")
+    for host, omitted in found.omitted.items():
+        errors.note(f"{host} has more tags than it keeps: {count(omitted, 'value')} left out")
+    if found.without_run:
+        errors.note(f"no run on {fold(found.without_run)}")
+
+
+def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
+    """For a run without event files."""
+    errors.note(f"no event files below {_places(found.looked_in)}")
+    telling = [task for task in status.tasks.values() if task.step is not None] if status else []
+    if telling and table_too:
+        grid = table("TASK", "STEP", "RATE", "LOSS")
+        for task in telling:
+            rate = "" if task.rate is None else f"{task.rate:.3g}/s"
+            grid.add_row(str(task.id), str(task.step), rate, task.loss or "")
+        print_table(grid)
+    errors.note(
+        "a trainer writes some with any of",
+        "TF2      tf.summary.create_file_writer(DIR), then tf.summary.scalar(TAG, VALUE, step=STEP)",
+        "Keras    callbacks=[tf.keras.callbacks.TensorBoard(DIR)]",
+        "TF1      tf.summary.FileWriter(DIR), or checkpoint_dir= of a MonitoredTrainingSession",
+        "PyTorch  torch.utils.tensorboard.SummaryWriter(DIR)",
+        "where DIR is in dirs.output, dirs.log, checkpoint.dir or the trainer's working directory",
+    )
+
+
+def _places(looked_in: Mapping[str, Sequence[str]]) -> str:
+    places = list(dict.fromkeys(place for each in looked_in.values() for place in each))
+    return ", ".join(places) or "any directory: the cluster file names none"

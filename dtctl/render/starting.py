@@ -1,0 +1,327 @@
+"""What a start shows: what would run on this machine, what is not sent, how the tasks start, and why they do not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from dtctl.agent.records.reasons import Fact, fact, sentence
+from dtctl.bundle.manifest import OWN
+from dtctl.errors import DtctlError
+from dtctl.model import Hook
+from dtctl.operations.client.snapshot import how_it_ended
+from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
+from dtctl.render.health.findings import fold_tasks
+from dtctl.render.result import CAUSE_LINES, stopped_tasks
+from dtctl.render.terminal import console
+from dtctl.render.terminal.safe import log_lines, one_line
+from dtctl.render.words import count, fold, summarize_hosts
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle, LeftOut
+    from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
+    from dtctl.operations.consent import Program
+    from dtctl.operations.replace import Replacement
+    from dtctl.operations.up.local import Exposure
+    from dtctl.operations.up.readying import Left
+    from dtctl.operations.up.result import FailedStart, Unseen, UpResult
+    from dtctl.plan.roster import RunPlan
+
+
+def show_hooks(hooks: Sequence[Hook]) -> None:
+    """Before any of them runs."""
+    for hook in hooks:
+        note(hook_line(hook))
+
+
+def show_programs(programs: Sequence[Program]) -> None:
+    """Before they are allowed."""
+    console.tell("this would start on this machine:")
+    for line in program_lines(programs):
+        console.tell(f"  {line}")
+
+
+def program_lines(programs: Sequence[Program]) -> Iterator[str]:
+    for one in programs:
+        where = f" on {fold(one.hosts)}" if one.hosts else ""
+        yield f"{one.what}{where}: {shlex.join(one.words)}"
+        for name, value in one.settings.items():
+            yield f"    {name}: {value}"
+
+
+def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
+    note(f"hook {name} has failed: {sentence(why)}")
+
+
+def hook_line(hook: Hook) -> str:
+    """Without any value."""
+    how = "the coordinator posts" if hook.post else f"{hook.run[0]} runs here"
+    *others, last = (_VERBS[event] for event in hook.on)
+    when = " or ".join(filter(None, [", ".join(others), last]))
+    return f"hook {hook.name}: {how} when the run or a task of it {when}"
+
+
+_VERBS = {
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "stopped": "was stopped",
+    "restarting": "is restarted",
+    "recovered": "has recovered",
+    "stalled": "stalls",
+}
+
+
+_SHOWN = 5
+
+
+def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
+    """The cluster file itself, which no trainer reads, is not worth a line."""
+    if bundle.withheld:
+        rule = f"!{_as_rule(bundle.withheld[0].path)}"
+        note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
+    if bundle.twins:
+        note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
+    by_rule: dict[str, list[str]] = {}
+    for one in bundle.skipped:
+        if bundle.root / one.path == cluster_file:
+            continue
+        by_rule.setdefault(one.rule, []).append(one.path)
+    by_rule.pop(OWN, None)
+    if by_rule:
+        number = count(sum(map(len, by_rule.values())), "path")
+        told = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
+        note(f"not pushed by your ignore rules: {number}: {_folded(told)}")
+
+
+def show_exposure(exposed: Exposure | None) -> None:
+    if exposed is not None:
+        show_warning(f"{exposed.file} {exposed.what}", hint=exposed.remedy)
+
+
+def show_unremembered(outcome: UpResult) -> None:
+    if (error := outcome.unremembered) is not None:
+        show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
+
+
+def _with_rules(left_out: Sequence[LeftOut]) -> str:
+    """The rule beside each, unless it says the same."""
+    return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
+
+
+def _folded(paths: Sequence[str]) -> str:
+    rest = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + rest
+
+
+def _as_rule(path: str) -> str:
+    return re.sub(r"([\\*?\[])", r"\\\1", path)
+
+
+_REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
+
+
+T = TypeVar("T")
+
+
+def show_started(result: UpResult, plan: RunPlan) -> None:
+    from dtctl.render.terminal.rich_console import text
+
+    if not result.started:
+        note(f"run {result.run} is up and has not changed")
+        _show_joined(result)
+        _show_missing(result, plan)
+        if result.ended:
+            ended = ", ".join(map(str, result.ended))
+            show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
+        return
+    for run, stopped in result.replaced.items():
+        note(f"replaced {run}: {stopped_tasks(stopped)}")
+        if stopped.errors:
+            show_warning(
+                f"{run} may still run on {fold(stopped.errors)}, which cannot be reached",
+                hint=f"dtctl stop --run {run}    or dtctl gc, as soon as they are back",
+            )
+    present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
+    where = f"{count(len(result.started), 'task')} on {present_hosts}"
+    console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
+    if result.earlier is not None and result.earlier.newest_complete is not None:
+        checkpoint = result.earlier.newest_complete
+        place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
+        note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
+    for why in dict.fromkeys(result.without_revival.values()):
+        hosts = [host for host, told in result.without_revival.items() if told == why]
+        note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
+    for kind, hosts in _alike(result.new_revival).items():
+        written = _REVIVALS.get(kind, kind)
+        note(
+            f"{summarize_hosts(hosts)}: added {written} that restart the run's agent after a reboot "
+            "(removed when the run ends)"
+        )
+    for moved, hosts in _alike(result.aside).items():
+        show_warning(
+            f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
+            hint="\n".join(map(one_line, moved)),
+        )
+    _show_missing(result, plan)
+
+
+def starting_line(seen: Coordination | None, width: int) -> str:
+    """Whom a start waits for."""
+    waits = awaited(present(seen)) if seen is not None else ""
+    return f"starting: {waits}"[:width] if waits else "starting"
+
+
+def show_late(seen: Coordination | None) -> None:
+    """That a start takes longer than usual, and what that may mean."""
+    if seen is None:
+        return note(f"the coordinator has not reported within {EXPECTED_S:g} s how the tasks start")
+    tasks = not_listening(seen)
+    if not tasks:
+        return note(f"after {EXPECTED_S:g} s not all tasks have started: {awaited(present(seen))}")
+    verb = "runs but does not listen on its port" if len(tasks) == 1 else "run but do not listen on their ports"
+    return note(
+        f"{fold_tasks(tasks)} {verb} after {EXPECTED_S:g} s",
+        "a program that is still loading listens later; one that opens no port is ready when it reports a step",
+        "Ctrl-C    asks whether to stop the run, or leaves it running",
+    )
+
+
+def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
+    """An attempt that has failed while the start was watched."""
+    why = sentence(how_it_ended(task)) if task.why else _how(task.history[-1])
+    note(f"{task.id} on {task.host} failed: {why}")
+    _show_tail(task, tail)
+
+
+def show_failed_start(failed: FailedStart, tail: bytes) -> None:
+    """Its cause last. `tail`: the end of its log, where that was not shown before."""
+    run, cause, why = failed.seen.run, failed.cause, failed.seen.condition.verdict.why
+    if cause is None:
+        return show_error(DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more"))
+    _show_tail(cause, tail)
+    ends = [one for one in cause.history if not (one.asked or one.early)]
+    end = ends[-1] if ends else None
+    reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
+    times = "twice" if len(ends) == 2 else f"{len(ends)} times"
+    after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
+    what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
+    return show_error(
+        DtctlError(
+            f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
+            hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
+        )
+    )
+
+
+def _how(end: Exit) -> str:
+    exit_ = fact("killed", signal=end.signal) if end.signal is not None else fact("exited", code=end.code)
+    return sentence((exit_, *([fact("cause", text=end.cause)] if end.cause else [])))
+
+
+def _show_tail(task: TaskStatus, tail: bytes) -> None:
+    for line in log_lines(tail, color=False)[-CAUSE_LINES:]:
+        note(f"  {task.id} | {line}")
+
+
+def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
+    """`brought`: hosts had been reached, and keep what has arrived of the code."""
+    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
+    kept = "; the hosts keep the code that has arrived" if brought else ""
+    if left.kept:
+        interrupted(
+            f"{left.run} had started completely and continues",
+            f"dtctl status{named}    shows it",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.unclear:
+        interrupted(
+            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
+            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl stop{named}      ends it",
+        )
+    elif left.started:
+        interrupted(f"start cancelled; all tasks stopped{kept}")
+    else:
+        interrupted(f"nothing was started{kept}")
+    for run in left.ended:
+        note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
+    if left.unremembered is not None and (left.kept or left.unclear):
+        show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))
+
+
+def _show_joined(result: UpResult) -> None:
+    for host in dict.fromkeys(one.host for one in result.joined.values()):
+        tasks = [task for task, one in result.joined.items() if one.host == host]
+        note(f"{host} has joined it: {fold_tasks(tasks)}")
+
+
+def _show_missing(result: UpResult, plan: RunPlan) -> None:
+    """Why hosts are not there, by reasons; and what that comes to."""
+    if not result.absent:
+        return None
+    show_host_errors(result.absent, tolerated=True)
+    tasks = [task.id for task in plan.tasks if task.host in result.absent]
+    if not result.started:
+        return show_warning(
+            f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
+            hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
+        )
+    verb = "is" if len(tasks) == 1 else "are"
+    return show_warning(
+        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
+        hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
+    )
+
+
+def show_unseen(unseen: Unseen) -> None:
+    """Before anything is started, where a bar may be moving."""
+    from dtctl.render.terminal.moving import still
+
+    run = unseen.run or "an earlier run"
+    with still():
+        if unseen.checkpoint is None:
+            show_warning(
+                f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
+                hint=f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
+            )
+            return
+        step = f"step {unseen.checkpoint.step}" if unseen.checkpoint.step is not None else "a checkpoint"
+        path = f"{unseen.directory}/{unseen.checkpoint.prefix}"
+        moved = unseen.host != unseen.lead
+        why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
+        show_warning(
+            f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
+            hint="to continue from it, stop this run, and "
+            + (f"take it to {unseen.lead}, or " if moved else "")
+            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
+        )
+
+
+def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
+    """What hosts tell, and which of them tell it."""
+    found: dict[T, list[str]] = {}
+    for host, one in told.items():
+        found.setdefault(one, []).append(host)
+    return found
+
+
+def show_replacement(exchange: Replacement) -> None:
+    """What is left for a person to do."""
+    old, new, file = exchange.old, exchange.new, exchange.cluster.file
+    spare = f", and take {new} out of its spares" if exchange.was_spare else ""
+    note(
+        f"{new} has taken the place of {old}", f"to make it last, write {new} for {old} into the jobs of {file}{spare}"
+    )
+    if exchange.moves_the_lead:
+        show_warning(
+            f"the lead moved with {old}: training continues from its checkpoints only if {new} has the same directory",
+            hint="dtctl checkpoints    shows what is there",
+        )
+
+
+def show_next_steps() -> None:
+    note("  dtctl logs -f    what the tasks print", "dtctl status     how far they are", "dtctl stop       end them")

@@ -1,0 +1,244 @@
+"""What the screen knows: the run, how its values have moved, and what the person who looks has chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.client.streams import Away, Back, Feed
+from dtctl.operations.metrics import Point, Series
+from dtctl.operations.status import RunStatus
+from dtctl.operations.watch import Losses, Over
+from dtctl.render.health.findings import ended_in_problem, problem_lines
+from dtctl.render.terminal.safe import one_line
+
+Line = list[tuple[str, str]]
+"""Text and style of each piece, safe for a screen."""
+
+
+class Problem:
+    """What `dtctl status` tells to be wrong; looked for once, when it is first asked for."""
+
+    def __init__(self, status: RunStatus) -> None:
+        self._status = status
+
+    @functools.cached_property
+    def lines(self) -> list[str]:
+        return problem_lines(self._status)
+
+    @functools.cached_property
+    def ended(self) -> frozenset[TaskId]:
+        """The tasks whose end stands there."""
+        return ended_in_problem(self._status)
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What is known of the run."""
+
+    status: RunStatus
+    now: float
+    """Epoch seconds on the lead's host; the status may be some seconds old."""
+    over: bool = False
+    """Nothing more will happen."""
+    broken: Mapping[str, Away] = field(default_factory=dict)
+    """Hosts whose conversation is broken."""
+
+    found: Problem | None = None
+    """Of this status, where there has been a moment of it before."""
+
+    @functools.cached_property
+    def problem(self) -> Problem:
+        return self.found or Problem(self.status)
+
+    @property
+    def status_now(self) -> RunStatus:
+        """The status with its ages as they are now."""
+        return dataclasses.replace(self.status, time=self.now)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How a person wants to see the tasks."""
+
+    sort: str = "TASK"
+    """Heading of a column."""
+    backwards: bool = False
+    words: str = ""
+    """A task is shown when each of them is found in its row."""
+    folded: frozenset[str] = frozenset()
+    """Jobs whose tasks are one row."""
+
+    def folding(self, job: str) -> Choice:
+        """With the job folded, or no more."""
+        return dataclasses.replace(self, folded=self.folded ^ {job})
+
+    def folding_all(self, jobs: frozenset[str]) -> Choice:
+        return dataclasses.replace(self, folded=frozenset() if self.folded >= jobs else jobs)
+
+
+WORST_FIRST = (
+    *(TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF, TaskState.STARTING, TaskState.PENDING),
+    *(TaskState.RUNNING, TaskState.STOPPED, TaskState.SUCCEEDED),
+)
+
+
+def jobs_of(moment: Moment) -> dict[str, list[TaskId]]:
+    """In the order of the run."""
+    found: dict[str, list[TaskId]] = {}
+    for task in moment.status.tasks:
+        found.setdefault(task.job, []).append(task)
+    return found
+
+
+def safe(text: str) -> str:
+    """One line of text from wherever, in as many columns as its characters have."""
+    return one_line(text).replace("\t", " ")
+
+
+MOST = 120
+"""Values of one course; a line of the screen has room for no more."""
+
+_LEAST_APART_S = 1.0
+
+
+class Course:
+    """Values over time, evenly thinned as it grows: the whole of it stays in sight."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._points: list[tuple[float, float]] = []
+        self._apart_s = _LEAST_APART_S
+
+    def add(self, time: float, value: float) -> None:
+        """In the order of time; of values that come close to each other the last counts."""
+        if self._points and time - self._points[-1][0] < self._apart_s:
+            self._points[-1] = (self._points[-1][0], value)
+            return
+        self._points.append((time, value))
+        if len(self._points) > self._most:
+            self._points = self._points[::2]
+            self._apart_s *= 2
+
+    @property
+    def values(self) -> list[float]:
+        return [value for _, value in self._points]
+
+
+class Courses:
+    """Rate and loss of each task and of the run, since somebody looks."""
+
+    def __init__(self) -> None:
+        self._run: str | None = None
+        self.run_rate, self.run_loss = Course(), Course()
+        self._rates: dict[TaskId, Course] = {}
+        self._losses: dict[TaskId, Course] = {}
+        self._seen: dict[TaskId, float] = {}
+        """When each task told its last step that counts."""
+
+    def add(self, status: RunStatus) -> None:
+        """Of another run everything begins anew."""
+        if status.record.run != self._run:
+            self.__init__()  # type: ignore[misc]
+            self._run = status.record.run
+        for task in status.tasks.values():
+            if task.step_time is None or task.step_time <= self._seen.get(task.id, -math.inf):
+                continue
+            self._seen[task.id] = task.step_time
+            if task.rate is not None:
+                self._rates.setdefault(task.id, Course()).add(task.step_time, task.rate)
+            if (loss := number(task.loss)) is not None:
+                self._losses.setdefault(task.id, Course()).add(task.step_time, loss)
+        progress = status.progress
+        if progress.step_time is not None and progress.rate is not None:
+            self.run_rate.add(progress.step_time, progress.rate)
+        if progress.step_time is not None and (loss := number(progress.loss)) is not None:
+            self.run_loss.add(progress.step_time, loss)
+
+    def rate(self, task: TaskId) -> list[float]:
+        return self._rates[task].values if task in self._rates else []
+
+    def loss(self, task: TaskId) -> list[float]:
+        return self._losses[task].values if task in self._losses else []
+
+
+def number(text: str | None) -> float | None:
+    """Of a loss in the digits of its log."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def rates_of(points: Sequence[Point]) -> list[tuple[float, float]]:
+    """Steps a second between points of an event file, at their steps; where the training went back there is a gap."""
+    return [
+        (
+            float(after.step),
+            (after.step - before.step) / (after.time - before.time)
+            if after.step > before.step and after.time > before.time
+            else math.nan,
+        )
+        for before, after in itertools.pairwise(points)
+    ]
+
+
+def latest(values: Iterable[float], most: int) -> list[float]:
+    """The last so many."""
+    return list(values)[-most:]
+
+
+class Knowledge:
+    """Fed by the streams of the run and of its loss. Times are of the monotonic clock."""
+
+    def __init__(self, run: Feed, loss: Feed) -> None:
+        self.courses = Courses()
+        self.losses = Losses()
+        self._run, self._loss = run, loss
+        self._status: RunStatus | None = None
+        self._problem: Problem | None = None
+        self._told_at = 0.0
+        self._over = False
+        self._broken: dict[str, Away] = {}
+
+    def look(self, now: float) -> bool:
+        """Whether there is news. Raises what has ended the stream of the run."""
+        told = self._run.take()
+        for one in told:
+            self._hear(one, now)
+        points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
+        for series in points:
+            self.losses.add(series)
+        return bool(told or points)
+
+    @property
+    def status(self) -> RunStatus | None:
+        """The last."""
+        return self._status
+
+    def moment(self, now: float) -> Moment | None:
+        """None before anything is known."""
+        if self._status is None:
+            return None
+        age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
+        return Moment(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
+
+    def _hear(self, told: object, now: float) -> None:
+        if isinstance(told, BaseException):
+            raise told
+        if isinstance(told, RunStatus):
+            self._status, self._told_at = told, now
+            self._problem = Problem(told)
+            self._broken = self._broken if told.coordination is None else {}
+            self.courses.add(told)
+        elif isinstance(told, Away):
+            self._broken[told.host] = told
+        elif isinstance(told, Back):
+            self._broken.pop(told.host, None)
+        elif isinstance(told, Over):
+            self._over = True

@@ -1,0 +1,265 @@
+"""The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Literal
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
+from dtctl.render.health.roster import STATE_STYLE
+from dtctl.render.metrics import sparkline
+from dtctl.render.top.knowledge import WORST_FIRST, Choice, Courses, Line, Moment, jobs_of, latest, number, safe
+from dtctl.render.words import duration
+
+CURVE = 10
+"""Characters of a task's curve."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A task, and all that its row is made from."""
+
+    task: TaskStatus
+    place: int
+    """In the order of the run."""
+    moment: Moment
+    courses: Courses
+    fine: bool
+    """The terminal can show the bars of curves."""
+
+
+Key = float | str | None
+"""Of a cell; what is not known comes last."""
+
+
+@dataclass(frozen=True)
+class Column:
+    heading: str
+    text: Callable[[Seen], str]
+    key: Callable[[Seen], Key] | None = None
+    """None: nobody sorts by it."""
+    align: Literal["left", "right"] = "left"
+    spare: int = 0
+    """Columns with the highest number are left out first where there is no room; those with 0 never."""
+
+
+def _since(seen: Seen) -> float | None:
+    return max(0.0, seen.moment.now - seen.task.since) if seen.task.since and seen.moment.now else None
+
+
+def _silent(seen: Seen) -> float | None:
+    """Since its last output; of a task that has ended nobody waits for more."""
+    told = seen.task.output_time
+    return None if told is None or seen.task.state.final else max(0.0, seen.moment.now - told)
+
+
+def _span(seconds: float | None) -> str:
+    return "" if seconds is None else duration(seconds)
+
+
+def _rate(seen: Seen) -> float | None:
+    """Of a task that does not run its last rate says nothing."""
+    return seen.task.rate if seen.task.state is TaskState.RUNNING else None
+
+
+def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = False) -> str:
+    """The latest of them; empty where there is nothing that could move. `from_zero`: small changes stay small."""
+    if len(values) < 2:
+        return ""
+    some = latest(values, width)
+    return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
+
+
+def _rates(seen: Seen) -> str:
+    return curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
+
+
+def note(task: TaskStatus, moment: Moment) -> str:
+    """Why it is as it is."""
+    if task.state is TaskState.BACKOFF:
+        wait = f"starts again in {_span(task.next_start - moment.now)}" if task.next_start else "waits for the others"
+        return f"{sentence(how_it_ended(task))}; {wait}"
+    if task.state is TaskState.FAILED:
+        return sentence(how_it_ended(task))
+    return sentence(task.why)
+
+
+COLUMNS = (
+    Column("TASK", lambda seen: str(seen.task.id), lambda seen: seen.place),
+    Column("HOST", lambda seen: seen.task.host, lambda seen: seen.task.host, spare=2),
+    Column("STATE", lambda seen: seen.task.state.value, lambda seen: WORST_FIRST.index(seen.task.state)),
+    Column("FOR", lambda seen: _span(_since(seen)), _since, "right", spare=3),
+    Column(
+        "STEP",
+        lambda seen: "" if seen.task.step is None else str(seen.task.step),
+        lambda seen: seen.task.step,
+        "right",
+        spare=1,
+    ),
+    Column("RATE", lambda seen: "" if (rate := _rate(seen)) is None else f"{rate:.3g}/s", _rate, "right", spare=4),
+    Column(" RATE", _rates, spare=9),
+    Column("LOSS", lambda seen: seen.task.loss or "", lambda seen: number(seen.task.loss), "right", spare=5),
+    Column(" LOSS", lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
+    Column("RESTARTS", lambda seen: str(seen.task.restarts), lambda seen: -seen.task.restarts, "right", spare=7),
+    Column("OUTPUT", lambda seen: _span(_silent(seen)), lambda seen: _down(_silent(seen)), "right", spare=6),
+    Column("NOTE", lambda seen: note(seen.task, seen.moment)),
+)
+"""A heading that begins with a blank is that of a curve, and is shown without a name."""
+
+
+def _down(value: float | None) -> float | None:
+    return None if value is None else -value
+
+
+SORTED_BY = tuple(column.heading for column in COLUMNS if column.key is not None)
+
+
+@dataclass(frozen=True)
+class Row:
+    """`of`: the task, or the job whose tasks it stands for. Cells by the headings of their columns."""
+
+    of: TaskId | str
+    cells: Mapping[str, str]
+    style: str
+
+    @property
+    def job(self) -> str:
+        return self.of if isinstance(self.of, str) else self.of.job
+
+
+def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True) -> list[Row]:
+    """A job that is folded stands where the first of its tasks would."""
+    every = [Seen(task, place, moment, courses, fine) for place, task in enumerate(moment.status.tasks.values())]
+    shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.words)]
+    found: list[Row] = []
+    folded: set[str] = set()
+    for seen, row in _sorted(shown, choice):
+        job = seen.task.id.job
+        if job not in choice.folded:
+            found.append(row)
+        elif job not in folded:
+            folded.add(job)
+            found.append(_of_job(job, [other for other, _ in shown if other.task.id.job == job], moment))
+    return found
+
+
+def _row(seen: Seen) -> Row:
+    cells = {column.heading: safe(column.text(seen)) for column in COLUMNS}
+    return Row(seen.task.id, cells, STATE_STYLE.get(seen.task.state, ""))
+
+
+def _has(row: Row, words: str) -> bool:
+    """Each word somewhere in the row, in small letters or capitals."""
+    whole = " ".join(row.cells.values()).lower()
+    return all(word in whole for word in words.lower().split())
+
+
+def _sorted(shown: Sequence[tuple[Seen, Row]], choice: Choice) -> Iterable[tuple[Seen, Row]]:
+    key = next((column.key for column in COLUMNS if column.heading == choice.sort), None)
+    if key is None:
+        return shown
+    known = [(one, row) for one, row in shown if not _unknown(key(one))]
+    rest = [(one, row) for one, row in shown if _unknown(key(one))]
+    known.sort(key=lambda pair: key(pair[0]), reverse=choice.backwards)  # type: ignore[arg-type, return-value]
+    return [*known, *rest]
+
+
+def _unknown(key: Key) -> bool:
+    return key is None or (isinstance(key, float) and math.isnan(key))
+
+
+def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
+    """The worst state, the furthest step, the rate in the middle, and how many tasks are in which state."""
+    states = Counter(seen.task.state for seen in tasks)
+    in_order = [state for state in WORST_FIRST if states[state]]
+    steps = [seen.task.step for seen in tasks if seen.task.step is not None]
+    rates = [seen.task.rate for seen in tasks if seen.task.rate is not None and seen.task.state is TaskState.RUNNING]
+    hosts = {seen.task.host for seen in tasks}
+    whole = len(jobs_of(moment)[job])
+    cells = {
+        **dict.fromkeys((column.heading for column in COLUMNS), ""),
+        "TASK": f"{job} ({len(tasks)})" if len(tasks) == whole else f"{job} ({len(tasks)}/{whole})",
+        "HOST": next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts",
+        "STATE": in_order[0].value,
+        "STEP": str(max(steps)) if steps else "",
+        "RATE": f"{median(rates):.3g}/s" if rates else "",
+        "RESTARTS": str(sum(seen.task.restarts for seen in tasks)),
+        "NOTE": ", ".join(f"{states[state]} {state.value}" for state in in_order),
+    }
+    return Row(job, {heading: safe(text) for heading, text in cells.items()}, STATE_STYLE.get(in_order[0], ""))
+
+
+GAP = 2
+LEAST_NOTE = 16
+"""Columns that a note gets before any other column."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns that are shown, and how wide each is."""
+
+    columns: tuple[tuple[Column, int], ...]
+
+    def heading(self, choice: Choice, *, fine: bool = True) -> Line:
+        """The column that the rows are sorted by stands out; the order of the run has no mark."""
+        down, up = ("\u25be", "\u25b4") if fine else ("v", "^")
+        line: Line = []
+        for column, width in self.columns:
+            name = column.heading if not column.heading.startswith(" ") else ""
+            chosen = column.heading == choice.sort and (choice.backwards or choice.sort != COLUMNS[0].heading)
+            mark = up if choice.backwards else down
+            shown = _aligned(f"{name}{mark}" if chosen else name, width, column)
+            line += [(shown, "bold" if chosen else "dim"), (" " * GAP, "")]
+        return line[:-1]
+
+    def line(self, row: Row) -> Line:
+        line: Line = []
+        for column, width in self.columns:
+            style = row.style if column.heading in ("STATE", "NOTE") and row.style != "green" else ""
+            style = row.style if column.heading == "STATE" else style
+            line += [(_aligned(row.cells[column.heading], width, column), style), (" " * GAP, "")]
+        return line[:-1]
+
+
+def layout(rows: Sequence[Row], width: int) -> Layout:
+    """Columns without a word are left out, others when there is no room; what is left over is the note's."""
+    wanted = {column.heading: _width(column, rows) for column in COLUMNS}
+    shown = [column for column in COLUMNS if wanted[column.heading]]
+
+    def needed() -> int:
+        note = min(wanted["NOTE"], LEAST_NOTE)
+        return sum(wanted[one.heading] + GAP for one in shown if one.heading != "NOTE") + note
+
+    while needed() > width and any(column.spare for column in shown):
+        shown.remove(max(shown, key=lambda column: column.spare))
+    taken = sum(wanted[one.heading] + GAP for one in shown if one.heading != "NOTE")
+    wanted["NOTE"] = max(0, width - taken)
+    return Layout(tuple((column, wanted[column.heading]) for column in shown))
+
+
+def _width(column: Column, rows: Sequence[Row]) -> int:
+    """0 where no row has anything to say in it; room for the mark of the order in its heading."""
+    from rich.cells import cell_len
+
+    widest = max((cell_len(row.cells[column.heading]) for row in rows), default=0)
+    if not widest and column.heading not in ("TASK", "STATE"):
+        return 0
+    if column.key is None:  # a note, or a curve without a heading
+        return widest
+    return max(widest, len(column.heading) + 1)
+
+
+def _aligned(text: str, width: int, column: Column) -> str:
+    """In exactly so many columns of the terminal; what is cut ends with a mark."""
+    from rich.cells import cell_len, set_cell_size
+
+    if cell_len(text) > width:
+        return set_cell_size(text, width - 1) + ">" if width > 1 else set_cell_size(text, width)
+    blank = " " * (width - cell_len(text))
+    return blank + text if column.align == "right" else text + blank
