@@ -138,8 +138,8 @@ def checks() -> str:
 def _row(one: Signature) -> str:
     rows = [
         f"### {one.name}",
-        f"- {'problem' if fails(found(one, ())) else 'warning'}: {one.seen}",
-        *([f"- read: {one.joins}"] if one.joins else []),
+        f"- {'problem' if fails(found(one.name, ())) else 'warning'}: {one.seen}",
+        *([f"- read: {one.beside}"] if one.beside else []),
         f"- it says: {pattern_of(one.means)}",
         "- what to do: " + "; ".join(map(_typed, one.remedy)),
     ]
@@ -157,7 +157,7 @@ def _answers() -> str:
 
 def _signatures() -> Iterable[str]:
     for one in SIGNATURES:
-        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.joins}"] if one.joins else [])]
+        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.beside}"] if one.beside else [])]
         rows += [f"- it means: {pattern_of(one.means)}"]
         rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
         yield f"### {one.name}"

@@ -35,8 +35,7 @@ from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Placed, Pushed
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.of_software import PYTHON_BROKEN
-from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
@@ -45,7 +44,6 @@ from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
@@ -298,7 +296,7 @@ DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 FIELDS = {"python": f"/python{BAD}", "said": f"words{BAD}"}
 CHECKED = Checked(
     (f"a{BAD}", "b"),
-    (Finding(PYTHON_BROKEN, Seen((TASK,), (f"a{BAD}",), FIELDS)),),
+    (found("python_broken", (f"a{BAD}",), (TASK,), **FIELDS),),
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
