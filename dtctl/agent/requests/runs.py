@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
+    from ..checkpoints import directories
     from ..protocol.conversation import Conversation
     from ..records.answers import Survivor
     from ..records.requests import Request
@@ -193,6 +194,13 @@ class Run:
         self._talk.wait(look, limit_s)
         return found[0] if found else None
 
+    def places(self) -> directories.Run:
+        """Where its checkpoints are."""
+        from ..checkpoints import directories
+
+        code = self.files.code_directory()
+        return directories.Run(self.spec, code, environment.Marks(code).words)
+
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
         pid = ports.listener(port)
@@ -294,7 +302,7 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     except RunRemoved:
         found = None
     if found is None:
-        from .removal import damaged_runs  # scans all processes
+        from . import damaged_runs  # scans all processes
 
         for lost in damaged_runs.without_files(talk.root):
             if lost.host == host and (lost.id == run or (run is None and lost.cluster in (cluster, None))):

@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ...host import locks, paths
-from ...records.words import brief
-from ...run.runfiles import RunFiles
-from ...survival import revival
-from .. import runs
-from . import orphans
+from ..host import locks, paths
+from ..records.words import brief
+from ..run.runfiles import RunFiles
+from ..survival import revival
+from . import orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
 
-    from ...protocol.conversation import Conversation
-    from ...records import answers
+    from ..protocol.conversation import Conversation
+    from ..records import answers
 
 _MOST_NAMED = 5
 
