@@ -74,7 +74,7 @@ class DamagedRun:
 
 def every(talk: Conversation) -> Iterator[DamagedRun]:
     """All that have a directory below the root."""
-    for directory in runs.directories(talk.root):
+    for directory in runs.run_directories(talk.root):
         with suppress(FileNotFoundError):  # removed just now
             found = _look(talk, directory)
             if found is not None:

@@ -328,13 +328,13 @@ def need(talk: Conversation, request: Request) -> Run:
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
     """All runs below the root, of one cluster or of all; oldest first. damaged_runs.py has those that tell nothing."""
     found = []
-    for directory in directories(talk.root):
+    for directory in run_directories(talk.root):
         with suppress(OSError, paths.Damaged):
             found.append(Run(talk, directory))
     return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
 
 
-def directories(root: str) -> Iterator[str]:
+def run_directories(root: str) -> Iterator[str]:
     """As revival.every."""
     return (files.directory for files in revival.every(root))
 
@@ -342,7 +342,7 @@ def directories(root: str) -> Iterator[str]:
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     """Bundles used by all runs except those in the directories `without`. A run that does not tell may use any."""
     used: Set[str] = set()
-    for directory in directories(talk.root):
+    for directory in run_directories(talk.root):
         if directory in without:
             continue
         try:
