@@ -10,12 +10,9 @@ from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.health.findings import pattern_of
-from dtctl.render.manual.answers import ANSWERS
-from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.topics import STATES, WORDS
-from dtctl.render.manual.trouble import Trouble
+from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 
-_WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual; change it there. -->"
+_WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"
 
 
 def exit_codes() -> str:
@@ -141,8 +138,8 @@ def checks() -> str:
 def _row(one: Signature) -> str:
     rows = [
         f"### {one.name}",
-        f"- {'problem' if fails(found(one, ())) else 'warning'}: {one.seen}",
-        *([f"- read: {one.joins}"] if one.joins else []),
+        f"- {'problem' if fails(found(one.name, ())) else 'warning'}: {one.seen}",
+        *([f"- read: {one.beside}"] if one.beside else []),
         f"- it says: {pattern_of(one.means)}",
         "- what to do: " + "; ".join(map(_typed, one.remedy)),
     ]
@@ -152,15 +149,15 @@ def _row(one: Signature) -> str:
 def _answers() -> str:
     rows = []
     for trouble in ANSWERS:
-        why = "; ".join(cause.sign for cause in trouble.causes)
-        remedy = "; ".join(cause.remedy for cause in trouble.causes)
+        why = "; ".join(trouble.causes)
+        remedy = "; ".join(trouble.causes.values())
         rows.append(f"| `{trouble.name}` | {trouble.meaning} | {why} | {remedy} |")
     return "\n".join(["| answer | means | why | what to do |", "|---|---|---|---|", *rows])
 
 
 def _signatures() -> Iterable[str]:
     for one in SIGNATURES:
-        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.joins}"] if one.joins else [])]
+        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.beside}"] if one.beside else [])]
         rows += [f"- it means: {pattern_of(one.means)}"]
         rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
         yield f"### {one.name}"
@@ -180,7 +177,7 @@ def _sections(troubles: Iterable[Trouble]) -> Iterable[str]:
         yield f"### {trouble.name}: {_title(trouble.meaning)}"
         if _title(trouble.meaning) != trouble.meaning:
             yield f"{trouble.meaning[0].upper()}{trouble.meaning[1:]}."
-        rows = (f"| {cause.sign} | {cause.remedy} |" for cause in trouble.causes)
+        rows = (f"| {sign} | {remedy} |" for sign, remedy in trouble.causes.items())
         yield "\n".join(["| seen | what to do |", "|---|---|", *rows])
 
 

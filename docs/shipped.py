@@ -13,7 +13,7 @@ import typer.main
 
 from dtctl.cli.app import app
 from dtctl.cli.options import ACCESS
-from dtctl.render.manual.exits import EXITS
+from dtctl.render.manual import EXITS
 
 SHARE = Path(__file__).resolve().parents[1] / "share"
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import array
 import atexit
+import importlib
 import io
 import json
 import os
-import selectors
+import select
 import signal
 import socket
 import subprocess
 import sys
-import time
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 SETTINGS = {"LANG": "C.UTF-8", "PYTHONWARNINGS": "error"}
 """What Python reads when it starts. A command that wants it otherwise is not for here."""
@@ -33,61 +36,88 @@ def fits(env: Mapping[str, str]) -> bool:
     return {name: value for name, value in env.items() if name.startswith(_STARTS)} == SETTINGS
 
 
+class Warm:
+    """The process that others are forked from. It ends when this end of its socket is closed.
+
+    `setting`: a module that takes part, as tests/hostile/commander.py does, and a number for it.
+    """
+
+    def __init__(self, env: Mapping[str, str], *setting: str) -> None:
+        self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with there:
+            words = [sys.executable, __file__, *setting]
+            self._process = subprocess.Popen(words, stdin=there.fileno(), stdout=subprocess.DEVNULL, env=env)
+
+    def start(
+        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int, **more: Any
+    ) -> Started:
+        """As subprocess.Popen of `dtctl WORDS`, nothing on its stdin. These descriptors are closed on this side."""
+        read, write = os.pipe()
+        request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env), **more}).encode()
+        assert len(request) < _LONGEST
+        descriptors = array.array("i", [out, err, write])
+        self._requests.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        for one in descriptors:
+            os.close(one)
+        return Started(read)
+
+    def close(self) -> None:
+        self._requests.close()
+        self._process.wait()
+
+
+class Started:
+    def __init__(self, status: int) -> None:
+        self._status = os.fdopen(status)
+        self._pid = int(self._status.readline())
+
+    def has_ended(self, within_s: float) -> bool:
+        return bool(select.select([self._status], [], [], within_s)[0])
+
+    def has_ended_after(self, number: int, within_s: float) -> bool:
+        if not self.has_ended(0):
+            with suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+        return self.has_ended(within_s)
+
+    def end(self) -> tuple[int, float]:
+        """The exit code, and the most memory that it had, in MB."""
+        with self._status as status:
+            code, memory_kb = map(int, status.read().split())
+        return os.waitstatus_to_exitcode(code), memory_kb / 1024
+
+
+@cache
+def _usual() -> Warm:
+    made = Warm({"PATH": os.environ["PATH"], "HOME": "/", **SETTINGS})
+    atexit.register(made.close)
+    return made
+
+
 def run(words: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """As subprocess.run of `dtctl WORDS` with nothing on its stdin and both its outputs captured."""
-    pipes = [os.pipe() for _ in ("stdout", "stderr", "status")]
-    request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env)}).encode()
-    assert len(request) < _LONGEST
-    descriptors = array.array("i", [write for _, write in pipes])
-    _warm().sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
-    for _, write in pipes:
-        os.close(write)
-    out, err, status = _read([read for read, _ in pipes], words, timeout_s)
-    code = os.waitstatus_to_exitcode(int(status.split()[1]))
-    return subprocess.CompletedProcess(["dtctl", *words], code, _text(out), _text(err))
-
-
-def _read(descriptors: Sequence[int], words: Sequence[str], timeout_s: float) -> list[bytes]:
-    """Everything from each, until all have ended."""
-    found = dict.fromkeys(descriptors, b"")
-    deadline = time.monotonic() + timeout_s
-    with selectors.DefaultSelector() as selector:
-        for descriptor in descriptors:
-            selector.register(descriptor, selectors.EVENT_READ)
-        while selector.get_map():
-            ready = selector.select(max(0.0, deadline - time.monotonic()))
-            if not ready:
-                os.kill(int(found[descriptors[-1]].split()[0]), signal.SIGKILL)
-                raise subprocess.TimeoutExpired(["dtctl", *words], timeout_s, *list(found.values())[:2])
-            for key, _ in ready:
-                chunk = os.read(key.fd, 1 << 16)
-                found[key.fd] += chunk
-                if not chunk:
-                    selector.unregister(key.fd)
-                    os.close(key.fd)
-    return list(found.values())
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        started = _usual().start(words, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
+        in_time = started.has_ended(timeout_s)
+        if not in_time:
+            started.has_ended_after(signal.SIGKILL, timeout_s)
+        code, _ = started.end()
+        for one in (out, err):
+            one.seek(0)
+        said = [_text(out.read()), _text(err.read())]
+        if not in_time:
+            raise subprocess.TimeoutExpired(["dtctl", *words], timeout_s, *said)
+    return subprocess.CompletedProcess(["dtctl", *words], code, *said)
 
 
 def _text(data: bytes) -> str:
     return io.TextIOWrapper(io.BytesIO(data), "utf-8").read()
 
 
-@cache
-def _warm() -> socket.socket:
-    """The way to this process's own; it ends when this end is closed."""
-    here, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with there:
-        env = {"PATH": os.environ["PATH"], "HOME": "/", **SETTINGS}
-        process = subprocess.Popen([sys.executable, __file__], stdin=there.fileno(), stdout=subprocess.DEVNULL, env=env)
-    atexit.register(process.wait)
-    atexit.register(here.close)
-    return here
-
-
 # The process itself, a program without tests around it.
 
 
-def wait_for_words() -> None:
+def wait_for_request() -> dict[str, Any]:
     """Returns in a process of its own for each command, which has become what it was asked to be."""
     requests = socket.socket(fileno=0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -103,13 +133,14 @@ def wait_for_words() -> None:
     child = os.fork()
     if child:
         _watch(child, descriptors)
-    request = json.loads(data)
+    request: dict[str, Any] = json.loads(data)
     requests.detach()
     _take_streams(*descriptors)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["cwd"])
     sys.argv = ["dtctl", *request["words"]]
+    return request
 
 
 def _take_streams(out: int, err: int, status: int) -> None:
@@ -124,18 +155,17 @@ def _take_streams(out: int, err: int, status: int) -> None:
 
 
 def _watch(child: int, descriptors: Sequence[int]) -> None:
-    """Tells the command's pid, and how it ended. Never returns."""
+    """Reports the command's pid, and how it ended. Never returns."""
     out, err, status = descriptors
     os.close(out)
     os.close(err)
-    os.write(status, b"%d " % child)
-    _, ended = os.waitpid(child, 0)
-    os.write(status, b"%d" % ended)
+    os.write(status, b"%d\n" % child)
+    _, ended, usage = os.wait4(child, 0)
+    os.write(status, b"%d %d" % (ended, usage.ru_maxrss))
     os._exit(0)
 
 
 def import_everything() -> None:
-    import importlib
     import pkgutil
 
     import dtctl
@@ -149,8 +179,13 @@ def import_everything() -> None:
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
+    setting = importlib.import_module(sys.argv[1]) if sys.argv[1:] else None
+    if setting:
+        setting.before_imports(float(sys.argv[2]))
     import_everything()
-    wait_for_words()
+    if setting:
+        setting.after_imports(float(sys.argv[2]))
+    asked = wait_for_request()
     from dtctl.cli import main
 
-    main()
+    setting.command(main, asked) if setting else main()

@@ -64,7 +64,7 @@ class StartReport(UpReport):
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
-        certain = [one for one in checked.found if one.signature in STOPPING]
+        certain = [one for one in checked.found if one.signature.name in STOPPING]
         if certain and not self._force:
             raise PreflightError(
                 "tasks would fail as soon as they start, so nothing was started",

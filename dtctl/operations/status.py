@@ -61,7 +61,13 @@ class RunStatus:
 
     @property
     def progress(self) -> Progress:
-        return progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
+        """With the step of a checkpoint that was saved after the last step was reported."""
+        known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
+        saved = self.newest_checkpoint.newest_complete if self.newest_checkpoint else None
+        if saved is None or saved.step is None or known.step is None or known.step_time is None:
+            return known
+        newer = saved.step > known.step and saved.time >= known.step_time
+        return dataclasses.replace(known, step=saved.step, step_time=saved.time) if newer else known
 
     @property
     def newest_checkpoint(self) -> Checkpoints | None:

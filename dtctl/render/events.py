@@ -136,7 +136,8 @@ def _words(one: Happening) -> str:
         text = f"{who} on {one.host} {what}{attempt}" if one.host else f"{who} {what}{attempt}"
         text += f": {why}" if why else ""
     elif one.kind == "condition":
-        text = f"{one.after or 'condition'}: {why}" if why else str(one.after)
+        counts = headline(one.why) == "tasks_run"  # at that moment alone: no event follows when the rest start
+        text = str(one.after) if counts or not why else f"{one.after or 'condition'}: {why}"
     elif not who or who in named(one.why) or (one.kind == "contact" and headline(one.why) == "said"):
         text = why
     else:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from dtctl.config import load_cluster
 from dtctl.errors import ExitCode
@@ -25,10 +26,18 @@ from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken
 from tests.hostile.host_answers import CREATED, RUN
 from tests.waiting import PATIENCE_S
+from tests.warm import Warm
+
+Lies = Mapping[str, int]
+"""Host -> number of its lie, 0 for none."""
 
 ROOT = Path(__file__).parents[2]
 MOST_MEMORY_MB = 400
-MOST_AT_ONCE = 30
+LONGEST_S = 30.0
+"""Until Ctrl-C for a command that is to end by itself."""
+
+GRACE_S = 20.0
+"""For a command to end after Ctrl-C, on a machine that is busy."""
 CLUSTER = """\
 name: demo
 ssh: {{{ssh}}}
@@ -152,6 +161,8 @@ class Bench:
     """Commands on hosts as `ssh` and `hosts` of the cluster file say, or behind `sockets`.
 
     `address` gives that of a host with a lie of this number, where it is not what `hosts` has: the one without any lie.
+    So much as `factor` of all limits of time is left, and `width` commands run at the same time. Those that do not end
+    by themselves are interrupted after `endless_s`.
     """
 
     def __init__(
@@ -161,127 +172,96 @@ class Bench:
         hosts: str,
         *,
         sockets: Path | None = None,
-        address: Callable[[str, int], str] | None = None,
+        address: Callable[[str, int], str] = lambda host, lie: host,
         factor: float = 1 / 15,
         width: int = 12,
+        endless_s: float = 2.0,
     ) -> None:
         self._directory = directory
         self._sockets = sockets
         self._address = address
         self._template = Home(directory / "home", ssh, hosts)
         self._before = files_of(self._template.path, {})
+        self._endless_s = endless_s
         self._numbers = itertools.count()
-        self._jobs: dict[int, tuple[Spoken, Mapping[str, int], dict[str, Any]]] = {}
-        self._waiting: deque[int] = deque()
-        self._ended: list[tuple[Mapping[str, int], Done]] = []
-        self._commander = _program("tests.hostile.commander", str(factor), str(width))
+        self._jobs: list[tuple[Lies, Future[Done]]] = []
+        self._pool = ThreadPoolExecutor(width)
+        self._warm = Warm({**os.environ, "PYTHONPATH": str(ROOT)}, "tests.hostile.commander", str(factor))
 
     def close(self) -> None:
-        _end(self._commander)
+        self._pool.shutdown(cancel_futures=True)
+        self._warm.close()
 
-    def begin(self, pairs: Iterable[tuple[Spoken, Mapping[str, int]]]) -> None:
-        """Tries commands side by side, each in a home of its own. `pairs`: host -> number of its lie, 0 for none."""
-        for spoken, lies in pairs:
-            number = next(self._numbers)
-            self._jobs[number] = spoken, lies, self._job(number, spoken, lies)
-            self._waiting.append(number)
-        self._feed()
+    def begin(self, pairs: Iterable[tuple[Spoken, Lies]]) -> None:
+        """Tries commands side by side, each in a home of its own."""
+        self._jobs += [(lies, self._pool.submit(self._try, spoken, lies)) for spoken, lies in pairs]
 
-    def _feed(self) -> None:
-        """Hands on as many as are told of in less than a pipe holds: else both sides would wait to be read."""
-        assert self._commander.stdin is not None
-        while self._waiting and len(self._jobs) - len(self._waiting) < MOST_AT_ONCE:
-            job = self._jobs[self._waiting.popleft()][2]
-            self._commander.stdin.write(json.dumps(job).encode() + b"\n")
-        self._commander.stdin.flush()
+    def ended(self, lies: Lies) -> list[Done]:
+        """All that were begun with these lies."""
+        return [job.result() for others, job in self._jobs if others == lies]
 
-    def ended(self, lies: Mapping[str, int]) -> list[Done]:
-        """All that were begun with these lies; those that still wait have their turn now."""
-        assert self._commander.stdout is not None
-        self._waiting = deque(sorted(self._waiting, key=lambda number: self._jobs[number][1] != lies))
-        while any(others == lies for _, others, _ in self._jobs.values()):
-            told = json.loads(self._commander.stdout.readline())
-            spoken, others, job = self._jobs.pop(told.pop("id"))
-            self._feed()
-            self._ended.append((others, self._done(spoken, job, told)))
-        return [done for others, done in self._ended if others == lies]
-
-    def ended_again(self, done: Done, lies: Mapping[str, int]) -> Done:
+    def ended_again(self, done: Done, lies: Lies) -> Done:
         """The command is tried once more."""
-        self._ended = [(others, one) for others, one in self._ended if one is not done]
-        before = [one for others, one in self._ended if others == lies]
-        self.begin([(done.spoken, lies)])
-        return next(one for one in self.ended(lies) if all(one is not other for other in before))
+        return self._try(done.spoken, lies)
 
-    def _job(self, number: int, spoken: Spoken, lies: Mapping[str, int]) -> dict[str, Any]:
-        place = self._directory / str(number)
-        home = place / "home"
-        place.mkdir()
-        texts = (
-            {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()} if self._address else {}
-        )
+    def _try(self, spoken: Spoken, lies: Lies) -> Done:
+        place = self._directory / str(next(self._numbers))
+        home, dialled = place / "home", place / "dialled"
+        texts = {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()}
+        self._settle(home, texts)
         ways = {
             name: {field: getattr(host.reach, field) for field in WAY}
             for name, host in self._template.ways.items()
             if not host.is_local
         }
-        return {
-            "id": number, "template": str(self._template.path), "words": spoken.words,
-            "patience_s": spoken.patience_s(), "cwd": str(home / "project"),
-            "env": {**self._template.environment(), "HOME": str(home)}, "lies": lies, "ways": ways,
-            "stdout": str(place / "stdout"), "stderr": str(place / "stderr"), "dialled": str(place / "dialled"),
-            "sockets": str(self._sockets) if self._sockets else None, "other_texts": texts,
-            "addresses": list(texts.values()),
-            "doors": [[address, PORT] for address in ADDRESSES.values()] if "check" in spoken.words[:1] else [],
-        }  # fmt: skip
-
-    def _done(self, spoken: Spoken, job: dict[str, Any], told: dict[str, Any]) -> Done:
-        place = Path(job["stdout"]).parent
-        home = Path(job["env"]["HOME"])
-        before, after = self._before, files_of(home, job["other_texts"])
-        differ = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-        told.pop("cpu_s")
+        out, err = ((place / name).open("wb") for name in ("stdout", "stderr"))
+        with out, err:
+            began = time.monotonic()
+            started = self._warm.start(
+                spoken.words, home / "project", {**self._template.environment(), "HOME": str(home)},
+                os.dup(out.fileno()), os.dup(err.fileno()), lies=lies, ways=ways, dialled=str(dialled),
+                sockets=str(self._sockets or ""), addresses=list(texts.values()),
+                doors=[[address, PORT] for address in ADDRESSES.values()] if "check" in spoken.words[:1] else [],
+            )  # fmt: skip
+        interrupted = not started.has_ended(self._endless_s if spoken.endless else LONGEST_S)
+        killed = interrupted and not started.has_ended_after(signal.SIGINT, GRACE_S)
+        if killed:
+            started.has_ended_after(signal.SIGKILL, GRACE_S)
+        code, memory_mb = started.end()
+        after = files_of(home, texts)
+        differ = {name for name in self._before.keys() | after.keys() if self._before.get(name) != after.get(name)}
         done = Done(
             spoken=spoken,
+            code=code,
+            seconds=time.monotonic() - began,
+            interrupted=interrupted,
+            killed=killed,
+            memory_mb=memory_mb,
             output=(place / "stdout").read_text("utf-8", "replace"),
             errors=(place / "stderr").read_text("utf-8", "replace"),
-            dialled=(place / "dialled").read_text() if (place / "dialled").exists() else "",
+            dialled=dialled.read_text() if dialled.exists() else "",
             touched=tuple(sorted(name for name in differ if not OWN.fullmatch(name))),
-            **told,
         )
         shutil.rmtree(place)
         return done
 
-
-class Liars:
-    """All lies behind sockets; `directory` has room for short paths."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self._server = _program("tests.hostile.lying_host", "--serve", str(directory))
-
-    def close(self) -> None:
-        _end(self._server)
+    def _settle(self, home: Path, texts: Mapping[str, str]) -> None:
+        """A home as the template but for its path, and for these texts, in the cluster file and the records of runs."""
+        shutil.copytree(self._template.path, home)
+        for file in (home / "project" / "cluster.yaml", *(home / ".local" / "state" / "dtctl" / "runs").iterdir()):
+            text = file.read_text()
+            for old, new in {str(self._template.path): str(home), **texts}.items():
+                text = text.replace(old, new)
+            file.write_text(text)
 
 
-def _program(module: str, *words: str) -> subprocess.Popen[bytes]:
-    """Started, and ready."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    made = subprocess.Popen(
-        [sys.executable, "-m", module, *words],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert made.stdout is not None
-    assert b"ready" in made.stdout.readline()
-    return made
-
-
-def _end(program: subprocess.Popen[bytes]) -> None:
-    for stream in (program.stdin, program.stdout):
-        with suppress(OSError):
-            assert stream is not None
-            stream.close()
-    program.wait(PATIENCE_S)
+@contextmanager
+def liars() -> Iterator[Path]:
+    """The directory of the sockets behind which all lies are told."""
+    with tempfile.TemporaryDirectory(prefix="liars") as directory:  # sockets want short paths
+        words = [sys.executable, "-m", "tests.hostile.lying_host", "--serve", directory]
+        with subprocess.Popen(words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+            assert server.stdout is not None
+            assert b"ready" in server.stdout.readline()
+            yield Path(directory)
+            server.communicate(timeout=PATIENCE_S)

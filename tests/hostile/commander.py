@@ -1,28 +1,18 @@
-"""Runs dtctl's commands, each in a fork of one process that has imported all of it: a program of its own.
+"""What becomes of a process of tests/warm.py before its commands meet hosts that lie.
 
-A job is a line of JSON on standard input, and how it ended one on standard output. One that names `sockets` has
-conversations over those of lying_host.py in the place of SSH, and nothing else.
-
-    commander FACTOR WIDTH    so much of all limits of time is left, and so many commands run at the same time
+A command that names `sockets` has conversations over those of lying_host.py in the place of SSH, and nothing else.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import resource
-import select
-import shutil
 import signal
 import sys
-import time
 import traceback
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-GRACE_S = 20.0
-"""For a command to end after Ctrl-C, on a machine that is busy."""
 
 AT_REST = 8 << 30
 """Of addresses; what is used is measured."""
@@ -31,8 +21,8 @@ WAY = ("target", "user", "port", "identity_file", "jump", "host_keys", "known_ho
 """What a host may have no say in."""
 
 
-def hurry(factor: float) -> None:
-    """All limits of time, before anything has taken them over."""
+def before_imports(factor: float) -> None:
+    """So much of all limits of time is left, before anything has taken them over."""
     from dtctl.transport import timeouts
 
     timeouts.SILENCE_LIMIT_S *= factor
@@ -41,15 +31,7 @@ def hurry(factor: float) -> None:
     timeouts.PATIENCE_S *= factor
 
 
-def import_all(factor: float) -> None:
-    import importlib
-    import pkgutil
-
-    import dtctl
-
-    for module in pkgutil.walk_packages(dtctl.__path__, "dtctl."):
-        if not module.name.startswith(("dtctl.agent.", "dtctl.trainer", "dtctl.__main__", "dtctl.templates")):
-            importlib.import_module(module.name)
+def after_imports(factor: float) -> None:
     from dtctl.operations import dump, gc
     from dtctl.operations.client import streams
     from dtctl.operations.up import readying
@@ -141,40 +123,14 @@ def watch_out(record: Path, addresses: list[str], doors: list[list[object]]) -> 
     sys.addaudithook(note)
 
 
-def settle(template: Path, home: Path, other_texts: dict[str, str]) -> None:
-    """A home as the template but for its path, and for these texts, in the cluster file and the records of runs."""
-    shutil.copytree(template, home)
-    for file in (home / "project" / "cluster.yaml", *(home / ".local" / "state" / "dtctl" / "runs").iterdir()):
-        text = file.read_text()
-        for old, new in {str(template): str(home), **other_texts}.items():
-            text = text.replace(old, new)
-        file.write_text(text)
-
-
-def command(job: dict[str, Any]) -> None:
+def command(main: Callable[[], None], job: dict[str, Any]) -> None:
     """In the fork; does not return."""
     os.setsid()
-    settle(Path(job["template"]), Path(job["env"]["HOME"]), job["other_texts"])
-    os.chdir(job["cwd"])
-    os.environ.clear()
-    os.environ.update(job["env"])
-    for number, name in enumerate(("stdout", "stderr"), 1):
-        descriptor = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        os.dup2(descriptor, number)
-        os.close(descriptor)
-    null = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(null, 0)
     resource.setrlimit(resource.RLIMIT_AS, (AT_REST, AT_REST))
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    sys.stdin = open(0, closefd=False)  # noqa: SIM115
-    for number, name in enumerate(("stdout", "stderr"), 1):
-        setattr(sys, name, open(number, "w", encoding="utf-8", closefd=False))  # noqa: SIM115
-    if job.get("sockets"):
+    if job["sockets"]:
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
-    watch_out(Path(job["dialled"]), job.get("addresses", []), job.get("doors", []))
-    sys.argv = ["dtctl", *job["words"]]
-    from dtctl.cli import main
-
+    watch_out(Path(job["dialled"]), job["addresses"], job["doors"])
     code: Any = 0
     try:
         main()
@@ -187,84 +143,3 @@ def command(job: dict[str, Any]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 1 if code else 0)
-
-
-@dataclass
-class Running:
-    job: dict[str, Any]
-    begun: float
-    settled: bool = False
-    interrupted: float | None = None
-    killed: bool = False
-
-    def look(self, pid: int, now: float) -> None:
-        """Ctrl-C when its time is over, and the end of all patience when that does not help.
-
-        Its time begins when its home is made: on a busy machine that takes longer than some commands get.
-        """
-        if not self.settled:
-            self.begun, self.settled = now, Path(self.job["stdout"]).exists()
-        elif self.interrupted is None and now > self.begun + self.job["patience_s"]:
-            self.interrupted = now
-            os.kill(pid, signal.SIGINT)
-        elif self.interrupted is not None and now > self.interrupted + GRACE_S and not self.killed:
-            self.killed = True
-            os.kill(pid, signal.SIGKILL)
-
-
-class Commander:
-    def __init__(self, width: int) -> None:
-        self._width = width
-        self._waiting: list[dict[str, Any]] = []
-        self._running: dict[int, Running] = {}
-        self._unread = b""
-        self._open = True
-
-    def work(self) -> None:
-        while self._open or self._waiting or self._running:
-            idle = not (self._waiting or self._running)
-            if self._open and select.select([0], [], [], None if idle else 0.01)[0]:
-                self._take()
-            elif not self._open:
-                time.sleep(0.01)
-            while self._waiting and len(self._running) < self._width:
-                self._begin(self._waiting.pop(0))
-            self._reap()
-
-    def _take(self) -> None:
-        data = os.read(0, 1 << 16)
-        self._open = bool(data)
-        *lines, self._unread = (self._unread + data).split(b"\n")
-        self._waiting += map(json.loads, lines)
-
-    def _begin(self, job: dict[str, Any]) -> None:
-        pid = os.fork()
-        if not pid:
-            try:
-                command(job)
-            except BaseException:
-                os.write(2, traceback.format_exc().encode())
-            finally:
-                os._exit(99)
-        self._running[pid] = Running(job, time.monotonic())
-
-    def _reap(self) -> None:
-        now = time.monotonic()
-        for pid, running in list(self._running.items()):
-            running.look(pid, now)
-            ended, status, usage = os.wait4(pid, os.WNOHANG)
-            if ended:
-                del self._running[pid]
-                told = {
-                    "id": running.job["id"], "code": os.waitstatus_to_exitcode(status), "seconds": now - running.begun,
-                    "interrupted": running.interrupted is not None, "killed": running.killed,
-                    "memory_mb": usage.ru_maxrss / 1024, "cpu_s": usage.ru_utime + usage.ru_stime,
-                }  # fmt: skip
-                os.write(1, json.dumps(told).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    hurry(float(sys.argv[1]))
-    import_all(float(sys.argv[1]))
-    os.write(1, b'"ready"\n')
-    Commander(int(sys.argv[2])).work()

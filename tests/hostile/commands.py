@@ -23,7 +23,6 @@ SILENT = {
 OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent speaks"}
 """Commands that need a real server."""
 
-ENDLESS_S = 2.0
 OWN = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain/model.ckpt-100"
 """A checkpoint of this machine."""
 
@@ -67,10 +66,6 @@ class Spoken:
     @property
     def name(self) -> str:
         return self.words[0]
-
-    def patience_s(self) -> float:
-        """Until Ctrl-C."""
-        return ENDLESS_S if self.endless else 30.0
 
     def hears(self) -> set[str]:
         """The names of the frames that it is answered with (host_lies.py)."""

@@ -61,7 +61,7 @@ def test_it_goes_on_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
     newcomer.dtctl("stop")
     saved = learnt(newcomer)["step"]
     assert saved >= 100
-    goal = saved + 4000  # forty seconds
+    goal = saved + 800  # eight seconds
     newcomer.dtctl("up", "--local", "--set", f"trainer.args.train_steps={goal}")
     eventually(lambda: f"begins at step {saved}\n" in newcomer.dtctl("logs", "worker:0"), what="the beginning")
     eventually(lambda: learnt(newcomer)["step"] > saved, what="another save")

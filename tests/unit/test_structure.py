@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -32,17 +34,41 @@ MAY_IMPORT = {
 }
 
 
-def imports_of(path: Path) -> Iterator[str]:
-    """Absolute names of the modules that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text())):
+def modules() -> dict[str, Path]:
+    """By their names; a package is its __init__.py."""
+    paths = sorted(PACKAGE.rglob("*.py"))
+    return {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in paths
+    }
+
+
+def imports_of(name: str, tree: ast.AST) -> Iterator[str]:
+    """Absolute names of what a module imports, wherever in it: of modules, or of what is in one."""
+    path = MODULES[name]
+    package = name.split(".") if path.name == "__init__.py" else name.split(".")[:-1]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else []
+            yield from (".".join([*above, *filter(None, [node.module]), alias.name]) for alias in node.names)
 
 
-def modules() -> list[Path]:
-    return sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+class _AtRunTime(ast.NodeTransformer):
+    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
+        typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        return node.orelse if typing else node
+
+
+MODULES = modules()
+TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+IMPORTS = {name: {*imports_of(name, tree)} for name, tree in TREES.items()}
+AT_RUN_TIME = {name: {*imports_of(name, _AtRunTime().visit(tree))} for name, tree in TREES.items()}
+
+
+def below(name: str, *packages: str) -> bool:
+    return f"{name}.".startswith(tuple(f"{package}." for package in packages))
 
 
 VISITED = (
@@ -111,86 +137,88 @@ ENTRIES = {
 """The modules by which other rooms enter a room; of those that are not named here, all."""
 
 
-@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_imports_point_one_way(path: Path) -> None:
-    layer = path.relative_to(PACKAGE).parts[0].removesuffix(".py")
-    names = [name for name in imports_of(path) if name.startswith("dtctl.")]
-    if layer in VISITORS:
-        names = [name for name in names if not f"{name}.".startswith(tuple(f"{room}." for room in VISITED))]
-    if layer == "operations":
-        names = [name for name in names if not f"{name}.".startswith(tuple(f"{one}." for one in BORROWED))]
-    own = [name.split(".")[1] for name in names]
-    # `from dtctl import __version__` is everybody's.
-    assert {name for name in own if not name.startswith("__")} <= MAY_IMPORT[layer]
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for name, imports in IMPORTS.items():
+        layer = name.split(".")[1] if "." in name else ""
+        free = (*(VISITED if layer in VISITORS else ()), *(BORROWED if layer == "operations" else ()))
+        own = [one for one in imports if below(one, "dtctl") and not below(one, *free)]
+        # `from dtctl import __version__` is everybody's.
+        used = {one.split(".")[1] for one in own if "." in one} - {"__version__"}
+        wrong += [f"{name} imports {one}" for one in used - MAY_IMPORT.get(layer, set())]
+    assert wrong == []
 
 
-def agent_imports(path: Path, tree: ast.AST | None = None) -> Iterator[tuple[str, str]]:
-    """Room and module of every import of another module of the agent, wherever in the file, or in this tree of it."""
-    inside = path.relative_to(PACKAGE / "agent").with_suffix("").parts
-    for node in ast.walk(tree or ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            parts = [*inside[: len(inside) - node.level], *(node.module or "").split(".")]
-            for alias in node.names:
-                room, module, *_ = [*filter(None, parts), alias.name, ""]
-                yield room, module
+def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries() -> None:
+    wrong = []
+    for name in (one for one in MODULES if below(one, "dtctl.agent") and one.count(".") > 1):
+        own = name.split(".")[2]
+        for used in (one for one in IMPORTS[name] if below(one, "dtctl.agent")):
+            room, module = [*used.split("."), "", ""][2:4]
+            if room != own and (room not in ROOMS[own] or module not in ENTRIES.get(room, {module})):
+                wrong.append(f"{name} imports {room}.{module}")
+    assert wrong == []
 
 
-def agent_modules() -> list[Path]:
-    return [path for path in modules() if path.relative_to(PACKAGE).parts[0] == "agent" and path.name != "__init__.py"]
+def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
+    wrong = []
+    for name in (one for one in MODULES if below(one, *VISITED) and MODULES[one].name != "__init__.py"):
+        for used in AT_RUN_TIME[name]:
+            pure = below(used, *VISITED) if below(used, "dtctl") else used.split(".")[0] in PURE
+            wrong += [] if pure else [f"{name} imports {used}"]
+        names = {ast.unparse(node) for node in ast.walk(TREES[name]) if isinstance(node, ast.expr)}
+        signals = {one for one in names if re.fullmatch(r"signal\.\w+", one)} - {
+            "signal.Signals"
+        }  # names of signals alone
+        wrong += [f"{name} has {one}" for one in sorted(signals | names & IMPURE)]
+    assert wrong == []
 
 
-@pytest.mark.parametrize("path", agent_modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries(path: Path) -> None:
-    own = path.relative_to(PACKAGE / "agent").parts[0].removesuffix(".py")
-    used = {(room, module) for room, module in agent_imports(path) if room != own}
-    assert {room for room, _ in used} <= ROOMS[own]
-    assert [f"{room}.{module}" for room, module in sorted(used) if module not in ENTRIES.get(room, {module})] == []
+CYCLES: tuple[set[str], ...] = (
+    {"dtctl.agent.coordinate.leading", "dtctl.agent.coordinate.role"},
+    {"dtctl.agent.requests.removal.damaged_runs", "dtctl.agent.requests.runs"},
+    {"dtctl.cli.completion", "dtctl.cli.options"},
+    {
+        *("dtctl.render.machine.document", "dtctl.render.machine.speech"),
+        *("dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"),
+    },
+    {"dtctl.render.checkpoints", "dtctl.render.health.roster", "dtctl.render.status", "dtctl.render.tables"},
+)
+"""Modules that import each other, though one of them does so inside a function. No others may."""
 
 
-def visited_modules() -> list[Path]:
-    names = {path: ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts) for path in agent_modules()}
-    return [path for path, name in names.items() if f"{name}.".startswith(tuple(f"{room}." for room in VISITED))]
+def test_modules_do_not_import_each_other() -> None:
+    graph = {name: {_module(one) for one in imports} - {name, ""} for name, imports in AT_RUN_TIME.items()}
+    new = [cycle for cycle in cycles(graph) if not any(cycle <= known for known in CYCLES)]
+    assert new == []
 
 
-@pytest.mark.parametrize("path", visited_modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_what_a_controller_visits_in_the_agent_is_pure(path: Path) -> None:
-    tree = _WithoutTypeChecking().visit(ast.parse(path.read_text()))
-    nodes = list(ast.walk(tree))
-    absolute = {name.split(".")[0] for node in nodes for name in _absolute(node)}
-    relative = {f"{room}.{module}" for room, module in agent_imports(path, tree)}
-    assert absolute <= PURE
-    assert {f"dtctl.agent.{name}" for name in relative if not name.startswith("records.")} <= set(VISITED)
-    assert not {node.id for node in nodes if isinstance(node, ast.Name)} & IMPURE
-    assert _used_of("signal", nodes) <= {"Signals"}  # the names of signals alone
+def _module(name: str) -> str:
+    """The one that is imported by `from package import name`."""
+    return name if name in MODULES else name.rpartition(".")[0] if name.rpartition(".")[0] in MODULES else ""
 
 
-class _WithoutTypeChecking(ast.NodeTransformer):
-    """What is there at run time."""
+def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Modules that reach each other."""
 
-    def visit_If(self, node: ast.If) -> ast.AST | list[ast.stmt]:
-        typing = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-        return node.orelse if typing else node
+    @cache
+    def reached(name: str) -> frozenset[str]:
+        seen, waiting = set[str](), [name]
+        while waiting:
+            new = graph[waiting.pop()] - seen
+            seen |= new
+            waiting += new
+        return frozenset(seen)
 
-
-def _absolute(node: ast.AST) -> list[str]:
-    if isinstance(node, ast.Import):
-        return [alias.name for alias in node.names]
-    return [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
-
-
-def _used_of(module: str, nodes: list[ast.AST]) -> set[str]:
-    attributes = [node for node in nodes if isinstance(node, ast.Attribute)]
-    return {node.attr for node in attributes if isinstance(node.value, ast.Name) and node.value.id == module}
+    found = {frozenset(one for one in reached(name) if name in reached(one)) for name in graph if name in reached(name)}
+    return [set(cycle) for cycle in found]
 
 
 def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     users = {
-        path.relative_to(PACKAGE).parts[0]
-        for path in modules()
-        for name in imports_of(path)
-        if name.split(".")[0] in ("fabric", "paramiko", "invoke")
+        name for name, imports in IMPORTS.items() if any(below(one, "fabric", "paramiko", "invoke") for one in imports)
     }
-    assert users == {"transport"}
+    assert {name.split(".")[1] for name in users} == {"transport"}
 
 
 @pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
@@ -211,4 +239,5 @@ def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
 
 def test_only_the_log_writes_to_an_agents_stderr() -> None:
     """It is a file on a disk that may be full, which ends whoever does not expect that."""
-    assert [path.name for path in agent_modules() if "file=sys.stderr" in path.read_text()] == ["log.py"]
+    agent = [path for name, path in MODULES.items() if below(name, "dtctl.agent")]
+    assert [path.name for path in agent if "file=sys.stderr" in path.read_text()] == ["log.py"]

@@ -50,14 +50,15 @@ def dashboard(
         board.put({**parts(report), **unknown(None)})
         scope.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
-        stack.enter_context(scope.left("the dashboard has ended, and the run goes on"))
+        continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
+        stack.enter_context(scope.left(f"the dashboard has ended{continues}"))
         answer = answering(board, whole, headers())
         server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
         stack.callback(board.close)
         document = {"kind": "Dashboard", "run": run}
-        goes_on = "it works once, in one browser; Ctrl-C ends the dashboard, and the run goes on"
+        once = f"it works once, in one browser; Ctrl-C ends the dashboard{continues}"
         door.on_entry = lambda: show_next_url(server.address, document, json=output == "json")
-        show_url(server.address, document, goes_on, json=output == "json")
+        show_url(server.address, document, once, json=output == "json")
         if open_it:
             stack.enter_context(opened(entered(server.address)))
         for told in looks(following, report, board, lambda: server.alive):
@@ -89,7 +90,6 @@ def report(
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
-    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
@@ -101,7 +101,7 @@ def report(
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
     record = scope.record()
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
@@ -217,11 +217,10 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         shown = False
         for told in follow_copies(record, scope.transport, place, looked, copies):
             board.check()
-            if isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-                failed += [told.error] if told.final else []
-            elif isinstance(told, Back):
-                errors.note(f"{told.host} can be reached again")
+            if isinstance(told, Away | Back):
+                errors.show_contact(told)
+            if isinstance(told, Away) and told.final:
+                failed.append(told.error)
             if isinstance(told, Copied | Away):
                 awaited.discard(told.host)
             if len(failed) == len(place.sources):

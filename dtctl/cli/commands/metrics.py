@@ -133,17 +133,15 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.metrics.following import follow_metrics
-    from dtctl.render import errors
     from dtctl.render import metrics as shown
+    from dtctl.render.errors import show_contact
 
     if head:
         shown.put_csv_head()
     try:
         for told in follow_metrics(record, scope.transport, tags, points=points):
-            if isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-            elif isinstance(told, Back):
-                errors.note(f"{told.host} can be reached again")
+            if isinstance(told, Away | Back):
+                show_contact(told)
             elif told is not None:
                 for point in told.points:
                     printer(told, point)

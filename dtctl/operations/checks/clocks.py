@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from dtctl.operations.checks import of_machine as rows
 from dtctl.operations.checks.topic import found
 from dtctl.operations.diagnosis.signature import Finding
 
@@ -26,9 +25,9 @@ def judge(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
             alike.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
     for (way, off_s), hosts in alike.items():
         others = [host for host in every if host not in hosts and abs(apart(every[host], usual)) < OFF_S]
-        row = rows.CLOCK_WRONG if off_s >= WRONG_S else rows.CLOCK_OFF
+        row = "clock_wrong" if off_s >= WRONG_S else "clock_off"
         if hosts == [HERE]:
-            row = rows.CLOCK_HERE
+            row = "clock_wrong_here"
         asked = tuple(host for host in others if host != HERE)
         named = {"others": asked, "here": HERE if HERE in others else ""} if asked else {"others": tuple(others)}
         yield found(row, [host for host in hosts if host != HERE], off_s=off_s, way=way, **named)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from dtctl.agent.records.checks import Data, StorageFacts
 from dtctl.model import TaskId
-from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.topic import Scene, found, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
@@ -29,15 +28,15 @@ def judge(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
 def _of_path(scene: Scene, path: str, told: list[tuple[str, Data]]) -> Iterator[Finding]:
     missing = [host for host, one in told if not one["there"]]
     if missing:
-        yield found(rows.DATA_MISSING, missing, _readers(scene, missing), where=path)
+        yield found("data_missing", missing, _readers(scene, missing), where=path)
     for problem in dict.fromkeys(one["problem"] for _, one in told if one["problem"]):
         hosts = [host for host, one in told if one["problem"] == problem]
-        yield found(rows.DATA_UNREADABLE, hosts, where=path, said=problem)
+        yield found("data_unreadable", hosts, where=path, said=problem)
     counted = [(host, one) for host, one in told if one["there"] and not one["problem"] and one["whole"]]
     empty = [host for host, one in counted if not one["files"]]
     full = [(host, one) for host, one in counted if one["files"]]
     if empty and full:
-        yield found(rows.DATA_EMPTY, empty, where=path, others=tuple(host for host, _ in full))
+        yield found("data_empty", empty, where=path, others=tuple(host for host, _ in full))
     yield from _different(path, full)
 
 
@@ -51,14 +50,14 @@ def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
             for (files, size_bytes), group in sorted(by_size.items())
         )
         rare = min(versions, key=commonness)
-        yield found(rows.DATA_DIFFERS, rare[1], where=path, versions=versions)
+        yield found("data_differs", rare[1], where=path, versions=versions)
     for group in by_size.values():
         by_digest: dict[str, list[str]] = {}
         for host, one in group:
             by_digest.setdefault(one["digest"], []).append(host)
         if len(by_digest) > 1:
             odd, *_, usual = sorted(by_digest.values(), key=len)
-            yield found(rows.DATA_CHANGED, odd, where=path, others=tuple(usual))
+            yield found("data_changed", odd, where=path, others=tuple(usual))
 
 
 def _readers(scene: Scene, hosts: list[str]) -> tuple[TaskId, ...]:

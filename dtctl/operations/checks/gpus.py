@@ -8,7 +8,6 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts
 from dtctl.agent.records.vitals import Gpu
-from dtctl.operations.checks import of_machine as rows
 from dtctl.operations.checks.topic import Scene, found
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
@@ -36,8 +35,8 @@ def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterat
     if not lacking or (told["drivers"] and not told["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
         return
     wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
-    seen = rows.GPUS_MISSING if have else rows.GPUS_SILENT
-    row = seen if told["nvidia_smi"] else rows.GPUS_UNSEEN
+    seen = "gpus_missing" if have else "gpus_silent"
+    row = seen if told["nvidia_smi"] else "gpus_unseen"
     yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
 
 
@@ -45,7 +44,7 @@ def _shared(scene: Scene, host: str, told: MachineFacts) -> Iterator[Finding]:
     """None of these tasks is told which GPUs are its own."""
     takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None]
     if told["gpus"] and len(takers) > 1:
-        yield found(rows.GPUS_SHARED, [host], takers, have=len(told["gpus"]))
+        yield found("gpus_shared", [host], takers, have=len(told["gpus"]))
 
 
 def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
@@ -54,7 +53,7 @@ def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Fin
             users = [one for one in told["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
             named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
             used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
-            yield found(rows.GPUS_IN_USE, [host], gpu=gpu["index"], users=named, **used)
+            yield found("gpus_in_use", [host], gpu=gpu["index"], users=named, **used)
 
 
 def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
@@ -65,7 +64,7 @@ def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     if len(by_version) > 1:
         versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
         rare = min(versions, key=commonness)
-        yield found(rows.DRIVERS_DIFFER, rare[1], versions=versions)
+        yield found("drivers_differ", rare[1], versions=versions)
 
 
 def summary(gpus: Iterable[Gpu]) -> str:

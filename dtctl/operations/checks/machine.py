@@ -10,10 +10,9 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.marks import HOME
 from dtctl.agent.records.vitals import Disk
 from dtctl.operations.checks import clocks, gpus
-from dtctl.operations.checks import of_machine as rows
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
-from dtctl.operations.diagnosis.signature import Finding, Signature
+from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.hosts import output_directories
 
 LOW_BYTES = 2 << 30
@@ -55,7 +54,7 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """One finding for all hosts that tell the same of a path, which they share as a rule."""
     alike: dict[tuple[tuple[str, Any], ...], list[str]] = {}
-    rows_of: dict[tuple[tuple[str, Any], ...], Signature] = {}
+    rows_of: dict[tuple[tuple[str, Any], ...], str] = {}
     for host, told in facts.items():
         for disk in told["disks"]:
             row = disk_row(disk)
@@ -68,7 +67,7 @@ def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
         fields: dict[str, Any] = dict(key)
         yield found(rows_of[key], hosts, **fields)
     for place in dict.fromkeys(place for told in facts.values() for place in told["silent"]):
-        yield found(rows.DISK_SILENT, [host for host, told in facts.items() if place in told["silent"]], where=place)
+        yield found("disk_silent", [host for host, told in facts.items() if place in told["silent"]], where=place)
 
 
 def _removable(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, str]:
@@ -85,12 +84,12 @@ def _is(place: str, path: str) -> bool:
     return path.endswith(place[len(HOME) :]) if place.startswith(HOME) else path == place
 
 
-def disk_row(disk: Disk) -> Signature | None:
+def disk_row(disk: Disk) -> str | None:
     if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]):
-        return rows.DISK_FULL
+        return "disk_full_before"
     if disk["free_files"] is not None and disk["free_files"] < FEW_INODES:
-        return rows.INODES_GONE
-    return rows.DISK_LOW if disk["free_bytes"] < min(LOW_BYTES, LOW_SHARE * disk["size_bytes"]) else None
+        return "inodes_gone"
+    return "disk_low" if disk["free_bytes"] < min(LOW_BYTES, LOW_SHARE * disk["size_bytes"]) else None
 
 
 def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -103,9 +102,9 @@ def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
             "available_bytes": machine["available_bytes"],
         }
         if took > machine["memory_bytes"]:
-            yield found(rows.MEMORY_SHORT, [host], tasks, **fields)
+            yield found("memory_short", [host], tasks, **fields)
         elif took > machine["available_bytes"] + told["taking_bytes"]:
-            yield found(rows.MEMORY_TAKEN, [host], tasks, **fields)
+            yield found("memory_taken", [host], tasks, **fields)
 
 
 def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -123,11 +122,11 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         if rights["kills_at_logout"] and not rights["lingers"]:
             ended.append(host)
     for number, hosts in few_files.items():
-        yield found(rows.FEW_FILES, hosts, open_files=number)
+        yield found("few_files", hosts, open_files=number)
     for number, hosts in few_threads.items():
-        yield found(rows.FEW_PROCESSES, hosts, processes=number)
+        yield found("few_processes", hosts, processes=number)
     if ended:
-        yield found(rows.KILLED_AT_LOGOUT, ended)
+        yield found("killed_at_logout", ended)
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
@@ -149,4 +148,4 @@ def _least(told: Facts) -> int | None:
     return min((disk["free_bytes"] for disk in told["disks"] if disk["size_bytes"]), default=None)
 
 
-TOPIC = Topic("machine", ask, judge, tell, rows.ROWS)
+TOPIC = Topic("machine", ask, judge, tell)

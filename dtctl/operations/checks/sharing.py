@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dtctl.agent.records.checks import StorageFacts
 from dtctl.model import TaskId
-from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Said, Scene, found, shown
-from dtctl.operations.diagnosis.signature import Finding, Signature
+from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.roster import RunPlan
 from dtctl.strategies import Strategy
 
@@ -51,16 +50,16 @@ def _setting(plan: RunPlan) -> str:
     return "checkpoint.dir" if plan.cluster.checkpoint_dir is not None else "dirs.output"
 
 
-def _rows(scene: Scene) -> Iterator[tuple[Signature, tuple[str, ...]]]:
+def _rows(scene: Scene) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What it means, and for tasks of which roles."""
     plan = scene.plan
-    yield rows.NOT_SEEN, ("evaluator",)
+    yield "checkpoints_not_seen", ("evaluator",)
     if plan.strategy.keeps_parameters_on_ps:
         uses = scene.needs.get(plan.lead.job, Needs()).uses
         if "saves_alone" not in uses:
-            yield (rows.NOT_SHARED if "saves_sharded" in uses else rows.PERHAPS_NOT_SHARED), ("ps",)
+            yield ("checkpoints_not_shared" if "saves_sharded" in uses else "checkpoints_perhaps_not_shared"), ("ps",)
     elif plan.strategy is Strategy.COLLECTIVE:
-        yield rows.RESTARTS_APART, ("worker",)
+        yield "restarts_apart", ("worker",)
 
 
 def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[TaskId, ...]:

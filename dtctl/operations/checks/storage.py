@@ -8,7 +8,6 @@ from typing import Any
 from dtctl.agent.records.checks import LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.operations.checks import data, sharing
-from dtctl.operations.checks import of_storage as rows
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, shown
 from dtctl.operations.diagnosis.signature import Finding
 
@@ -72,7 +71,7 @@ def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
                 alike.setdefault((one["path"], one["problem"], there), []).append(host)
     for (path, problem, there), hosts in alike.items():
         fields = {"there": there} if there else {}
-        yield found(rows.UNWRITABLE, hosts, where=shown(path), said=problem, **fields)
+        yield found("place_unwritable", hosts, where=shown(path), said=problem, **fields)
 
 
 def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -81,7 +80,7 @@ def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
             fit = free // last
             if fit < ENOUGH:
                 fields: dict[str, Any] = {"free_bytes": free, "last_bytes": last, "fit": fit}
-                yield found(rows.LITTLE_ROOM if fit else rows.NO_ROOM, [host], where=shown(path), **fields)
+                yield found("little_room_to_save" if fit else "no_room_to_save", [host], where=shown(path), **fields)
 
 
 def _saved(told: Facts) -> Iterator[tuple[str, int, int]]:
@@ -106,4 +105,4 @@ def _fit(told: Facts) -> int | None:
     return min((free // last for _, free, last in _saved(told)), default=None)
 
 
-TOPIC = Topic("storage", ask, judge, tell, rows.ROWS)
+TOPIC = Topic("storage", ask, judge, tell)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dtctl.operations.checks import machine, of_machine, of_software, software, speed, storage
+from dtctl.operations.checks import machine, software, speed, storage
 from dtctl.operations.checks.topic import Topic
 from dtctl.operations.networking import logins, tasks
 
@@ -17,7 +17,5 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
     logins.TOPIC,
 )
 
-STOPPING = (of_software.PYTHON_MISSING, of_software.MODULES_MISSING, of_software.SYNTAX_ERROR, *of_machine.GPUS_LACKING)
+STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
 """What is so certain to make tasks fail that `up` starts nothing."""
-
-ROWS = tuple(row for topic in TOPICS for row in topic.rows)

@@ -111,9 +111,10 @@ class Streams:
             except DtctlError as error:
                 if self.ended:
                     return
+                _drop_frames(error)
                 passing = isinstance(error, TransportError) or _is_passing(error)
                 if not failures:
-                    self.tell(Away(host.name, error.with_traceback(None), final=not passing))  # it keeps frames alive
+                    self.tell(Away(host.name, error, final=not passing))
                 if not passing:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
@@ -127,6 +128,13 @@ class Streams:
 @dataclass(frozen=True)
 class _Bug:
     error: BaseException
+
+
+def _drop_frames(error: BaseException | None) -> None:
+    """Of it and its causes: they keep alive what was read, which may be megabytes at each try."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__
 
 
 def _is_passing(error: DtctlError) -> bool:

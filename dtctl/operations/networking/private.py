@@ -11,7 +11,6 @@ from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.networking import tasks
 from dtctl.operations.networking.exposure import is_exposed
-from dtctl.operations.networking.of_tasks import EXPOSED
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Transport
 
@@ -37,6 +36,6 @@ def require_private(scene: Scene, record: RunRecord, transport: Transport, repor
 def _told(finding: Finding) -> str:
     fields, hosts = finding.seen.fields, fold(finding.seen.hosts)
     ports = ", ".join(map(str, fields["ports"]))
-    if finding.signature is EXPOSED:
+    if finding.signature.name == "exposed":
         return f"port {ports} of {hosts} answered this machine ({fields['seen_from']}), which is none of the hosts"
     return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"

@@ -15,7 +15,7 @@ from dtctl.agent.records.network.peers import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exchange, exposure, measuring, of_tasks, proxies
+from dtctl.operations.networking import exposure, measuring, proxies
 from dtctl.operations.networking.coverage import MOST, MOST_IN_PASSING, Coverage, spread
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.view import (
@@ -154,7 +154,7 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start, and `up` refuses taken ports."""
     for one in _judged(scene, heard):
-        if not scene.brief or (fails(one) and one.signature is not of_tasks.BY_NAME["port_taken"]):
+        if not scene.brief or (fails(one) and one.signature.name != "port_taken"):
             yield one
 
 
@@ -186,7 +186,7 @@ def _finding(scene: Scene, cause: Cause) -> Finding:
     if kind == "pair":
         fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
     tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
-    return found(of_tasks.BY_NAME[kind], _in_order(scene, cause.hosts), tasks, **fields)
+    return found(kind, _in_order(scene, cause.hosts), tasks, **fields)
 
 
 def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
@@ -216,4 +216,4 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
 
-TOPIC = Topic("network", ask, judge, tell, (*of_tasks.ROWS, *exchange.ROWS), exposure.doors)
+TOPIC = Topic("network", ask, judge, tell, exposure.doors)

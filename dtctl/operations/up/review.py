@@ -141,7 +141,7 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
 def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:
     found = _here(python, cluster).exists() if "/" in python else shutil.which(python)
     if not found and not cluster.trainer.setup:
-        hint = "leave it out to use the Python of dtctl; or name one that is here"
+        hint = "leave it out to use the Python of dtctl, or name one that is here; or let it fail: dtctl up --force"
         findings.add(path, f"{findings.name(*path)} is {python!r}, which this machine does not have", hint)
 
 

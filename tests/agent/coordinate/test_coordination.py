@@ -171,30 +171,6 @@ def test_a_gang_is_restarted_as_one(cluster: Cluster) -> None:
     assert cluster.view()["restarts"] == 1
 
 
-@pytest.mark.parametrize("name", ["a", "b"])
-def test_a_killed_agent_takes_nothing_with_it_and_is_back_by_itself(cluster: Cluster, name: str) -> None:
-    """Host a has the ps, and b is the coordinator's."""
-    cluster.up()
-    eventually(cluster.running, what="the start")
-    before = cluster.view()["hosts"][name]["state"]["agent"]["pid"]
-    pids = [cluster.entry(task)["pid"] for task in PLACES]
-    cluster.kill_agent(name)
-    eventually(lambda: cluster.view()["hosts"][name]["state"]["agent"]["pid"] != before, what="another agent")
-    eventually(lambda: all(host["connected"] for host in cluster.view()["hosts"].values()), what="contact")
-    assert [cluster.entry(task)["pid"] for task in PLACES] == pids
-    cluster.kill_task("ps:0")
-    eventually(lambda: cluster.running(ps=2), what="the recovery")
-
-
-def test_a_coordinator_and_its_task_that_die_together_are_mended(cluster: Cluster) -> None:
-    cluster.up()
-    eventually(cluster.running, what="the start")
-    chief = cluster.entry("chief:0")["pid"]
-    cluster.kill_agent("b")
-    kill(chief)
-    eventually(lambda: cluster.running(chief=2), what="the recovery")
-
-
 def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
     cluster.up()
     cluster.stop("a", "b", "c")

@@ -153,25 +153,3 @@ exit 3
     assert tail.startswith("line ")
     assert 1800 < len(tail) <= 2048
     assert "hunter2" not in json.dumps(host.state(spec))
-
-
-def test_a_program_that_cannot_be_imported_is_not_tried_again(host: AgentHost) -> None:
-    recovery = {"max_restarts": 5, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
-    spec = host.spec(python_task("worker:0", "import tensorfow"), recovery=recovery)
-    host.up(spec)
-    entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["attempt"] == 1
-    assert entry["exit"]["retry"] is False
-    missing = "ModuleNotFoundError: No module named 'tensorfow'"
-    assert entry["reason"] == f"exit code 1 ({missing}), which is not tried again"
-
-
-def test_exit_codes_can_be_declared_to_be_for_good_or_not(host: AgentHost) -> None:
-    recovery = {"max_restarts": 1, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
-    recovery.update({"retry": [2], "permanent": [137]})  # type: ignore[dict-item]
-    tasks = (shell("worker:0", "exit 2"), shell("worker:1", "kill -KILL $$"))
-    spec = host.spec(*tasks, **host.decided_by("worker:0", *tasks), recovery=recovery)
-    host.up(spec)
-    assert host.wait_state(spec, "worker:0", "failed")["reason"] == "exit code 2, after 1 restart"
-    assert host.wait_state(spec, "worker:1", "failed")["reason"] == "killed by SIGKILL, which is not tried again"
-    eventually(lambda: host.state(spec)["finished"])

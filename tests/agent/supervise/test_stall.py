@@ -6,7 +6,6 @@ import signal
 from pathlib import Path
 
 from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
-from tests.hosts.ports import free_port
 from tests.waiting import eventually
 
 HANGS = "for i in 1 2 3 4; do echo step $i; sleep 0.7; done; sleep 1000"
@@ -43,15 +42,6 @@ def test_a_trainer_whose_step_stands_still_is_started_again(host: AgentHost) -> 
     assert stack.stat().st_mode & 0o777 == 0o600
     assert f"process {pid}: Name:\tsh" in stack.read_text()
     assert f"thread {pid} (sh) waits in" in stack.read_text()
-
-
-def test_its_reason_says_what_was_missed(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
-    host.up(spec)
-    entry = host.wait_state(spec, "worker:0", "failed")
-    assert entry["why"][0]["kind"] == "stalled"
-    assert entry["exit"]["retry"] is True
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
 def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
@@ -120,15 +110,6 @@ def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
-def test_a_silent_task_that_never_showed_progress_is_left_alone(host: AgentHost) -> None:
-    script = "echo Started server with target: grpc://localhost:2222; exec sleep 1000"
-    tasks = [shell("ps:0", script), shell("worker:0", HANGS)]
-    spec = host.spec(*tasks, recovery=watched(3, max_restarts=0), **host.decided_by("ps:0", *tasks))
-    host.up(spec)
-    host.wait_state(spec, "worker:0", "failed")
-    assert host.state(spec)["tasks"]["ps:0"]["state"] == "running"
-
-
 def test_the_leads_saves_are_no_progress_of_a_worker_that_trains_alone(host: AgentHost) -> None:
     shared = host.directory / "shared"
     shared.mkdir()
@@ -143,28 +124,6 @@ def test_the_leads_saves_are_no_progress_of_a_worker_that_trains_alone(host: Age
     host.up(spec)
     assert host.wait_state(spec, "worker:1", "running", attempt=2)["history"][0]["hung"]
     assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
-
-
-def test_a_ps_that_hangs_before_it_listens_after_a_restart_is_started_again(host: AgentHost) -> None:
-    port = free_port()
-    listens = (
-        f"import os, socket, time; os.environ['DTCTL_ATTEMPT'] == '2' or (s := socket.create_server(('', {port})))"
-    )
-    program = f"{listens}; print(flush=True); time.sleep(1000)"
-    roster: list[Fields] = [
-        {"task": "worker:0", "host": host.name, "role": "lead", "decides": True},
-        {"task": "ps:0", "host": host.name, "address": f"127.0.0.1:{port}", "role": "ps", "scope": "with-lead"},
-    ]
-    tasks = [
-        task("worker:0", "sleep", "1000", own=False),
-        python_task("ps:0", program, own=False, port=port, ready="listening"),
-    ]
-    spec = host.spec(*tasks, recovery=watched(3, max_restarts=5), roster=roster)
-    pid = host.up(spec)["tasks"]["ps:0"]["pid"]
-    eventually(lambda: host.state(spec)["tasks"]["ps:0"]["ready"], what="the first attempt of ps:0")
-    kill(pid, signal.SIGKILL)
-    entry = host.wait_state(spec, "ps:0", "running", attempt=3)
-    assert [past["hung"] for past in entry["history"]] == [False, True]
 
 
 def test_a_trainer_that_hangs_before_its_first_step_is_started_again(host: AgentHost) -> None:

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records.goodput import MOST_SPANS, Account
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.goodput import Account
+from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
-from dtctl.operations.client.plausible import check_account
 from tests.fuzz import cases
 
 
@@ -74,21 +73,6 @@ def test_steps_that_were_told_before_are_done_again() -> None:
     assert run.parts == {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39}
 
 
-def test_without_an_interruption_no_step_is_done_again_whoever_tells_it() -> None:
-    """Workers tell the same step one after another, or each counts its own."""
-    run = started().train(1, 50)
-    run.tell(50, "worker:1").tell(10, "worker:2").tell(51).tell(11, "worker:2")
-    assert "again" not in run.parts
-
-
-def test_a_worker_that_tells_its_first_step_after_a_rollback_does_it_again_all_the_same() -> None:
-    run = started().train(1, 50).pass_(5, "wait", lost=True).pass_(5, "start", lost=True)
-    run.tell(20, "worker:1")
-    for step in range(21, 61):
-        run.tell(step, "worker:1")
-    assert (run.parts["again"], run.parts["kept"]) == (30, 49 + 10)
-
-
 def test_a_step_that_is_heard_after_the_loss_of_its_task_was_made_before() -> None:
     run = started().train(1, 50).pass_(3)
     goodput.look(run.account, Seen("wait", {"worker:1": 52}, {"worker:1": 50}, lost=True), 1.0)
@@ -96,49 +80,6 @@ def test_a_step_that_is_heard_after_the_loss_of_its_task_was_made_before() -> No
     goodput.look(run.account, Seen("wait", {"worker:1": 53}, {"worker:1": 52}, lost=True), 1.0)
     run.pass_(5, "start", lost=True).tell(40).train(41, 60)
     assert run.parts["again"] == 13
-
-
-def test_what_was_done_between_the_last_step_told_and_a_loss_has_to_be_done_again() -> None:
-    run = started().train(1, 10).pass_(4).pass_(2, "wait", lost=True)
-    assert run.parts["again"] == 4
-    assert started().train(1, 10).pass_(4).pass_(2, "wait").parts["kept"] == 9 + 4  # a person asked, and it was saved
-
-
-def test_from_the_last_step_until_a_task_is_taken_for_hung_it_stalls() -> None:
-    run = started().train(1, 10).pass_(20).pass_(2, "wait", lost=True, hung=True)
-    assert (run.parts["stall"], run.parts["kept"]) == (20, 9)
-
-
-def test_a_long_silence_is_a_stall_from_its_beginning_and_a_short_one_is_none() -> None:
-    assert started().train(1, 10).pass_(29).parts["kept"] == 38
-    silent = started().train(1, 10).pass_(45)
-    assert (silent.parts["stall"], silent.parts["kept"]) == (45, 9)
-    assert silent.tell(11).parts["stall"] == 46
-
-
-def test_a_trainer_that_tells_a_step_every_minute_does_not_stall() -> None:
-    run = started().tell(0)
-    for step in range(100, 1000, 100):
-        run.tell(step, passed_s=25.0)
-    run.pass_(100).tell(1000)
-    assert "stall" not in run.parts
-
-
-def test_steps_told_late_but_made_meanwhile_are_kept() -> None:
-    """Standard output that is flushed block by block, or a coordinator that was away."""
-    run = started().train(1, 20).pass_(60).tell(81)
-    assert run.parts == {"wait": 5, "start": 11, "kept": 19 + 61}
-    goodput.missed(run.account, 300.0)
-    assert run.tell(382).parts["kept"] == 80 + 301
-
-
-def test_of_a_coordinator_that_was_away_while_tasks_started_the_start_goes_on() -> None:
-    run = started()
-    goodput.missed(run.account, 24.0)
-    assert run.parts == {"wait": 5, "start": 34}
-    fresh = Run()
-    goodput.missed(fresh.account, 3.0)
-    assert fresh.parts == {"wait": 3}
 
 
 def test_silence_while_a_host_is_away_is_its_absence() -> None:
@@ -165,29 +106,6 @@ def test_the_time_after_the_last_step_is_judged_by_the_outcome(outcome: str, hun
     goodput.close(run.account, outcome, hung)
     goodput.close(run.account, outcome, hung)
     assert run.parts[what] == before + 5.0
-
-
-def test_a_long_silence_before_a_failure_stays_a_stall() -> None:
-    run = started().train(1, 10).pass_(50)
-    goodput.close(run.account, "Failed", hung=False)
-    assert run.parts["stall"] == 50
-
-
-def test_an_account_that_grows_and_grows_keeps_its_sum() -> None:
-    run = started().train(1, 3)
-    for _ in range(MOST_SPANS):
-        run.pass_(2, "wait").pass_(1, "start").tell(run.last["worker:0"] + 1).tell(run.last["worker:0"] + 1)
-    assert len(run.account["spans"]) == MOST_SPANS
-    assert run.parts["wait"] == 5 + 2 * MOST_SPANS
-
-
-def test_spans_that_go_back_in_time_are_no_account() -> None:
-    account = started().train(1, 9).account
-    check_account(account)
-    with pytest.raises(Wrong, match="spans"):
-        check_account({**account, "spans": account["spans"][::-1]})
-    with pytest.raises(Wrong, match="before"):
-        check_account({**goodput.begun(1.0), "before": {"kept": 9.0}})
 
 
 @cases

@@ -24,11 +24,6 @@ def trained(gap_s: float, advance: int = 1) -> Run:
     return run
 
 
-def test_spans_have_the_last_step_that_was_told_in_them() -> None:
-    run = started().tell(5).tell(7).tell(9)
-    assert spans(run) == [("wait", 5, None), ("start", 16, 5), ("kept", 18, 9)]
-
-
 def test_the_first_that_is_heard_of_a_run_may_be_a_step() -> None:
     run = Run().tell(5, passed_s=0.0).tell(6)
     assert spans(run) == [("start", 0, 5), ("kept", 1, 6)]
@@ -90,12 +85,6 @@ def test_without_a_pace_nothing_is_proved_by_one_step() -> None:
     assert run.parts["stall"] == STALL_S + 1
 
 
-def test_the_pace_is_of_the_task_that_has_come_farthest_and_of_those_that_had_told_before() -> None:
-    run = started().tell(0).tell(0, "worker:1")
-    goodput.look(run.account, Seen("train", {"worker:0": 2, "worker:1": 8, "worker:2": 900}, run.last), 4.0)
-    assert run.account["pace"] == 2.0
-
-
 def test_gaps_and_paces_are_learnt_by_a_fifth_of_the_newest() -> None:
     def usual(run: Run) -> tuple[float, float]:
         return round(run.account["gap_s"], 6), round(run.account["pace"], 6)
@@ -115,11 +104,6 @@ def test_the_step_that_was_reached_before_the_loss_is_still_done_again() -> None
     assert (run.account["again_to"], spans(run)[-1]) == (None, ("kept", 29, 11))
 
 
-def test_a_loss_while_steps_are_done_again_leaves_what_is_to_be_done_again() -> None:
-    run = started().train(1, 10).pass_(1, "wait", lost=True).tell(3).tell(4).pass_(1, "wait", lost=True)
-    assert (run.account["again_to"], run.account["reached"]) == (10, 10)
-
-
 def test_what_is_heard_late_says_how_far_the_run_had_come() -> None:
     run = started().train(1, 10)
     goodput.look(run.account, Seen("wait", {"worker:0": 9, "worker:1": 14}, run.last, lost=True), 1.0)
@@ -129,16 +113,6 @@ def test_what_is_heard_late_says_how_far_the_run_had_come() -> None:
     fresh = Run()
     goodput.look(fresh.account, Seen("wait", {"worker:0": 0}, {}), 1.0)
     assert fresh.account["reached"] == 0
-
-
-def test_a_silence_that_was_a_stall_already_stays_one_when_a_task_is_lost() -> None:
-    run = started().train(1, 10).pass_(50).pass_(2, "wait", lost=True)
-    assert (run.parts["stall"], run.parts.get("again")) == (50, None)
-
-
-def test_a_silence_before_a_start_is_judged_once() -> None:
-    run = started().train(1, 10).pass_(5).pass_(3, "start").pass_(4, "start", lost=True)
-    assert run.parts == {"wait": 5, "start": 11 + 7, "kept": 9 + 5}
 
 
 def test_a_time_in_which_nobody_looked_belongs_to_what_went_on() -> None:
@@ -151,27 +125,6 @@ def test_a_time_in_which_nobody_looked_belongs_to_what_went_on() -> None:
     away = Run().pass_(4, "away")
     goodput.missed(away.account, 6.0)
     assert away.parts == {"away": 10}
-
-
-@pytest.mark.parametrize(
-    ("outcome", "hung", "silent_s", "what"),
-    [
-        ("Succeeded", True, 5, "end"),
-        ("Succeeded", False, 50, "end"),
-        ("Stopped", True, 5, "stall"),
-        ("Stopped", False, 50, "stall"),
-    ],
-)
-def test_a_success_ends_well_whatever_came_before_it(outcome: str, hung: bool, silent_s: int, what: str) -> None:
-    run = started().train(1, 10).pass_(silent_s)
-    goodput.close(run.account, outcome, hung)
-    assert spans(run)[-1][:2] == (what, 25 + silent_s)
-
-
-def test_a_run_that_fails_while_steps_are_done_again_has_saved_none_of_them() -> None:
-    run = started().train(1, 10).pass_(1, "wait", lost=True).tell(3).tell(4).pass_(5)
-    goodput.close(run.account, "Failed", hung=False)
-    assert run.parts["unsaved"] == 5
 
 
 def test_what_passes_after_the_end_belongs_to_the_end() -> None:
@@ -196,21 +149,6 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
     account["spans"] = [{"what": "start", "end_s": 5.5, "step": None}, {"what": "kept", "end_s": 20.0, "step": 1}]
     found = {what: seconds for what, seconds in goodput.parts(account).items() if seconds}
     assert found == {"kept": 4.0 + 14.5 + 0.25, "wait": 1.0, "start": 0.5}
-
-
-def test_spans_that_go_back_in_time_count_nothing_twice() -> None:
-    account = made(Account, since=0.0, seconds=10.0)
-    account["spans"] = [{"what": "start", "end_s": 8.0, "step": None}, {"what": "kept", "end_s": 5.0, "step": 1}]
-    found = {what: seconds for what, seconds in goodput.parts(account).items() if seconds}
-    assert found == {"start": 8.0, "kept": 2.0}
-    account["seconds"] = 4.0
-    assert sum(goodput.parts(account).values()) == 8.0
-
-
-def test_nothing_that_has_passed_is_a_wait() -> None:
-    assert goodput.unjudged(goodput.begun(5.0)) == "wait"
-    assert goodput.parts(goodput.begun(5.0)) == dict.fromkeys(goodput.PARTS, 0.0)
-    assert goodput.begun(5.0)["since"] == 5.0
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,9 @@ def test_the_python_of_a_run_here_has_to_be_here() -> None:
     more = "  python: /no/such/python\n"
     assert look(more=more) == ([], [])
     assert look(more=more, local=True)[0] == ["trainer.python is '/no/such/python', which this machine does not have"]
+    with pytest.raises(ConfigError) as refused:
+        review(check_cluster(Path("cluster.yaml")), {}, local=True)
+    assert refused.value.problems[0].hint.endswith("let it fail: dtctl up --force")
     (summary,) = look(more="  venv: ~/venv\n", local=True)[0]
     assert summary == f"trainer.venv is '~/venv', but this machine has no {Path.home()}/venv/bin/python"
     assert look(more="  venv: ~/venv\n  setup: make\n", local=True) == ([], [])

@@ -129,6 +129,17 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
             "Failed: why",
         ),
         (
+            {
+                "kind": "condition",
+                "host": None,
+                "task": None,
+                "from": "Created",
+                "to": "Running",
+                "why": [{"kind": "tasks_run", "count": 3, "of": 4}],
+            },
+            "Running",
+        ),
+        (
             {"kind": "decision", "host": None, "reason": "killed by SIGKILL: it is restarted in 1.0 s"},
             "ps:0: killed by SIGKILL: it is restarted in 1.0 s",
         ),

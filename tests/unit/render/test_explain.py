@@ -9,10 +9,7 @@ import pytest
 
 from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
-from dtctl.render import explain
-from dtctl.render.manual.answers import ANSWERS
-from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.topics import STATES, WORDS, find, listed, names
+from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
 
 PACKAGE = Path(__file__).resolve().parents[3] / "dtctl"
 
@@ -79,6 +76,8 @@ def test_an_exit_code_may_be_written_in_several_ways(words: list[str]) -> None:
         ("address in use", "port_taken"),
         ("Address already in use", "port_taken"),
         ("hang", "hang"),
+        ("125", "125"),
+        ("exit code 127", "127"),
         ("port 2222 is in use on this host", "5"),
         ("the host key of gpu-1 (10.0.0.1:22) is not known", "4"),
         ("refuses connections", "4"),
@@ -97,7 +96,7 @@ def test_an_unknown_word_is_an_error_with_the_nearest_one(word: str, hint: str) 
 
 
 def test_a_screen_shows_type_default_and_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    explain.show(find(["grace"]))
+    show(find(["grace"]))
     shown = capsys.readouterr().out
     assert "default: 30s" in shown
     assert "example: grace: 2m" in shown

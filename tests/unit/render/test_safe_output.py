@@ -38,8 +38,7 @@ from dtctl.operations.checkpointing.pushing import Pushed
 from dtctl.operations.checkpointing.verifying import Verification, Verified
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.of_software import PYTHON_BROKEN
-from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
@@ -48,7 +47,6 @@ from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
@@ -301,7 +299,7 @@ DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 FIELDS = {"python": f"/python{BAD}", "said": f"words{BAD}"}
 CHECKED = Checked(
     (f"a{BAD}", "b"),
-    (Finding(PYTHON_BROKEN, Seen((TASK,), (f"a{BAD}",), FIELDS)),),
+    (found("python_broken", (f"a{BAD}",), (TASK,), **FIELDS),),
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
@@ -331,6 +329,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
+    "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
+    "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),

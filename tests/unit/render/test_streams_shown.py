@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.unit.agent.poisons import left_in
-from tests.unit.test_structure import PACKAGE, modules
+from tests.unit.test_structure import MODULES, PACKAGE
 
 ELSEWHERE = ("agent", "trainer.py")
 """They run on the hosts, and what they write comes through a seam."""
@@ -35,7 +35,7 @@ def writes_in(path: Path) -> set[str]:
 
 
 def test_only_the_console_touches_the_streams_and_the_line_that_stays_below() -> None:
-    paths = [path for path in modules() if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE]
+    paths = [path for path in MODULES.values() if path.relative_to(PACKAGE).parts[0] not in ELSEWHERE]
     writers = {str(path.relative_to(PACKAGE)): writes_in(path) for path in paths if writes_in(path)}
     assert set(writers) == {"render/terminal/console.py", "render/terminal/moving.py"}, writers
 
@@ -43,7 +43,7 @@ def test_only_the_console_touches_the_streams_and_the_line_that_stays_below() ->
 def test_only_the_safe_console_makes_text_of_rich() -> None:
     makers = {
         str(path.relative_to(PACKAGE))
-        for path in modules()
+        for path in MODULES.values()
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[0] in ("Text", "Console", "TextColumn")
     }
@@ -51,13 +51,13 @@ def test_only_the_safe_console_makes_text_of_rich() -> None:
 
 
 def test_text_that_counts_as_safe_comes_from_few_places() -> None:
-    users = {str(path.relative_to(PACKAGE)) for path in modules() if "console.put(" in path.read_text()}
+    users = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "console.put(" in path.read_text()}
     assert users == {
         *("render/logs.py", "render/machine/document.py", "render/metrics.py"),
         "render/report/page.py",
         "cli/completion.py",  # words that it has looked at
     }
-    users = {str(path.relative_to(PACKAGE)) for path in modules() if "console.pass_on(" in path.read_text()}
+    users = {str(path.relative_to(PACKAGE)) for path in MODULES.values() if "console.pass_on(" in path.read_text()}
     assert users == {"render/logs.py"}
 
 

@@ -10,7 +10,7 @@ from dtctl.agent.records.run_state import How
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.agent.run import intents
 from tests.unit.agent.coordinate.test_recovery import recovered
-from tests.unit.agent.coordinate.world import World, async_ps, collective
+from tests.unit.agent.coordinate.world import World, async_ps
 
 
 def contacts(story: list[StoryLine]) -> list[str]:
@@ -37,30 +37,6 @@ def test_nobody_waits_for_the_host_of_a_worker_that_trains_alone() -> None:
     world.die("worker:1")
     world.run_for(0.5)
     assert not world.mending["a"]
-
-
-def test_a_host_that_was_restarted_gets_its_tasks_back() -> None:
-    world = async_ps()
-    world.crash("a")
-    world.run_for(20)
-    assert world.attempts["ps:0"] == 1
-    world.boot("a")
-    world.until(lambda: recovered(world))
-    assert world.attempts["ps:0"] == 2
-    assert world.attempts["chief:0"] == 1
-
-
-def test_a_gang_waits_for_the_host_that_was_restarted() -> None:
-    world = collective()
-    world.crash("b")
-    world.run_for(1)
-    world.die("worker:0", "worker:2", code=1)
-    world.run_for(30)
-    assert world.attempts == {"worker:0": 1, "worker:1": 1, "worker:2": 1}
-    assert world.condition == "Restarting"
-    world.boot("b")
-    world.until(lambda: recovered(world))
-    assert world.data["restarts"] == 1
 
 
 def test_host_timeout_fails_the_run_and_stops_the_others() -> None:
@@ -95,15 +71,6 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     ]
     world.run_for(90)
     assert world.condition == "Failed"
-
-
-def test_what_was_lost_while_the_coordinator_was_away_is_mended_when_it_is_back() -> None:
-    world = async_ps()
-    world.die("ps:1")
-    world.die("worker:0")
-    world.restart_coordinator()
-    world.until(lambda: recovered(world))
-    assert world.attempts == {"ps:0": 1, "ps:1": 2, "chief:0": 1, "worker:0": 2, "worker:1": 1}
 
 
 def test_a_stop_that_a_host_was_told_directly_holds() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.agent.coordinate.world import async_ps, collective
+from tests.unit.agent.coordinate.world import async_ps
 
 
 def test_success_of_the_lead_ends_the_run_and_ps_last() -> None:
@@ -23,28 +23,6 @@ def test_success_of_the_lead_ends_the_run_and_ps_last() -> None:
     }
 
 
-def test_workers_that_never_exit_are_stopped_after_the_settling_time_and_ps_after_them() -> None:
-    world = async_ps()
-    world.die("chief:0", code=0)
-    world.run_for(29)
-    assert world.states["worker:0"] == "running"
-    world.tasks["worker:0"].stubborn = True
-    world.run_for(5)
-    assert (world.states["worker:1"], world.states["ps:0"]) == ("stopped", "running")
-    world.tasks["worker:0"].stubborn = False
-    world.until(lambda: world.coordinator.over)
-    assert world.states["ps:0"] == "stopped"
-
-
-def test_ps_are_stopped_in_the_end_although_a_worker_cannot_be() -> None:
-    world = async_ps()
-    world.tasks["worker:0"].stubborn = True
-    world.die("chief:0", code=0)
-    world.run_for(30 + 10 + 15 + 3)
-    assert world.states["ps:0"] == "stopped"
-    assert not world.coordinator.over
-
-
 def test_nothing_is_restarted_after_the_success() -> None:
     world = async_ps()
     world.die("chief:0", code=0)
@@ -53,24 +31,6 @@ def test_nothing_is_restarted_after_the_success() -> None:
     world.die("ps:0")
     world.until(lambda: world.coordinator.over, 90)
     assert set(world.attempts.values()) == {1}
-    assert world.condition == "Succeeded"
-
-
-def test_a_workers_success_is_not_the_runs() -> None:
-    world = async_ps()
-    world.die("worker:0", "worker:1", code=0)
-    world.run_for(60)
-    assert world.condition == "Running"
-    assert world.states["chief:0"] == "running"
-
-
-def test_a_collective_has_succeeded_when_all_its_workers_have() -> None:
-    world = collective()
-    world.die("worker:0", "worker:1", code=0)
-    world.run_for(5)
-    assert world.condition == "Running"
-    world.die("worker:2", code=0)
-    world.until(lambda: world.coordinator.over)
     assert world.condition == "Succeeded"
 
 
@@ -83,32 +43,6 @@ def test_a_success_short_of_its_target_is_told_with_a_warning() -> None:
     assert world.data["warnings"] == [
         "the newest complete checkpoint is of step 700, short of the 1000 that were asked for"
     ]
-
-
-def test_a_host_that_is_away_at_the_end_is_waited_for_and_ended_when_it_is_back() -> None:
-    world = async_ps()
-    world.cut.add("b")
-    world.run_for(15)
-    world.die("chief:0", code=0)
-    world.run_for(100)
-    assert (world.condition, world.data["phase"]) == ("Succeeded", "ended")
-    assert not world.coordinator.over
-    world.cut.clear()
-    world.until(lambda: world.coordinator.over)
-    assert world.states["ps:1"] == "stopped"
-
-
-def test_a_stop_of_everything_ends_ps_after_the_others() -> None:
-    world = async_ps()
-    world.tasks["worker:1"].stubborn = True
-    world.request("stop")
-    world.run_for(3)
-    assert (world.states["worker:0"], world.states["ps:0"]) == ("stopped", "running")
-    world.tasks["worker:1"].stubborn = False
-    world.until(lambda: world.coordinator.over)
-    assert world.condition == "Stopped"
-    assert world.data["condition"]["reason"] == "stop by train@laptop"
-    assert world.data["request_serial"] == 1
 
 
 def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> None:
@@ -173,16 +107,3 @@ def test_a_stop_after_the_success_waits_for_nobody_and_the_run_has_still_succeed
     world.run_for(3)
     assert world.coordinator.over
     assert world.condition == "Succeeded"
-
-
-def test_a_stop_does_not_wait_for_a_host_that_is_away() -> None:
-    world = async_ps()
-    world.cut.add("d")
-    world.run_for(1)
-    world.request("stop")
-    world.run_for(3)
-    assert world.states["ps:0"] == "stopped"
-    assert world.states["worker:0"] == "running"
-    world.cut.clear()
-    world.until(lambda: world.coordinator.over)
-    assert world.states["worker:0"] == "stopped"

@@ -77,14 +77,6 @@ def test_a_ps_without_any_checkpoint_fails_the_run_and_says_what_would_start_ove
     assert world.states["worker:1"] == "stopped"
 
 
-def test_a_ps_that_is_lost_before_anything_was_trained_is_restarted_all_the_same() -> None:
-    world = async_ps()
-    world.checkpoint = None
-    world.die("ps:0")
-    world.until(lambda: recovered(world))
-    only_once_more(world, "ps:0")
-
-
 def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
     world = async_ps(strategy="sync-ps")
     world.die("ps:0")
@@ -97,13 +89,6 @@ def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
     assert incident["task"] == "ps:0"
     assert [one["task"] for one in incident["collateral"]] == ["chief:0"]
     assert world.data["restarts"] == 1
-
-
-def test_in_synchronous_training_a_lost_worker_comes_back_alone() -> None:
-    world = async_ps(strategy="sync-ps")
-    world.die("worker:0")
-    world.until(lambda: recovered(world))
-    only_once_more(world, "worker:0")
 
 
 def test_a_ps_of_the_ps_strategy_takes_its_chief_along_which_starts_at_once_and_waits_for_it() -> None:
@@ -120,55 +105,6 @@ def test_a_ps_of_the_ps_strategy_takes_its_chief_along_which_starts_at_once_and_
     assert world.data["restarts"] == 1
 
 
-def test_a_collective_restarts_as_a_gang_for_one_price() -> None:
-    world = collective()
-    world.die("worker:1")
-    world.tick()
-    for name in ("worker:0", "worker:2"):
-        if world.states[name] == "running":
-            world.die(name, code=1)
-    world.until(lambda: recovered(world))
-    assert world.data["restarts"] == 1
-    assert {world.tasks[name].entry["restarts"] for name in ("worker:0", "worker:2")} == {0}
-    assert world.tasks["worker:1"].entry["restarts"] == 1
-
-
-def test_of_failures_at_once_the_first_in_time_is_the_cause() -> None:
-    world = collective()
-    world.die("worker:2")
-    world.wall += 0.1
-    world.die("worker:0", "worker:1", code=1)
-    world.until(lambda: recovered(world))
-    assert [one["task"] for one in world.data["incidents"]] == ["worker:2"]
-
-
-def test_a_gang_waits_until_nothing_of_the_old_one_is_left() -> None:
-    world = collective()
-    world.tasks["worker:2"].stubborn = True
-    world.die("worker:0")
-    world.run_for(30)
-    assert world.attempts == {"worker:0": 1, "worker:1": 1, "worker:2": 1}
-    world.tasks["worker:2"].stubborn = False
-    world.until(lambda: recovered(world))
-    only_once_more(world, *world.tasks)
-
-
-def test_delays_grow_and_past_the_budget_the_run_has_failed() -> None:
-    world = async_ps()
-    delays = []
-    for attempt in (2, 3):
-        world.die("ps:0")
-        began = world.now
-        world.until(lambda attempt=attempt: world.attempts["ps:0"] == attempt)  # type: ignore[misc]
-        delays.append(world.now - began)
-        world.until(lambda: recovered(world))
-    assert delays[0] < 1.0 <= delays[1] < 2.0
-    world.die("ps:0")
-    world.until(lambda: world.data["phase"] == "ended")
-    assert world.data["condition"]["reason"] == "ps:0 failed: killed by SIGKILL, after 2 restarts"
-    assert world.data["condition"]["cause"] == "ps:0"
-
-
 def test_a_long_healthy_life_gives_the_budget_back() -> None:
     world = async_ps()
     for _ in range(4):
@@ -176,59 +112,6 @@ def test_a_long_healthy_life_gives_the_budget_back() -> None:
         world.die("ps:0")
         world.until(lambda: recovered(world))
     assert world.tasks["ps:0"].entry["restarts"] == 1
-
-
-def test_the_whole_run_has_a_budget_too() -> None:
-    world = async_ps(recovery={"max_run_restarts": 2})
-    for name in ("worker:0", "ps:1"):
-        world.die(name)
-        world.until(lambda: recovered(world))
-    world.die("chief:0")
-    world.until(lambda: world.data["phase"] == "ended")
-    assert "after 2 restarts in the run" in world.data["condition"]["reason"]
-
-
-def test_a_task_that_must_not_be_tried_again_fails_the_run_at_once() -> None:
-    world = async_ps()
-    world.die("worker:1", code=2)
-    world.until(lambda: world.data["phase"] == "ended")
-    assert world.data["condition"]["reason"] == "worker:1 failed: exit code 2, which is not tried again"
-    assert max(world.attempts.values()) == 1
-
-
-def test_an_evaluator_that_fails_does_not_fail_the_run() -> None:
-    world = World("async-ps", {"ps:0": "a", "chief:0": "b", "evaluator:0": "c"})
-    world.run_for(5)
-    world.die("evaluator:0", code=2)
-    world.run_for(5)
-    assert world.condition == "Running"
-
-
-def test_without_fail_fast_the_others_go_on() -> None:
-    world = async_ps(fail_fast=False)
-    world.die("worker:1", code=2)
-    world.run_for(20)
-    assert world.condition == "Running"
-    world.die("chief:0", code=0)
-    world.until(lambda: world.data["phase"] == "ended")
-    assert world.condition == "Succeeded"
-
-
-def test_a_ps_that_ends_by_itself_is_a_loss_unless_the_run_ends_too() -> None:
-    world = async_ps()
-    world.die("ps:0", code=0)
-    world.run_for(5)
-    assert world.attempts["ps:0"] == 1
-    world.until(lambda: recovered(world) and world.attempts["ps:0"] == 2)
-    assert "needed to the end" in world.data["incidents"][-1]["reason"]
-
-
-def test_damaged_checkpoints_are_set_aside_before_the_lead_starts_again() -> None:
-    world = async_ps()
-    world.mended = ["checkpoint model.ckpt-200 is damaged (a shard is cut off): set aside"]
-    world.die("chief:0")
-    world.until(lambda: recovered(world))
-    assert "set aside" in world.data["warnings"][-1]
 
 
 def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
@@ -243,36 +126,12 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     assert "recovery.allow_scratch: true" in world.data["condition"]["reason"]
 
 
-@pytest.mark.parametrize(
-    ("cause", "distrusted"),
-    [
-        ("DataLossError: Checksum does not match: stored 1 vs. calculated on the restored bytes 2", True),
-        ("OutOfRangeError: Read less bytes than requested", True),
-        ("ValueError: no loss for the data", False),
-    ],
-)
-def test_a_checkpoint_that_could_not_be_restored_is_read_before_the_next_try(cause: str, distrusted: bool) -> None:
-    world = async_ps()
-    world.die("chief:0", why=fact("cause", text=cause))
-    world.until(lambda: recovered(world))
-    assert world.distrusted == distrusted
-
-
 def test_who_may_start_over_does_so() -> None:
     world = async_ps(recovery={"allow_scratch": True})
     world.loss = Loss("/out/model.ckpt-200", "the index is cut short", None)
     world.die("chief:0", why=fact("cause", text="DataLossError: Unable to open table file"))
     world.until(lambda: recovered(world))
     assert world.distrusted
-
-
-def test_a_second_loss_while_the_first_is_mended_is_mended_too() -> None:
-    world = async_ps()
-    world.die("ps:0")
-    world.run_for(0.5)
-    world.die("ps:1", "chief:0")
-    world.until(lambda: recovered(world))
-    only_once_more(world, "ps:0", "ps:1", "chief:0")
 
 
 def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
@@ -284,23 +143,6 @@ def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
     world.until(lambda: recovered(world))
     world.tick()
     assert set(world.mending.values()) == {False}
-
-
-def test_a_stall_that_outlives_the_restart_of_who_was_silent_restarts_everybody() -> None:
-    """A ps that hangs says nothing, and is not seen to be hung; its workers are."""
-    world = async_ps()
-    for name in ("chief:0", "worker:0", "worker:1"):
-        world.tell_step(name, 100)
-    world.hang("worker:0", fact("stalled", seconds=300))
-    world.until(lambda: world.attempts["worker:0"] == 2)
-    world.run_for(100)
-    assert world.attempts["ps:0"] == 1
-    world.until(lambda: world.attempts["ps:0"] == 2)
-    world.until(lambda: set(world.states.values()) == {"running"})
-    world.tell_step("worker:1", 101)
-    world.until(lambda: recovered(world))
-    others = {name: attempt for name, attempt in world.attempts.items() if name != "worker:0"}
-    assert set(others.values()) == {2}
 
 
 def hung(world: World, why: Fact) -> None:

@@ -48,14 +48,6 @@ def test_one_that_never_says_a_word_is_ended_for_what_its_peers_say_once_at_most
     assert trial.attempts["worker:1"] == 2
 
 
-def test_what_only_the_lead_says_tells_nothing_of_its_workers() -> None:
-    trial = Trial("async-ps", PLACES["async-ps"], 1, recovery=RECOVERY)
-    tell, lead = trial._tell, trial.tasks["chief:0"]
-    trial._tell = lambda process: tell(process) if process is lead.process else None  # type: ignore[attr-defined,method-assign]
-    trial.run_for(700)
-    assert set(trial.attempts.values()) == {1}
-
-
 def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the_leads_steps() -> None:
     places = {"ps:0": "a", "chief:0": "c", "worker:0": "d"}
     trial = Trial("async-ps", places, 1, recovery=RECOVERY)
@@ -63,14 +55,6 @@ def test_the_one_worker_beside_the_lead_that_never_does_anything_is_found_by_the
     trial.until(lambda: trial.attempts["worker:0"] == 2, 400)
     assert trial.attempts["chief:0"] == trial.attempts["ps:0"] == 1
     trial.until(trial.is_whole)
-
-
-def test_one_that_works_for_long_before_its_first_step_is_left_alone_whatever_the_lead_tells() -> None:
-    trial = Trial("async-ps", {"ps:0": "a", "chief:0": "c", "worker:0": "d"}, 1, recovery=RECOVERY)
-    trial.tasks["worker:0"].busy_s = 800.0  # type: ignore[attr-defined]
-    trial.run_for(810)
-    assert set(trial.attempts.values()) == {1}
-    assert trial.tasks["worker:0"].entry["step"] is not None
 
 
 @pytest.mark.parametrize("strategy", ["sync-ps", "collective"])
@@ -129,53 +113,6 @@ def test_those_who_wait_for_a_host_that_is_away_do_not_hang(strategy: str, task:
     assert {count for name, count in trial.attempts.items() if name != task} == {1}
 
 
-@pytest.mark.parametrize("strategy", ["sync-ps", "collective", "async-ps"])
-def test_a_start_in_which_anybody_works_is_waited_for_as_long_as_it_takes(strategy: str) -> None:
-    trial = Trial(strategy, PLACES[strategy], 1, recovery=RECOVERY)
-    trial.tasks[trial.spec["lead"]].busy_s = 1200.0  # type: ignore[attr-defined]
-    trial.run_for(1200)
-    trial.until(trial.is_whole, 60)
-    assert set(trial.attempts.values()) == {1}
-
-
-def test_who_never_does_anything_is_restarted_once_and_not_again() -> None:
-    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
-    trial._train = lambda: None
-    trial.run_for(1500)
-    assert set(trial.attempts.values()) == {2}
-    assert trial.condition == "Running"
-
-
-@pytest.mark.parametrize("recovery", [{"stall_s": 0.0}, {"first_step_s": 0.0}, {"first_step_s": 5000.0}])
-def test_a_limit_that_the_user_has_set_for_the_first_step_holds(recovery: dict[str, float]) -> None:
-    trial = Trial("collective", PLACES["collective"], 1, recovery={**RECOVERY, **recovery})
-    hang_before_the_first_step(trial, "worker:1")
-    trial.run_for(800)
-    assert set(trial.attempts.values()) == {1}
-
-
-def test_a_program_that_serves_nobody_may_wait_for_anything() -> None:
-    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
-    trial.spec["tasks"][0]["ready"] = "started"
-    hang_before_the_first_step(trial, "worker:1")
-    trial.run_for(800)
-    assert set(trial.attempts.values()) == {1}
-
-
-def test_a_frozen_lead_that_a_person_restarts_on_its_host_is_mended_when_it_trains() -> None:
-    """Its own agent is asked where the coordinator cannot be: the incident waits for a task that runs already."""
-    trial = trained(stall_s=10.0, backoff_min_s=30.0, backoff_max_s=30.0)
-    trial.set_mode("chief:0", "frozen")
-    trial.until(lambda: bool(trial.data["incidents"]), 30)
-    trial.run_for(2)
-    trial.cut.add("c")
-    trial.restart("chief:0")
-    trial.tick()
-    trial.cut.clear()
-    trial.until(trial.is_whole, 60)
-    assert trial.data["incidents"][-1]["recovered"] is not None
-
-
 @pytest.mark.parametrize("after_s", [0.25, 1.0, 2.0, 4.0, 8.0, 12.0])
 def test_a_frozen_lead_that_a_person_restarts_at_any_moment_is_mended_when_it_trains(after_s: float) -> None:
     trial = trained(stall_s=10.0)
@@ -221,22 +158,6 @@ def test_a_task_that_hangs_before_it_listens_does_not_excuse_itself() -> None:
     trial.until(trial.is_whole)
 
 
-@pytest.mark.parametrize("seconds", [24.0, 98.0])
-def test_a_hung_lead_a_crash_of_its_host_and_a_power_cut_of_another_heal(seconds: float) -> None:
-    for strategy in PLACES:
-        trial = trained(strategy, stall_s=10.0)
-        own, other = trial.spec["host"], trial.places["worker:1"]
-        trial.set_mode(trial.spec["lead"], "hung")
-        trial.crash(own)
-        trial.cut.add(other)
-        trial.crash(other)
-        trial.run_for(seconds)
-        trial.boot(own)
-        trial.cut.clear()
-        trial.boot(other)
-        trial.until(trial.is_whole, 400)
-
-
 @pytest.mark.parametrize("crashes", [True, False])
 def test_a_ps_that_leaves_while_the_coordinators_host_is_gone_heals(crashes: bool) -> None:
     for strategy in ("async-ps", "sync-ps", "ps-strategy"):
@@ -252,17 +173,6 @@ def test_a_ps_that_leaves_while_the_coordinators_host_is_gone_heals(crashes: boo
         if crashes:
             trial.boot("c")
         trial.until(trial.is_whole, 400)
-
-
-def test_a_checkpoint_that_is_cut_short_and_the_loss_of_the_lead_heal() -> None:
-    for strategy in PLACES:
-        for seed in range(4):
-            trial = Trial(strategy, PLACES[strategy], seed, recovery={**RECOVERY, "stall_s": 10.0})
-            trial.until(trial.is_whole)
-            trial.run_for(20)
-            trial.damaged = True
-            trial.end(trial.spec["lead"])
-            trial.until(trial.is_whole, 400)
 
 
 def test_those_who_are_out_of_touch_with_the_coordinator_wait_for_it() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.supervise import autopsy
-from tests.unit.agent.coordinate.world import World, async_ps
+from tests.unit.agent.coordinate.world import World
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
 
@@ -18,18 +18,6 @@ def test_all_start_at_once(strategy: str) -> None:
     world.until(lambda: any(world.attempts.values()))
     world.run_for(0.5)
     assert set(world.attempts.values()) == {1}
-    world.run_for(2)
-    assert (world.condition, world.data["phase"], world.data["missing"]) == ("Running", "running", None)
-
-
-def test_jobs_that_are_held_start_each_when_those_before_it_are_ready() -> None:
-    world = World("async-ps", PLACES, held=True)
-    begun: list[str] = []
-    while len(begun) < 5:
-        world.tick()
-        begun += [name for name, attempt in world.attempts.items() if attempt and name not in begun]
-        assert world.now < 200
-    assert begun == ["ps:0", "chief:0", "worker:0", "worker:1", "evaluator:0"]
     world.run_for(2)
     assert (world.condition, world.data["phase"], world.data["missing"]) == ("Running", "running", None)
 
@@ -145,11 +133,3 @@ def test_a_mistake_of_the_program_fails_the_start_at_once() -> None:
     world.die("worker:1", code=2)
     world.run_for(0.5)
     assert (world.condition, world.data["condition"]["cause"]) == ("Failed", "worker:1")
-
-
-def test_after_the_loss_of_a_gang_all_start_at_once_again() -> None:
-    world = async_ps(strategy="sync-ps")
-    world.tasks["ps:0"].ready_s = 30.0
-    world.die("ps:1")
-    world.until(lambda: set(world.attempts.values()) == {2}, 10)
-    assert not world.tasks["ps:0"].entry["ready"]

@@ -67,16 +67,6 @@ def test_what_was_regular_begins_anew_after_an_excuse(state: dict[str, bool]) ->
     assert watched.seconds(3600) is None
 
 
-def test_the_wait_for_the_first_sign_is_not_learnt() -> None:
-    watched = Watched()
-    watched.seconds(200, steps_every=200)
-    assert watched.dog.longest_gap_s == 0
-    watched.seconds(60, steps_every=60)
-    assert watched.dog.longest_gap_s == 60
-    watched.seconds(30, steps_every=30)
-    assert watched.dog.longest_gap_s == 60
-
-
 def test_a_gap_as_long_as_the_limit_is_learnt_whatever_ends_it() -> None:
     watched = Watched()
     watched.seconds(1, grows_every=1)
@@ -124,11 +114,6 @@ def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None
     dog = proven(20.0)
     moments = [(1001.0, frozen), (1006.0, awake), (1007.0, frozen), (1016.0, frozen), (1017.0, frozen)]
     assert [dog.look(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
-
-
-def test_signs_are_none_unless_they_are_seen() -> None:
-    signs = Signs(ready=True)
-    assert not any((signs.frozen, signs.grew, signs.stepped, signs.saved, signs.excused))
 
 
 def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:

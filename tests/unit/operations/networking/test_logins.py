@@ -6,10 +6,12 @@ from typing import Any
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network.logins import SshFacts
+from dtctl.model import Host, Local
 from dtctl.operations.checks.topic import Greeted, Heard, fails
 from dtctl.operations.networking.logins import TOPIC
 from dtctl.render.checks import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
+from tests.unit.clusters import cluster, job
 
 WELL = {
     "shell": "/bin/bash",
@@ -37,6 +39,12 @@ def test_logins_that_are_as_they_should_be_are_told_in_four_lines() -> None:
         ("MaxStartups", "10:30:100"),
         ("MaxSessions", "10"),
     ]
+
+
+def test_local_hosts_have_no_logins() -> None:
+    here = scene(cluster(job("worker", ["a"], [2222]), hosts=[Host("a", Local())]))
+    assert TOPIC.ask(here, Heard([])) == {}
+    assert set(TOPIC.ask(scene(), Heard([]))) == set("abcd")
 
 
 def test_what_start_up_files_print_is_told_with_its_first_line() -> None:

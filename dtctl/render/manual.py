@@ -1,23 +1,57 @@
-"""What `dtctl explain` knows: the keys of cluster.yaml, exit codes, hosts' answers, words."""
+"""What `dtctl explain` knows: the keys of cluster.yaml, exit codes, hosts' answers, words; and how it shows that.
+
+manual.yaml is the one source for it, docs/exit-codes.md, docs/troubleshooting.md and docs/glossary.md.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
 
 from dtctl.config.reference import ANY, Key, all_keys, section_texts
 from dtctl.errors import ExitCode, UsageError, did_you_mean
-from dtctl.render.manual.answers import ANSWERS
-from dtctl.render.manual.exits import EXITS
-from dtctl.render.manual.trouble import Trouble
+from dtctl.render.terminal import console
+
+_TEXTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+WORDS: dict[str, str] = _TEXTS["words"]
+STATES: dict[str, str] = _TEXTS["states"]
+PROGRAMS: dict[str, str] = _TEXTS["programs"]
+"""Exit codes that are no code of dtctl's."""
 
 _CODE = re.compile(r"`([^`]+)`")
 
-_TELLS = 8
+_LEAST_PART = 8
 """Letters of a message that hardly belong to another one."""
 
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What one thing that can go wrong means, and its causes: what the message says, or what is so -> the remedy.
+
+    `code` is an exit code, or the name of a host's answer (`error.code` with `-o json`). Markdown.
+    """
+
+    code: ExitCode | str
+    meaning: str
+    causes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return str(int(self.code)) if isinstance(self.code, ExitCode) else self.code
+
+
+EXITS = tuple(Trouble(ExitCode(code), **each) for code, each in _TEXTS["exits"].items())
+ANSWERS = tuple(Trouble(code, **each) for code, each in _TEXTS["answers"].items())
+TROUBLES = {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
 
 
 @dataclass(frozen=True)
@@ -48,22 +82,19 @@ def names() -> set[str]:
     """Every word that `find` takes; of keys also the last part alone."""
     paths = [key.path for key in all_keys()]
     keys = {part for path in paths for part in (path, path.rpartition(".")[2])}
-    return keys | section_texts().keys() - {""} | troubles().keys() | WORDS.keys() | STATES.keys()
+    return keys | section_texts().keys() - {""} | TROUBLES.keys() | WORDS.keys() | STATES.keys() | PROGRAMS.keys()
 
 
 def listed() -> dict[str, dict[str, str]]:
     """All of it by kind, each name with a few words."""
     return {
         "keys of cluster.yaml": {key.path: _plain(_first(key.meaning)) for key in all_keys()},
-        "exit codes": {name: _first(one.meaning) for name, one in troubles().items() if _is_exit(one)},
-        "answers of hosts": {name: _first(one.meaning) for name, one in troubles().items() if not _is_exit(one)},
+        "exit codes": {name: _first(one.meaning) for name, one in TROUBLES.items() if _is_exit(one)},
+        "exit codes of trainers": {name: _first(text) for name, text in PROGRAMS.items()},
+        "answers of hosts": {name: _first(one.meaning) for name, one in TROUBLES.items() if not _is_exit(one)},
         "states of a task": {name: _first(text) for name, text in STATES.items()},
         "words": {name: _plain(_first(text)) for name, text in WORDS.items()},
     }
-
-
-def troubles() -> dict[str, Trouble]:
-    return {trouble.name: trouble for trouble in (*EXITS, *ANSWERS)}
 
 
 def _normal(asked: str) -> str:
@@ -76,9 +107,11 @@ def _normal(asked: str) -> str:
 
 
 def _found(asked: str) -> Iterator[Topic]:
-    trouble = troubles().get(asked)
+    trouble = TROUBLES.get(asked)
     if trouble is not None:
         yield _of_trouble(trouble)
+    if asked in PROGRAMS:
+        yield Topic("exit code of a trainer", asked, _plain(PROGRAMS[asked]), page="recovery.md")
     if asked in STATES:
         yield Topic("state", asked, f"a task is {asked}: {STATES[asked]}", page="concepts.md")
     exact = [key for key in all_keys() if _same(key.path, asked)]
@@ -92,8 +125,8 @@ def _found(asked: str) -> Iterator[Topic]:
 
 def _by_message(asked: str) -> Iterator[Topic]:
     """Somebody gives the words of an error."""
-    for trouble in troubles().values():
-        if any(_is_in(said, asked) for cause in trouble.causes for said in _CODE.findall(cause.sign)):
+    for trouble in TROUBLES.values():
+        if any(_is_in(said, asked) for sign in trouble.causes for said in _CODE.findall(sign)):
             yield _of_trouble(trouble)
 
 
@@ -102,7 +135,7 @@ def _is_in(said: str, asked: str) -> bool:
     parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
     words = asked.lower().split()
     some = len(words) > 1 and set(words) <= set(said.lower().split())
-    return parts[-1] in asked or (len(asked) >= _TELLS and (asked in said or some))
+    return parts[-1] in asked or (len(asked) >= _LEAST_PART and (asked in said or some))
 
 
 def _same(path: str, asked: str) -> bool:
@@ -133,7 +166,7 @@ def _inside(place: str) -> dict[str, str]:
 
 def _of_trouble(trouble: Trouble) -> Topic:
     kind = "exit code" if _is_exit(trouble) else "answer of a host"
-    causes = {_plain(cause.sign): _plain(cause.remedy) for cause in trouble.causes}
+    causes = {_plain(sign): _plain(remedy) for sign, remedy in trouble.causes.items()}
     return Topic(kind, trouble.name, _plain(trouble.meaning), causes=causes, page="troubleshooting.md")
 
 
@@ -155,52 +188,46 @@ def _filled(facts: dict[str, str]) -> dict[str, str]:
     return {name: text for name, text in facts.items() if text}
 
 
-WORDS = {
-    "address": "`host:port` where a task's server listens, as the other tasks reach it; `--ps_hosts` holds such",
-    "agent": "the supervisor that dtctl leaves on each host for a run: it keeps the trainers, with nobody logged in",
-    "attempt": "one start of a task's process within a run; its log is never overwritten",
-    "bundle": "the pushed training code, named by its content; never changed once it is there",
-    "checkpoint": "what a trainer saves so that the next one continues: variables, optimizer, step",
-    "cluster": "all the jobs of one `cluster.yaml`: what trains one model together",
-    "controller": "the machine where `dtctl` is typed; a run does not need it once it has started",
-    "coordinator": "the agent that decides for the whole run: the one on the lead's host. The agents of the other "
-    "hosts connect to its port, 2221 unless `coordinator.port` says otherwise",
-    "dialect": "how a trainer learns its place: TensorFlow's flags, `TF_CONFIG`, the variables of another framework, "
-    "or a template of words",
-    "gang": "tasks that cannot train without each other: when one is lost, all are started again",
-    "goodput": "the share of the elapsed time in which steps were made that were kept (docs/report.md)",
-    "hang": "a task that runs and gets no further. Where it reported steps before, it is `stalled` and restarted "
-    "after the time that `recovery.stall` allows; `dtctl dump` shows where it stands, `dtctl diagnose` why "
-    "(docs/recovery.md)",
-    "host": "a machine of the file, as reached by SSH",
-    "job": "a named group of tasks: `ps`, `worker`, `chief`, `evaluator`, or a name of your own",
-    "lead": "the task whose end is the end of the run: `chief:0` or `master:0`; without one, `worker:0`. It writes the "
-    "checkpoints. Without parameter servers every worker's end counts",
-    "ps": "parameter server: a task that holds variables and updates them; it never exits by itself",
-    "ready": "said of a task that others need: its port listens, or it has reported a step (with the dialects "
-    "`template` and `none`: it runs). `dtctl up` returns when every such task is ready",
-    "run": "one `dtctl up`, with an id; what it was started with never changes",
-    "spare": "a host that no job uses, for `dtctl replace` to put in the place of one that is lost",
-    "step": "one update of the model; the global step counts those of all workers together",
-    "task": "one trainer process: a job and an index, written `worker:1`",
-    "template": "a trainer with its cluster.yaml, written by `dtctl init`; also: words with {fields} for a trainer "
-    "with flags of its own",
-    "transport": "how a host is reached: `ssh`, or `local` for this machine",
-    "way": "how the tasks train together (`strategy`): asynchronous or synchronous with parameter servers, in-graph, "
-    "`ParameterServerStrategy`, mirrored, ...; it decides who needs whom at the start and what a loss restarts",
-    "worker": "a task that computes gradients on batches of its own",
-}
-"""In the order of the alphabet."""
+_WIDTH = 100
+_MARGIN = 4
 
-STATES = {
-    "pending": "waits for the coordinator's word: until all hosts are heard, or the jobs ready that it `depends_on`",
-    "starting": "its process is being made",
-    "running": "its process runs",
-    "backoff": "it has failed and is started again, after a delay or when those that it needs are ready",
-    "stalled": "alive, but without a sign of progress",
-    "succeeded": "it has ended with exit code 0",
-    "failed": "it has ended with an error, and is not tried again",
-    "stopped": "ended by dtctl",
-    "lost": "nobody can tell, because its host is away; never guessed to be failed",
-}
-"""Of a task, in the order of its life."""
+
+def show(topics: Iterable[Topic]) -> None:
+    for number, topic in enumerate(topics):
+        if number:
+            console.say("")
+        console.say(f"{topic.name} ({topic.kind})")
+        _paragraph(topic.text, _MARGIN)
+        _table(topic.facts)
+        _table(topic.inside, "")
+        for sign, remedy in topic.causes.items():
+            _paragraph(f"- {sign}", _MARGIN, hang=2)
+            _paragraph(remedy, _MARGIN + 4)
+        if topic.page:
+            console.say(f"    more: {topic.page} of the documentation")
+
+
+def show_list(groups: Mapping[str, Mapping[str, str]]) -> None:
+    for number, (title, names) in enumerate(groups.items()):
+        if number:
+            console.say("")
+        console.say(f"{title}:")
+        width = max(map(len, names))
+        for name, text in names.items():
+            _paragraph(f"{name:<{width}}  {text}", 2, hang=width + 2)
+
+
+def _table(facts: Mapping[str, str], mark: str = ":") -> None:
+    width = max((len(name + mark) for name in facts), default=0)
+    for name, text in facts.items():
+        _paragraph(f"{name + mark:<{width}} {text}", _MARGIN, hang=width + 1)
+
+
+def _paragraph(text: str, indent: int, hang: int = 0) -> None:
+    width = min(_WIDTH, shutil.get_terminal_size().columns)
+    first, later = " " * indent, " " * (indent + hang)
+    lines = textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=later, break_long_words=False, break_on_hyphens=False
+    )
+    for line in lines:
+        console.say(line)
