@@ -182,7 +182,8 @@ class Scene:
     def lost_checkpoints(self, before: Mapping[str, Path]) -> list[str]:
         """Of those that were complete before: what is gone, though not by the trainer, which keeps the newest."""
         gone = self._gone(before)
-        return list(self._gone(gone)) if gone else []  # a save during the first look hides one that the trainer deletes next
+        # A save during the first look hides one that the trainer deletes next.
+        return list(self._gone(gone)) if gone else []
 
     def _gone(self, before: Mapping[str, Path]) -> dict[str, Path]:
         now = self.complete_checkpoints()
