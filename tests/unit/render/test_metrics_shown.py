@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.metrics.reading import Metrics, Point, Series
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.machine.metrics import point
 from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
