@@ -18,8 +18,8 @@ from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.logs import onward as onwards
-from dtctl.operations.logs.onward import Onward
+from dtctl.operations.logs import following as onwards
+from dtctl.operations.logs.following import Onward
 from dtctl.operations.status import RunStatus
 from dtctl.render.logs import TOGETHER_S, Narrator
 from tests.unit.coordinated import record

@@ -90,7 +90,6 @@ def up(
         replace=replace,
         adopt_output=adopt_output,
         check=not no_check,
-        force=force,
         allow_missing=allow_missing,
     )
     starting.show_left_out(launch.bundle, launch.plan.cluster.file)

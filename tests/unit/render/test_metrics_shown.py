@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
-from dtctl.operations.metrics.reading import Metrics, Point, Series
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine.document import checkpoints
 from dtctl.render.machine.metrics import point

@@ -27,7 +27,7 @@ from dtctl.model import TaskId
 from dtctl.operations.client.streams import Away, Feed
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.metrics import Point, Series
 from dtctl.operations.watch import Over
 from dtctl.render.terminal import console
 from dtctl.render.top import running

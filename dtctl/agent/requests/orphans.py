@@ -13,14 +13,14 @@ import signal
 import time
 from contextlib import ExitStack, suppress
 
-from ...host import fifo, locks, paths, processes
-from ...run.runfiles import RunFiles
+from ..host import fifo, locks, paths, processes
+from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterable, List, Mapping, Optional, Set
 
-    from ...host.processes import Process
+    from ..host.processes import Process
 
 GRACE_S = 5.0
 KILL_LIMIT_S = 5.0

@@ -1,4 +1,8 @@
-"""A run as a whole, on its coordinator's host: sessions read cluster.json, ask by requests.json, and wait."""
+"""How sessions read a run and ask something of its tasks, and wait.
+
+Of the whole run on its coordinator's host, by cluster.json and requests.json; or else of what this host has of it, by
+state.json and intent.json.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +13,9 @@ from ..host.errors import Refused, damaged
 from ..host.seen import SeenRecord
 from ..records.kinds import made
 from ..records.reasons import because, fact
+from ..records.spec import coordinates
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
-from ..run import outcome, policy
+from ..run import intents, outcome, policy
 from . import runs
 
 TYPE_CHECKING = False
@@ -18,9 +23,11 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional
 
     from ..protocol.conversation import Conversation
+    from ..records import answers
     from ..records.answers import Survivor
-    from ..records.run_state import Entry, How, State
+    from ..records.run_state import Entry, How, IntentFile, State
     from ..records.whole_run import Contact
+
 
 BIRTH_LIMIT_S = 10.0
 """How long a coordinator that has just been started may take to write its first cluster.json."""
@@ -32,14 +39,99 @@ SILENT_S = 30.0
 """A coordinator writes cluster.json three times as often, whether anything has changed or not."""
 
 
-class WholeRun:
-    """All tasks of a run, as its coordinator knows them: a Part, on the host that coordinates the run.
+class RunHandle:
+    """The tasks of this host, as its own agent knows them, where no coordinator answers, or it is elsewhere.
+
+    `away`: why the coordinator that is to be here does not answer. One that the agent reaches receives what is wanted
+    of the tasks.
+    """
+
+    answer_s = float("inf")
+
+    def __init__(self, run: runs.Run, away: Optional[Refused] = None) -> None:
+        self.away = away
+        self.view: Optional[RunView] = None
+        self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
+        self._run = run
+        self._own = [task["id"] for task in run.spec["tasks"]]
+        self._state: Optional[State] = None
+
+    def look(self) -> None:
+        self._state = self._run.state()
+
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        return [task for task in self._own if named is None or task in named]
+
+    def absent(self, named: Optional[List[str]]) -> List[str]:
+        return []
+
+    def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
+        """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
+        asked = [task for task in self.hosts if named is None or task in named]
+        first = outcome.without_servers(self._run.spec["roster"], asked)
+        return self.tasks(asked if others_ended or not first else first)
+
+    def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
+        """The end of the run is to be heard of elsewhere, too."""
+        return bool(tasks) or (named is None and not self._run.finished())
+
+    def entry(self, task: str) -> Optional[Entry]:
+        assert self._state is not None
+        return self._state["tasks"][task]
+
+    def generation(self, task: str) -> Optional[int]:
+        return self._run.intent()["tasks"][task]["generation"]
+
+    def unreached(self, tasks: List[str]) -> List[str]:
+        return []
+
+    def refuse_restart(self) -> None:
+        """Whether the run has ended is for the coordinator to say."""
+
+    def missing(self) -> str:
+        return ""
+
+    def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
+        def ask(intent: IntentFile) -> None:
+            for task in tasks:
+                intents.change(intent["tasks"][task], want="stop", **how)
+            for task in self._own if named is None else ():
+                intents.change(intent["tasks"][task], ends_run=how)
+
+        return self._run.change(ask)
+
+    def post_restart(self, tasks: List[str], by: str) -> int:
+        def ask(intent: IntentFile) -> None:
+            for task in tasks:
+                entry = intent["tasks"][task]
+                again = {"want": "run", "generation": entry["generation"] + 1, "restarts": 0}
+                intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
+
+        return self._run.change(ask)
+
+    def has_taken(self, serial: int) -> bool:
+        return self._state is not None and self._state["intent_serial"] >= serial
+
+    def longest_end_s(self, grace_s: float) -> float:
+        return grace_s
+
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
+        return self._run.survivors(tasks)
+
+    def until(self, done: Callable[[], bool], limit_s: float) -> bool:
+        def look(state: State) -> bool:
+            self._state = state
+            return done()
+
+        return self._run.until(look, limit_s) is not None
+
+
+class WholeRun(RunHandle):
+    """All tasks of a run, as its coordinator knows them, on the host that coordinates the run.
 
     `look` raises Refused where no coordinator answers.
     """
 
-    away: Optional[Refused] = None
-    """Why the coordinator of this host does not answer."""
     answer_s = 10.0
     """How long it may take until a request is taken.
 
@@ -47,14 +139,12 @@ class WholeRun:
     """
 
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
-        self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
-        self.view: Optional[RunView] = None
+        super().__init__(run)
         self._talk = talk
-        self._run = run
         self._seen = SeenRecord(run.files.path("cluster.json"), RunView)
         self._problem = ""
 
-    def look(self) -> RunView:
+    def look(self) -> None:
         """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
@@ -70,7 +160,6 @@ class WholeRun:
         silent_s = time.time() - found["time"]
         if silent_s > SILENT_S and not self._run.finished():
             raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
-        return found
 
     def peek(self) -> Optional[RunView]:
         """cluster.json as it is; None before the coordinator has written one, or again one that holds."""
@@ -214,3 +303,34 @@ def is_over(view: RunView, now: float) -> bool:
 
 def _all_final(state: Optional[State]) -> bool:
     return state is not None and all(entry["state"] in policy.FINAL for entry in state["tasks"].values())
+
+
+def reached(talk: Conversation, run: runs.Run) -> RunHandle:
+    """The whole run on the coordinator's host, unless that does not answer."""
+    if not coordinates(run.spec):
+        return RunHandle(run)
+    whole = WholeRun(talk, run)
+    try:
+        whole.look()
+    except Refused as away:
+        return RunHandle(run, away)
+    return whole
+
+
+def refuse_strangers(handle: RunHandle, run: runs.Run, named: Optional[List[str]]) -> None:
+    """Tasks that no host of the run has."""
+    unknown = [task for task in named or [] if task not in handle.hosts]
+    if unknown:
+        raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown[:10]), run.id))
+
+
+def has_ended(handle: RunHandle, task: str) -> bool:
+    entry = handle.entry(task)
+    return entry is not None and entry["state"] in policy.FINAL
+
+
+def error_fields(away: Optional[Refused]) -> Optional[answers.Refused]:
+    """As a field of an answer."""
+    if away is None:
+        return None
+    return {"code": away.code, "summary": away.summary, "detail": away.detail, "hint": away.hint}

@@ -9,19 +9,18 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from ...host import locks, paths
-from ...records.words import brief
-from ...run.runfiles import RunFiles
-from ...survival import revival
-from .. import runs
-from . import orphans
+from ..host import locks, paths
+from ..records.words import brief
+from ..run.runfiles import RunFiles
+from ..survival import revival
+from . import orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
 
-    from ...protocol.conversation import Conversation
-    from ...records import answers
+    from ..protocol.conversation import Conversation
+    from ..records import answers
 
 _MOST_NAMED = 5
 
@@ -75,7 +74,7 @@ class DamagedRun:
 
 def every(talk: Conversation) -> Iterator[DamagedRun]:
     """All that have a directory below the root."""
-    for directory in runs.directories(talk.root):
+    for directory in runs.run_directories(talk.root):
         with suppress(FileNotFoundError):  # removed just now
             found = _look(talk, directory)
             if found is not None:

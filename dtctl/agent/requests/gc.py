@@ -11,23 +11,22 @@ import time
 from contextlib import suppress
 from itertools import chain
 
-from ...bundles import store, working
-from ...bundles.tree import is_bundle_id, remove_tree
-from ...host import locks, paths, programs
-from ...records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
-from ...records.words import brief
-from ...run.runfiles import NEW, REMOVED
-from ...survival import reboot
-from .. import cluster_lock, runs
-from . import damaged_runs, old_runs, orphans
+from ..bundles import store, working
+from ..bundles.tree import is_bundle_id, remove_tree
+from ..host import locks, paths, programs
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.words import brief
+from ..run.runfiles import NEW, REMOVED
+from ..survival import reboot
+from . import cluster_lock, damaged_runs, down, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
-    from ...protocol.conversation import Conversation
-    from ...records.answers import DeadRun, GcResult, Orphan, Progress, Written
-    from ...records.requests import GcRequest
+    from ..protocol.conversation import Conversation
+    from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
+    from ..records.requests import GcRequest
 
     T = TypeVar("T")
 
@@ -94,7 +93,7 @@ class _Sweep:
             self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
-        for run, reason in old_runs.expired_here(self._talk, self._cluster, time.time(), self._over):
+        for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._remove_run(run):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
@@ -138,7 +137,7 @@ class _Sweep:
             self.result["omitted"] += 1
 
     def _remove_run(self, run: runs.Run) -> bool:
-        return self._locked(run.spec["cluster"], run.spec["host"], lambda: old_runs.remove(run))
+        return self._locked(run.spec["cluster"], run.spec["host"], lambda: down.remove(run))
 
     def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
         def remove() -> bool:
@@ -177,7 +176,7 @@ class _Sweep:
         for cluster in working.clusters(self._talk.root):
             self.tell_progress()
             if self._cluster in (None, cluster):
-                freed, written = old_runs.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
+                freed, written = down.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
                 self.result["freed_bytes"] += freed
                 if freed and written is None:
                     self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
