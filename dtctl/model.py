@@ -402,10 +402,10 @@ def problem_of_post(post: records.Post) -> str:
     return ""
 
 
-def tokens_in(hook: Hook) -> Iterator[str]:
-    """Keys of the hook whose texts look as if they held a secret."""
-    if hook.post and not VALUE.search(hook.post) and (hide_text(hook.post) != hook.post or _MADE.search(hook.post)):
-        yield "post"
-    for name, value in hook.headers.items():
+def tokens_in(post: str, headers: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+    """Where a hook's texts look as if they held a secret."""
+    if post and not VALUE.search(post) and (hide_text(post) != post or _MADE.search(post)):
+        yield ("post",)
+    for name, value in headers.items():
         if _SECRET_HEADER.search(name) and not VALUE.search(value):
-            yield name
+            yield "headers", name

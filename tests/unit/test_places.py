@@ -253,9 +253,9 @@ WRITERS = {
 OF = {"copy": "shutil", "move": "shutil", "link": "os", "truncate": "os"}
 """Whose it has to be, where other objects have methods of that name."""
 ALLOWED = {
-    ("transport/ssh/passphrase.py", "os.open"): "the terminal",
+    ("transport/connect.py", "os.open"): "the terminal",
     ("render/terminal/console.py", "os.open"): "/dev/null",
-    ("operations/tensorboard/proxy.py", "shutil.copyfileobj"): "a socket",
+    ("operations/tensorboard/tunnel.py", "shutil.copyfileobj"): "a socket",
     ("operations/up/up.py", "starting.replace"): "of a run",
 }
 
