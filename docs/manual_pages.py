@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dtctl.operations.checks.checking import TOPICS
 from dtctl.operations.checks.topic import Topic, fails, found
-from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.health.findings import pattern_of
@@ -32,7 +32,7 @@ def troubleshooting() -> str:
         "What to do when something goes wrong. Every error of dtctl says what was tried, where, what came back, and "
         "what to type next; start there. This page goes by the exit code (`echo $?`) and by the answers of hosts. "
         "`dtctl explain 5` and `dtctl explain port_taken` show the same in the terminal, and so does "
-        "`dtctl explain` with the words of an error: `dtctl explain 'it lacks numpy'`.",
+        "`dtctl explain` with the words of an error: `dtctl explain 'No module named numpy'`.",
         "`dtctl status` says on top what is most wrong with a run, why, and what to type; `dtctl diagnose` asks every "
         "host once (processes, ports, connections between the hosts, disks, memory, versions, ends of logs) and tells "
         "all that it finds. `dtctl events` tells what happened, and why, `dtctl logs TASK -n all` what the trainer "
@@ -138,8 +138,8 @@ def checks() -> str:
 def _row(one: Signature) -> str:
     rows = [
         f"### {one.name}",
-        f"- {'problem' if fails(found(one, ())) else 'warning'}: {one.seen}",
-        *([f"- read: {one.joins}"] if one.joins else []),
+        f"- {'problem' if fails(found(one.name, ())) else 'warning'}: {one.seen}",
+        *([f"- read: {one.beside}"] if one.beside else []),
         f"- it says: {pattern_of(one.means)}",
         "- what to do: " + "; ".join(map(_typed, one.remedy)),
     ]
@@ -157,7 +157,7 @@ def _answers() -> str:
 
 def _signatures() -> Iterable[str]:
     for one in SIGNATURES:
-        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.joins}"] if one.joins else [])]
+        rows = [f"- seen: {one.seen}", *([f"- read beside it: {one.beside}"] if one.beside else [])]
         rows += [f"- it means: {pattern_of(one.means)}"]
         rows += ["- what to do: " + "; ".join(map(_typed, one.remedy))]
         yield f"### {one.name}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster, Hook, Host
+    from dtctl.model import Cluster, Hook
     from dtctl.operations.consent import Program
 
 
@@ -46,12 +46,9 @@ def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool)
     from dtctl.operations.consent import Consents
 
     written = _as_written(cluster, overrides).hosts
-    made_local = [name for name, host in cluster.hosts.items() if host.is_local and not _is_local(written.get(name))]
+    known = {name for name, host in written.items() if host.is_local}
+    made_local = [name for name, host in cluster.hosts.items() if host.is_local and name not in known]
     return not made_local and not Consents().missing(_on_hosts(cluster, overrides, local=local))
-
-
-def _is_local(host: Host | None) -> bool:
-    return host is not None and host.is_local
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:

@@ -36,6 +36,21 @@ def left(what: str | Callable[[], Sequence[str]], *next_steps: str) -> Iterator[
 
 
 @contextmanager
+def detached(scope: Scope, *next_steps: str) -> Iterator[None]:
+    """An interrupt ends the command alone, once a host was reached; `next_steps` are what to type then."""
+    from dtctl.render import errors
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        if not scope.transport.reached:
+            raise
+        errors.below()
+        errors.note("detached: the run continues", *next_steps)
+        raise typer.Exit(ExitCode.INTERRUPTED) from None
+
+
+@contextmanager
 def hang_up_interrupts() -> Iterator[None]:
     """A terminal that is closed ends the command as Ctrl-C does, for one that has something to clear away."""
 

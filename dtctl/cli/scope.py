@@ -78,6 +78,12 @@ class Scope:
 
         return left(said)
 
+    def dialling(self) -> AbstractContextManager[None]:
+        """Shows whom a command waits for that asks hosts before it shows anything."""
+        from dtctl.render.awaiting import dialling
+
+        return dialling(self.transport.dialled, self.transport.failed)
+
     def file(self, argument: Path | None = None) -> Path:
         """The cluster file that is meant; raises when there is none, or when two are named."""
         from dtctl.config import find_cluster_file

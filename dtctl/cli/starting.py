@@ -13,7 +13,7 @@ import typer
 
 from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
-from dtctl.operations.checks.topics import STOPPING
+from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
@@ -64,7 +64,7 @@ class StartReport(UpReport):
 
     def checked(self, checked: Checked) -> None:
         checks.show_brief(checked)
-        certain = [one for one in checked.found if one.signature in STOPPING]
+        certain = [one for one in checked.found if one.signature.name in STOPPING]
         if certain and not self._force:
             raise PreflightError(
                 "tasks would fail as soon as they start, so nothing was started",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
+from dtctl.cli.ending import detached
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def follow_logs(
 
     `words`: the tasks as they were named. A run that was named itself is followed to its end.
     """
-    from dtctl.operations.logs.onward import onward
+    from dtctl.operations.logs.following import onward
     from dtctl.render.logs import show_onward
 
     printer = printer_for(wanted.tasks)
@@ -114,7 +115,7 @@ def watch(
         commands.finish()
         return status
 
-    try:
+    with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Seen):
                 commands.see(event.coordination.happened)
@@ -127,12 +128,6 @@ def watch(
                     return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
-    except KeyboardInterrupt:
-        if not scope.transport.reached:
-            raise
-        errors.below()
-        errors.note("detached: the run continues", "dtctl logs -f    follow it again", "dtctl stop       end it")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
     raise AssertionError("following ends with Ended")
 
 

@@ -1,5 +1,6 @@
-"""What can be read, and still cannot work or is hardly meant: told to those who are about to start it.
+"""What no single value can tell: what is missing, contradicts itself, cannot work, or is hardly meant.
 
+The last two are reported to those who are about to start a run (`check_workable`, `check_gpus`).
 Commands about a run that is there already do not ask: a file that no run can be started from may well stop one.
 """
 
@@ -13,13 +14,13 @@ from contextlib import suppress
 from pathlib import Path
 
 from dtctl.config.document import Findings, KeyPath
-from dtctl.config.launching import directory_is_set, field_names, lacks_directory
+from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
-from dtctl.errors import closest
-from dtctl.model import FIELD, LEAD_JOBS, VALUE, Cluster, Hook, lead_among, tokens_in
+from dtctl.errors import closest, did_you_mean
+from dtctl.model import FIELD, LEAD_JOBS, VALUE, Cluster, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
-from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, WORKER, gpus_wanted
+from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
 
 _NEEDED = {
     "name": "name: digits",
@@ -30,6 +31,18 @@ _COMMAND = "trainer: {command: [python, train.py]}"
 
 EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "trainer": _COMMAND}.items()}
 """Of what a file has to have."""
+
+
+def check_sections(content: ClusterFile, findings: Findings) -> None:
+    """What no single value can tell: keys that are missing, and keys that contradict each other."""
+    check_presence(content, findings)
+    check_secrets(content, findings)
+    check_success(content, findings)
+    check_strategy(content, findings)
+    check_kvstore(content, findings)
+    check_recovery(content, findings)
+    check_hooks(content, findings)
+    check_waits(content, findings)
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
@@ -115,7 +128,7 @@ def check_workable(content: ClusterFile, findings: Findings) -> None:
 
 
 _NEAR = 0.8
-"""OtherTransport braces are the user's own: JSON, or words of the trainer."""
+"""Other braces are the user's own: JSON, or words of the trainer."""
 
 
 def check_placeholders(content: ClusterFile, findings: Findings) -> None:
@@ -156,20 +169,6 @@ def _filled(content: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
 MOST = 20
 
 
-def read_hooks(content: ClusterFile) -> dict[str, Hook]:
-    return {
-        name: Hook(
-            name=name,
-            on=tuple(dict.fromkeys(said.on)),
-            post=said.post,
-            headers=said.headers,
-            run=tuple(said.run or ()),
-            timeout_s=said.timeout,
-        )
-        for name, said in content.hooks.items()
-    }
-
-
 def check_hooks(content: ClusterFile, findings: Findings) -> None:
     if len(content.hooks) > MOST:
         findings.add(("hooks",), f"hooks has {len(content.hooks)} entries, expected at most {MOST}", at_key=True)
@@ -187,13 +186,15 @@ def check_hooks(content: ClusterFile, findings: Findings) -> None:
 
 def doubt_hooks(content: ClusterFile, findings: Findings) -> None:
     """Secrets that stand in the file travel with it, and on the way to whom they are meant for."""
-    for hook in read_hooks(content).values():
-        for key in tokens_in(hook):
-            path = ("hooks", hook.name, *(["post"] if key == "post" else ["headers", key]))
+    for name, said in content.hooks.items():
+        post = said.post or ""
+        for keys in tokens_in(post, said.headers):
+            path = ("hooks", name, *keys)
             summary = f"{findings.name(*path)} looks as if it held a secret, which travels with this file"
             findings.doubt(path, summary, "write ${NAME} for it, and its value to trainer.env_file or the environment")
-        if hook.variables and (hook.post or "").lower().startswith("http://") and not _is_near(hook.post or ""):
-            path = ("hooks", hook.name, "post")
+        needs_values = VALUE.search(" ".join([post, *said.headers.values()]))
+        if needs_values and post.lower().startswith("http://") and not _is_near(post):
+            path = ("hooks", name, "post")
             findings.doubt(path, f"{findings.name(*path)} sends secrets unencrypted", "write https://")
 
 
@@ -304,3 +305,77 @@ def _path(job: str, findings: Findings) -> KeyPath:
     """Where the number stands, or else the job."""
     path: KeyPath = ("jobs", job, "gpus_per_task")
     return path if findings.document.find(path) == path else path[:2]
+
+
+_WITH_PS = ("async-ps", "sync-ps", "ps-strategy")
+_WITHOUT_PS = ("mirrored", "ddp")
+
+
+def check_strategy(content: ClusterFile, findings: Findings) -> None:
+    """A way of training needs the jobs that it trains with."""
+    strategy, jobs = content.strategy, findings.names_in("jobs")
+    if not jobs:
+        return
+    if strategy in _WITH_PS and PS not in jobs:
+        summary = f"strategy is {strategy}, but there is no job '{PS}'"
+        findings.add(("strategy",), summary, "write, for example, mirrored")
+    if strategy in _WITHOUT_PS and PS in jobs:
+        summary = f"strategy is {strategy}, which uses no ps, but there is a job '{PS}'"
+        findings.add(("strategy",), summary, "write, for example, async-ps")
+    if strategy == "ps-strategy" and not set(LEAD_JOBS) & set(jobs):
+        summary = "strategy is ps-strategy, whose workers are led by a chief, but there is no job 'chief'"
+        findings.add(("strategy",), summary, "write, for example, jobs: {chief: {hosts: [gpu-1]}}")
+
+
+def check_kvstore(content: ClusterFile, findings: Findings) -> None:
+    """The parameters of MXNet's dist kvstore are on servers."""
+    jobs = findings.names_in("jobs")
+    if uses_mxnet(content) and not {SERVER, PS} & set(jobs):
+        summary = f"the dialect mxnet needs a job '{SERVER}'"
+        findings.add(("jobs",), summary, f"write, for example, {SERVER}: {{hosts: [gpu-1]}}", at_key=True)
+
+
+def check_waits(content: ClusterFile, findings: Findings) -> None:
+    """Nothing waits for a job that is not there, or for itself."""
+    jobs = findings.names_in("jobs")
+    for name, job in content.jobs.items():
+        for index, other in enumerate(job.depends_on or ()):
+            path = ("jobs", name, "depends_on", index)
+            if other == name:
+                findings.add(path, f"{findings.name(*path)} is {name} itself", "name the jobs that it waits for")
+            elif other not in jobs:
+                hint = did_you_mean(other, jobs) or f"jobs has {', '.join(jobs)}"
+                findings.add(path, f"{findings.name(*path)} names {other}, which is not in jobs", hint)
+
+
+def check_order(cluster: Cluster, findings: Findings) -> None:
+    """No tasks wait for each other: then none of them would ever start."""
+    ring = circle(waits(cluster))
+    if not ring:
+        return
+    members = parties(cluster)
+    said: list[str] = []
+    usual: list[str] = []
+    for name in ring:
+        job = members[name][0].job
+        (usual if cluster.jobs[job].depends_on is None else said).append(job)
+    words = ", ".join(f"{name} waits for {other}" for name, other in zip(ring, (*ring[1:], ring[0]), strict=True))
+    hint = f"write jobs.{usual[0]}.depends_on: []" if usual else "leave out one of them"
+    path = ("jobs", said[0], "depends_on")
+    findings.add(path, f"{findings.name(*path)} closes a cycle: {words}", hint, at_key=True)
+
+
+_BUDGETS = ("max_restarts", "max_run_restarts")
+
+
+def check_recovery(content: ClusterFile, findings: Findings) -> None:
+    said = content.recovery
+    for budget in _BUDGETS:
+        if said.mode == "never" and budget in said.model_fields_set and getattr(said, budget):
+            path = ("recovery", budget)
+            summary = f"recovery.{budget} is {getattr(said, budget)}, but recovery.mode is never"
+            findings.add(path, summary, "leave out one of them")
+    both = sorted(set(said.retry) & set(said.permanent))
+    if both and {"retry", "permanent"} <= said.model_fields_set:
+        summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
+        findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dtctl.errors import ConfigError, Place, Problem
+from dtctl.errors import ConfigError, Place, Problem, UsageError
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indexes from the top of a document to one of its values."""
@@ -96,6 +97,14 @@ class Findings:
         self._spoiled.add(path)
         if len(self._problems) >= MOST_PROBLEMS:
             self.or_raise()
+
+    @contextmanager
+    def refusals(self, *path: str | int, owner: str = "", at_key: bool = False) -> Iterator[None]:
+        """Adds what a UsageError says within; `owner` stands for the place in its words."""
+        try:
+            yield
+        except UsageError as error:
+            self.add(path, f"{owner or self.name(*path)}: {error.summary}", error.hint, at_key=at_key)
 
     def lack(self, path: KeyPath, summary: str, hint: str = "") -> None:
         """A file that this machine does not have. Without it the cluster can be built, and the rest looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ _RANGED = ("target", "user", "identity_file", "jump", "known_hosts")
 
 def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str, Host]:
     """Every host by name, in the order of the file. Relative paths of the controller start at `home`."""
-    _check_defaults(content, home, findings)
+    reader = _Reader(content, home, findings)
+    reader.check_defaults()
     hosts: dict[str, Host] = {}
     entry_of: dict[str, str] = {}
     if too_many := _past_the_most(content.hosts):
@@ -31,12 +33,12 @@ def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str
         findings.add(("hosts", too_many), summary, "check the ends of the ranges", at_key=True)
         return {}
     for key, entry in content.hosts.items():
-        names = _names(key, findings)
+        names = reader.names(key)
         twice = [name for name in names if entry_of.setdefault(name, key) != key]
         if twice:
             summary = f"hosts.{key} names {fold(twice)}, which hosts.{entry_of[twice[0]]} already names"
             findings.add(("hosts", key), summary, "keep one of them", at_key=True)
-        for host in _entry_hosts(key, names, entry, content, home, findings):
+        for host in reader.hosts(key, names, entry):
             hosts.setdefault(host.name, host)
     return hosts
 
@@ -45,160 +47,129 @@ def _past_the_most(keys: Iterable[str]) -> str | None:
     """The key with which the names are more than a cluster can have; found without making any of them."""
     total = 0
     for key in keys:
-        with suppress(UsageError):  # told where it is expanded
+        with suppress(UsageError):  # reported where it is expanded
             total += count(key)
         if total > MOST_HOSTS:
             return key
     return None
 
 
-def _check_defaults(content: ClusterFile, home: Path, findings: Findings) -> None:
-    for key in ("user", "jump"):
-        try:
-            check_names({key: getattr(content.ssh, key)})
-        except UsageError as error:
-            findings.add(("ssh", key), f"ssh.{key}: {error.summary}", error.hint)
-    _check_known_hosts(("ssh",), content.ssh, content.ssh, home, findings)
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the entries of `hosts`. `names` are those that an entry's key stands for."""
 
+    content: ClusterFile
+    home: Path
+    findings: Findings
 
-def _check_known_hosts(
-    path: tuple[str, ...], said: SshDefaults, own: SshDefaults, home: Path, findings: Findings
-) -> None:
-    """Keys that are pinned unseen are written to no file that is anybody else's. `own` holds what stands at `path`."""
-    if not {"known_hosts", "host_keys"} & own.model_fields_set or said.host_keys != "accept-new":
-        return
-    with suppress(UsageError):  # no such home directory, which is told elsewhere
-        reason = said.known_hosts and why_not_written(Path(local_path(said.known_hosts, home)), home)
-        if reason:
-            at = (*path, "known_hosts" if own.known_hosts else "host_keys")
-            summary = f"{findings.name(*at)}: new host keys are not written to {said.known_hosts!r}: {reason}"
-            findings.add(at, summary, "known_hosts: known_hosts    is a file beside this one")
+    def check_defaults(self) -> None:
+        said = self.content.ssh
+        for key in ("user", "jump"):
+            with self.findings.refusals("ssh", key):
+                check_names({key: getattr(said, key)})
+        self._check_known_hosts(("ssh",), said, said)
 
-
-def _names(key: str, findings: Findings) -> list[str]:
-    """The names in `key`; none when they cannot be used."""
-    try:
-        names = expand(key)
-    except UsageError as error:
-        findings.add(("hosts", key), f"hosts: {error.summary}", error.hint, at_key=True)
-        return []
-    unfit = next((name for name in names if not _NAME.fullmatch(name)), None)
-    if unfit is not None:
-        expected = "expected letters, digits, '.', '_' and '-', starting with a letter or digit"
-        findings.add(("hosts", key), f"hosts: {unfit!r} cannot be the name of a host, {expected}", at_key=True)
-        return []
-    if len(set(names)) < len(names):
-        twice = {name for name in names if names.count(name) > 1}
-        findings.add(("hosts", key), f"hosts.{key} names {fold(twice)} more than once", at_key=True)
-    return list(dict.fromkeys(names))
-
-
-def _entry_hosts(
-    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
-) -> list[Host]:
-    _check_directories(key, entry, content, findings)
-    addresses = _over(names, entry.address, ("hosts", key, "address"), findings)
-    _check_addresses(addresses, ("hosts", key, "address"), findings)
-    return [
-        Host(
-            name=name,
-            reach=reach,
-            address=address,
-            gpus=entry.gpus,
-            python=entry.python,
-            env=entry.env,
-            dirs=entry.dirs.model_dump(exclude_none=True),
-        )
-        for name, reach, address in zip(
-            names, _entry_reaches(key, names, entry, content, home, findings), addresses, strict=True
-        )
-    ]
-
-
-def _entry_reaches(
-    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
-) -> Sequence[Reach]:
-    """How each of the entry's hosts is reached."""
-    chosen = entry.transport
-    if chosen.transport == SshSettings.transport:
-        return _ssh_reaches(key, names, entry, content, home, findings)
-    if "ssh" in entry.model_fields_set:
-        summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
-        findings.add(("hosts", key, "ssh"), summary, "`ssh` says how a host is reached by SSH", at_key=True)
-    if chosen.transport == Local.transport:
-        return [Local()] * len(names)
-    if entry.address is None:
-        summary = f"hosts.{key} has no address, by which the other hosts reach it; only SSH knows one"
-        findings.add(("hosts", key, "transport"), summary, "write, for example, address: 10.0.0.10", at_key=True)
-    path = ("hosts", key, "transport", chosen.transport)
-    rows = {name: _over(names, text, (*path, name), findings) for name, text in chosen.settings.items()}
-    return [
-        OtherTransport(chosen.transport, {name: row[index] or "" for name, row in rows.items()})
-        for index in range(len(names))
-    ]
-
-
-def _ssh_reaches(
-    key: str, names: Sequence[str], entry: HostEntry, content: ClusterFile, home: Path, findings: Findings
-) -> Sequence[SshSettings]:
-    path = ("hosts", key, "ssh")
-    ranged = {field: _over(names, getattr(entry.ssh, field), (*path, field), findings) for field in _RANGED}
-    reached = [SshSettings(name) for name in names]
-    if findings.has(*path):
-        return reached
-    try:
-        for index, name in enumerate(names):
-            values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
-            own = entry.ssh.model_copy(update=values)
-            reached[index] = ssh_settings(name, own, content.ssh, home)
-            if not findings.has(*path):
-                _check_known_hosts(path, over(own, content.ssh), own, home, findings)
-    except UsageError as error:
-        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
-    return reached
-
-
-def _check_addresses(addresses: Sequence[str | None], path: tuple[str, ...], findings: Findings) -> None:
-    if findings.has(*path):
-        return
-    for address in addresses:
-        try:
-            if address is not None:
-                check_host(address)
-        except UsageError as error:
-            findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+    def _check_known_hosts(self, path: tuple[str, ...], said: SshDefaults, own: SshDefaults) -> None:
+        """Keys that are pinned unseen are written to no file of others. `own` holds what stands at `path`."""
+        if not {"known_hosts", "host_keys"} & own.model_fields_set or said.host_keys != "accept-new":
             return
+        with suppress(UsageError):  # no such home directory, which is reported elsewhere
+            reason = said.known_hosts and why_not_written(Path(local_path(said.known_hosts, self.home)), self.home)
+            if reason:
+                at = (*path, "known_hosts" if own.known_hosts else "host_keys")
+                summary = f"{self.findings.name(*at)}: new host keys are not written to {said.known_hosts!r}: {reason}"
+                self.findings.add(at, summary, "known_hosts: known_hosts    is a file beside this one")
 
+    def names(self, key: str) -> list[str]:
+        """The names in `key`; none when they cannot be used."""
+        names: list[str] = []
+        with self.findings.refusals("hosts", key, owner="hosts", at_key=True):
+            names = expand(key)
+        unfit = next((name for name in names if not _NAME.fullmatch(name)), None)
+        if unfit is not None:
+            expected = "expected letters, digits, '.', '_' and '-', starting with a letter or digit"
+            summary = f"hosts: {unfit!r} cannot be the name of a host, {expected}"
+            self.findings.add(("hosts", key), summary, at_key=True)
+            return []
+        if len(set(names)) < len(names):
+            twice = {name for name in names if names.count(name) > 1}
+            self.findings.add(("hosts", key), f"hosts.{key} names {fold(twice)} more than once", at_key=True)
+        return list(dict.fromkeys(names))
 
-def _check_directories(key: str, entry: HostEntry, content: ClusterFile, findings: Findings) -> None:
-    """A directory of one host alone would leave the tasks of the others without."""
-    for name in entry.dirs.model_dump(exclude_none=True):
-        if getattr(content.dirs, name) is None and not findings.has("dirs"):
-            path = ("hosts", key, "dirs", name)
-            summary = f"{findings.name(*path)} is set, but dirs.{name} is not"
-            findings.add(
-                path, summary, f"write, for example, dirs: {{{name}: /data}}, for the other hosts", at_key=True
-            )
+    def hosts(self, key: str, names: Sequence[str], entry: HostEntry) -> list[Host]:
+        self._check_directories(key, entry)
+        path = ("hosts", key, "address")
+        addresses = self._spread(names, entry.address, path)
+        if not self.findings.has(*path):
+            with self.findings.refusals(*path):
+                for address in filter(None, addresses):
+                    check_host(address)
+        dirs = entry.dirs.model_dump(exclude_none=True)
+        return [
+            Host(name, reach, address, entry.gpus, entry.python, entry.env, dirs)
+            for name, reach, address in zip(names, self._reaches(key, names, entry), addresses, strict=True)
+        ]
 
+    def _reaches(self, key: str, names: Sequence[str], entry: HostEntry) -> Sequence[Reach]:
+        """How each of the entry's hosts is reached."""
+        chosen = entry.transport
+        if chosen.transport == SshSettings.transport:
+            return self._ssh_reaches(key, names, entry)
+        if "ssh" in entry.model_fields_set:
+            summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
+            self.findings.add(("hosts", key, "ssh"), summary, "`ssh` says how a host is reached by SSH", at_key=True)
+        if chosen.transport == Local.transport:
+            return [Local()] * len(names)
+        path = ("hosts", key, "transport")
+        if entry.address is None:
+            summary = f"hosts.{key} has no address, by which the other hosts reach it; only SSH knows one"
+            self.findings.add(path, summary, "write, for example, address: 10.0.0.10", at_key=True)
+        rows = {
+            name: self._spread(names, text, (*path, chosen.transport, name)) for name, text in chosen.settings.items()
+        }
+        return [
+            OtherTransport(chosen.transport, {name: row[index] or "" for name, row in rows.items()})
+            for index in range(len(names))
+        ]
 
-def _over(names: Sequence[str], text: str | None, path: tuple[str, ...], findings: Findings) -> Sequence[str | None]:
-    """One value for each name: those of the range in `text`, or `text` for all."""
-    same = [text] * len(names)
-    if text is None or not names:
-        return same
-    try:
-        values = expand_value(text)
-    except UsageError as error:
-        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
-        return same
-    if values is None:
-        return same
-    if len(values) != len(names):
-        counts = f"{text} makes {_counted(values, 'value')}, but {path[1]} makes {_counted(names, 'host')}"
-        hint = "give both ranges the same length, or write one value for all"
-        findings.add(path, f"{findings.name(*path)}: {counts}", hint)
-        return same
-    return values
+    def _ssh_reaches(self, key: str, names: Sequence[str], entry: HostEntry) -> Sequence[SshSettings]:
+        path = ("hosts", key, "ssh")
+        ranged = {field: self._spread(names, getattr(entry.ssh, field), (*path, field)) for field in _RANGED}
+        reached = [SshSettings(name) for name in names]
+        if self.findings.has(*path):
+            return reached
+        with self.findings.refusals(*path):
+            for index, name in enumerate(names):
+                values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
+                own = entry.ssh.model_copy(update=values)
+                reached[index] = ssh_settings(name, own, self.content.ssh, self.home)
+                if not self.findings.has(*path):
+                    self._check_known_hosts(path, over(own, self.content.ssh), own)
+        return reached
+
+    def _check_directories(self, key: str, entry: HostEntry) -> None:
+        """A directory of one host alone would leave the tasks of the others without."""
+        for name in entry.dirs.model_dump(exclude_none=True):
+            if getattr(self.content.dirs, name) is None and not self.findings.has("dirs"):
+                path = ("hosts", key, "dirs", name)
+                summary = f"{self.findings.name(*path)} is set, but dirs.{name} is not"
+                hint = f"write, for example, dirs: {{{name}: /data}}, for the other hosts"
+                self.findings.add(path, summary, hint, at_key=True)
+
+    def _spread(self, names: Sequence[str], text: str | None, path: tuple[str, ...]) -> Sequence[str | None]:
+        """One value for each name: those of the range in `text`, or `text` for all."""
+        values = None
+        if text is not None and names:
+            with self.findings.refusals(*path):
+                values = expand_value(text)
+        if values is None:
+            return [text] * len(names)
+        if len(values) != len(names):
+            counts = f"{text} makes {_counted(values, 'value')}, but {path[1]} makes {_counted(names, 'host')}"
+            hint = "give both ranges the same length, or write one value for all"
+            self.findings.add(path, f"{self.findings.name(*path)}: {counts}", hint)
+            return [text] * len(names)
+        return values
 
 
 def _counted(things: Sequence[str], word: str) -> str:

@@ -18,7 +18,7 @@ from pydantic_core import ErrorDetails
 
 from dtctl.config.build import build
 from dtctl.config.checks import EXAMPLES, check_gpus, check_workable
-from dtctl.config.document import Document, Findings, KeyPath, Scalar, dotted, in_words
+from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, dotted, in_words
 from dtctl.config.launching import with_scheduler
 from dtctl.config.sections import SECTIONS, ClusterFile, Section, sections_with
 from dtctl.config.values import ARGS_MAPPING
@@ -155,11 +155,14 @@ def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
             hint = "write --set path=value, for example --set dirs.work=/tmp/x"
             document.problems.append(Problem(Place(name), f"{override!r} is not an override", hint))
             continue
+        before = len(document.problems)
         try:
-            part = parse(value, name, places=False)
+            part = parse(value, name)
+            part.marks = dict.fromkeys(part.marks, Marks(Place(name), Place(name)))
             document.graft(_path(document, keys.strip(), name), part)
         except ConfigError as error:
             document.problems += error.problems
+        document.problems[before:] = [dataclasses.replace(one, place=Place(name)) for one in document.problems[before:]]
 
 
 def _path(document: Document, keys: str, name: str) -> KeyPath:

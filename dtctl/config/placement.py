@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import count, expand, fold
-from dtctl.config.sections import JobEntry
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
+
+if TYPE_CHECKING:
+    from dtctl.config.sections import JobEntry
 
 FIRST_PORT = 2222
 """Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
@@ -29,7 +32,12 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         findings.add(("jobs", too_many), summary, "check the ranges of its hosts and tasks_per_host", at_key=True)
         return {name: [] for name in jobs}
     return {
-        name: [host for host in _job_hosts(name, job, hosts, findings) for _ in range(job.tasks_per_host)]
+        name: [
+            host
+            for index, text in enumerate(job.hosts)
+            for host in _named_hosts(text, ("jobs", name, "hosts", index), hosts, findings)
+            for _ in range(job.tasks_per_host)
+        ]
         for name, job in jobs.items()
     }
 
@@ -44,11 +52,6 @@ def _past_the_most(jobs: Mapping[str, JobEntry]) -> str | None:
             if total > MOST_TASKS:
                 return name
     return None
-
-
-def _job_hosts(name: str, job: JobEntry, hosts: Mapping[str, Host], findings: Findings) -> Iterator[str]:
-    for index, text in enumerate(job.hosts):
-        yield from _named_hosts(text, ("jobs", name, "hosts", index), hosts, findings)
 
 
 def read_spares(
@@ -70,11 +73,9 @@ def read_spares(
 
 def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: Findings) -> list[str]:
     """The hosts that `text`, which stands at `path`, names."""
-    try:
+    names: list[str] = []
+    with findings.refusals(*path):
         names = expand(text)
-    except UsageError as error:
-        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
-        return []
     unknown = [host for host in names if host not in hosts]
     if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is what is told
         hint = did_you_mean(unknown[0], hosts) or f"hosts has {fold(hosts)}"

@@ -79,20 +79,20 @@ _WORDINGS = (
 )
 
 
-def syntax_problem(error: yaml.YAMLError, text: str, name: str, *, places: bool) -> Problem:
+def syntax_problem(error: yaml.YAMLError, text: str, name: str) -> Problem:
     complaint: str = getattr(error, "problem", None) or str(error)
     wording = next((wording for wording in _WORDINGS if wording.complaint in complaint), _Wording("", complaint))
     line, column = _position(error, text, at_start=wording.at_start)
-    place = Place(name, line, column) if places else Place(name)
+    place = Place(name, line, column)
     if isinstance(error, ReaderError):
         return Problem(place, f"this is not text: it holds the character {_code(error)}", "take it out")
     if found := _CONFLICT.search(text) or _look_alike(text, line):
         at = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
-        return Problem(Place(name, *at) if places else place, *_of_others(found[0]))
-    tab = _tab(text, line, column)
-    if tab is not None:
-        where = Place(name, *tab) if places else place
-        return Problem(where, "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces")
+        return Problem(Place(name, *at), *_of_others(found[0]))
+    if tab := _tab(text, line, column):
+        return Problem(
+            Place(name, *tab), "a tab where YAML takes spaces only", "replace each tab outside of quotes with spaces"
+        )
     lines = text.splitlines()
     near = lines[line - 1][max(0, column - NEAR) : column + NEAR] if 0 < line <= len(lines) else ""
     if _in_brackets(error, text) and (unquoted := _RANGE_IN_BRACKETS.search(near)):
@@ -118,12 +118,6 @@ def _in_brackets(error: yaml.YAMLError, text: str) -> bool:
     """What PyYAML was reading when it gave up began with a bracket."""
     began = getattr(error, "context_mark", None)
     return isinstance(error, ParserError) and began is not None and text[began.index : began.index + 1] in ("[", "{")
-
-
-def second_document(place: Place) -> ConfigError:
-    return ConfigError(
-        [Problem(place, "a second document begins here; a cluster file holds one", "keep one file each")]
-    )
 
 
 def _position(error: yaml.YAMLError, text: str, *, at_start: bool) -> tuple[int, int]:
@@ -167,25 +161,27 @@ _TOO_DEEP = "brackets or mappings are nested too deeply"
 _NO_ALIAS = "write the value itself in place of *name"
 _TAG = "tag:yaml.org,2002:"
 _NULL, _BOOL, _INT, _FLOAT, _STR, _MERGE = (_TAG + name for name in ("null", "bool", "int", "float", "str", "merge"))
-_PATTERNS = (
-    (_NULL, re.compile(r"null|Null|NULL|~|")),
-    (_BOOL, re.compile(r"true|True|TRUE|false|False|FALSE")),
-    (_INT, re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")),
-    (_FLOAT, re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")),
-    (_MERGE, re.compile(r"<<")),
+_RESOLVERS = (
+    (_NULL, re.compile(r"(?:null|Null|NULL|~|)\Z")),
+    (_BOOL, re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z")),
+    (_INT, re.compile(r"(?:[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")),
+    (
+        _FLOAT,
+        re.compile(
+            r"(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"
+        ),
+    ),
+    (_MERGE, re.compile(r"<<\Z")),
 )
 
 
 class _Loader(yaml.SafeLoader):
     """PyYAML's parser with the plain scalars of the core schema."""
 
+    yaml_implicit_resolvers = {None: list(_RESOLVERS)}  # noqa: RUF012 (PyYAML's name; None: whatever the first letter)
+
     _nodes = 0
     _depth = 0
-
-    def resolve(self, kind: type[Node], value: Any, implicit: Any) -> str:
-        if kind is not ScalarNode:
-            return str(super().resolve(kind, value, implicit))  # type: ignore[no-untyped-call]
-        return _core_tag(value) if implicit[0] else _STR
 
     def compose_node(self, parent: Node | None, index: Any) -> Node | None:
         """Stops before a text that is too large or too deep costs time: the scanner runs as far as it is asked."""
@@ -209,11 +205,10 @@ class _TooMuch(Exception):
         self.mark = mark
 
 
-def parse(text: str, name: str, *, places: bool = True) -> Document:
+def parse(text: str, name: str) -> Document:
     """The one document in `text`; its data is None when there is none.
 
-    `name` stands for the file in places; without `places` they hold nothing else. Raises ConfigError when the text is
-    not YAML or holds several documents.
+    `name` stands for the file in places. Raises ConfigError when the text is not YAML or holds several documents.
     """
     try:
         loader = _Loader(text)
@@ -224,13 +219,14 @@ def parse(text: str, name: str, *, places: bool = True) -> Document:
             return Document(None, {(): nowhere}, [])
         if not loader.check_event(StreamEndEvent):
             mark = loader.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise second_document(_place(name, mark, places=places))
-        reader = _Reader(name, places=places)
+            summary = "a second document begins here; a cluster file holds one"
+            raise ConfigError([Problem(_place(name, mark), summary, "keep one file each")])
+        reader = _Reader(name)
         return Document(reader.read(node, ()), reader.marks, reader.problems)
     except _TooMuch as error:
-        raise ConfigError([Problem(_place(name, error.mark, places=places), str(error), START)]) from error
+        raise ConfigError([Problem(_place(name, error.mark), str(error), START)]) from error
     except yaml.YAMLError as error:
-        raise ConfigError([syntax_problem(error, text, name, places=places)]) from error
+        raise ConfigError([syntax_problem(error, text, name)]) from error
 
 
 _Pairs = dict[str, tuple[Node, Node]]
@@ -240,11 +236,10 @@ _Pairs = dict[str, tuple[Node, Node]]
 class _Reader:
     """Turns nodes into data, and notes the place of each on the way."""
 
-    def __init__(self, name: str, *, places: bool) -> None:
+    def __init__(self, name: str) -> None:
         self.marks: dict[KeyPath, Marks] = {}
         self.problems: list[Problem] = []
         self._name = name
-        self._places = places
         self._open: set[int] = set()
         self._values = 0
         self._text = 0
@@ -301,8 +296,8 @@ class _Reader:
 
     def _report_twice(self, key: ScalarNode, first_key: Node, path: KeyPath) -> None:
         first = self._place(first_key)
-        where = f" at line {first.line}, column {first.column}" if first.line else ""
-        self._report(key, f"{dotted((*path, key.value))} is here a second time; the first is{where}", "keep one")
+        where = f"line {first.line}, column {first.column}"
+        self._report(key, f"{dotted((*path, key.value))} is here a second time; the first is at {where}", "keep one")
 
     def _merge(self, value: Node, path: KeyPath, merged: _Pairs) -> None:
         """Adds the pairs of what `<<` names; of several the first wins (yaml.org/type/merge.html)."""
@@ -346,19 +341,15 @@ class _Reader:
         return ConfigError([*self.problems, Problem(self._place(node), summary)])
 
     def _place(self, node: Node) -> Place:
-        return _place(self._name, node.start_mark, places=self._places)
+        return _place(self._name, node.start_mark)
 
 
-def _place(name: str, mark: Any, *, places: bool) -> Place:
-    return Place(name, mark.line + 1, mark.column + 1) if places else Place(name)
+def _place(name: str, mark: Any) -> Place:
+    return Place(name, mark.line + 1, mark.column + 1)
 
 
 def _shown(tag: str) -> str:
     return tag.replace(_TAG, "!!")
-
-
-def _core_tag(text: str) -> str:
-    return next((tag for tag, pattern in _PATTERNS if pattern.fullmatch(text)), _STR)
 
 
 def _construct(tag: str, text: str) -> bool | int | float | str:

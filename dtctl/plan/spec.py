@@ -6,9 +6,20 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from dtctl.agent.records.spec import VERSION, Member, RecoverySpec, Setup, Spec, TaskSpec, comes_back_alone
+from dtctl.agent.records.kinds import fields_of
+from dtctl.agent.records.spec import (
+    VERSION,
+    CoordinatorPlace,
+    Member,
+    RecoverySpec,
+    Setup,
+    Spec,
+    Stage,
+    TaskSpec,
+    comes_back_alone,
+)
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
@@ -47,89 +58,51 @@ def host_spec(
 ) -> Spec:
     cluster = plan.cluster
     tasks = plan.on_host(host)
-    return {
-        "version": VERSION,
-        "run": run,
-        "cluster": cluster.name,
-        "host": host,
-        "digest": digest,
-        "bundle": bundle,
-        "copied": True,
-        "created": created,
-        "controller": controller,
-        "strategy": plan.strategy.value,
-        "coordinator": {
-            "host": plan.coordinator.host,
-            "address": plan.coordinator.address,
-            "port": plan.coordinator.port,
-        },
-        "roster": [_place(task) for task in plan.tasks],
-        "stages": [
-            {
-                "name": stage.name,
-                "tasks": [str(task) for task in stage.tasks],
-                "after": list(stage.after),
-                "held": stage.held,
-            }
-            for stage in plan.stages
-        ],
-        "lead": str(plan.lead),
-        "success": plan.success,
-        "tasks": [_task(task) for task in tasks],
+    return _record(
+        Spec,
+        plan,
+        cluster,
+        version=VERSION,
+        run=run,
+        cluster=cluster.name,
+        host=host,
+        digest=digest,
+        bundle=bundle,
+        copied=True,
+        created=created,
+        controller=controller,
+        strategy=plan.strategy.value,
+        coordinator=_record(CoordinatorPlace, plan.coordinator),
+        roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
+        stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
+        lead=str(plan.lead),
+        tasks=[_task(task) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
-        "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
-        "brought_along": list(brought_along(cluster, cluster.hosts[host], plan.dirs[host])),
-        "setup": _setup(plan, tasks[0]) if tasks else None,
-        "recovery": _recovery(cluster),
-        "needs_checkpoint": plan.needs_checkpoint,
-        "settle_s": plan.settle_s,
-        "grace_s": cluster.grace_s,
-        "fail_fast": cluster.fail_fast,
-        "start_timeout_s": cluster.start_timeout_s,
-        "active_deadline_s": cluster.active_deadline_s,
-        "ttl_s": cluster.ttl_s,
-        "keep": cluster.keep,
-        "log_limit_bytes": cluster.log_limit_bytes,
-        "target_step": plan.target_step,
-        "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
-        "replaced": dict(replaced),
-        "absent": list(absent),
+        dirs=sorted(path for name, path in plan.dirs[host].items() if name != "data"),
+        brought_along=list(brought_along(cluster, cluster.hosts[host], plan.dirs[host])),
+        setup=_setup(plan, tasks[0]) if tasks else None,
+        recovery=_record(RecoverySpec, cluster.recovery),
+        checkpoint_dirs=list(plan.checkpoint_dirs[host]),
+        replaced=dict(replaced),
+        absent=list(absent),
+    )
+
+
+R = TypeVar("R")
+
+
+def _record(record: type[R], *sources: object, **own: object) -> R:
+    """A record with its own values, and the others as the first source has them."""
+    fields = {
+        name: own[name] if name in own else next(getattr(each, name) for each in sources if hasattr(each, name))
+        for name in fields_of(record)
     }
-
-
-def _place(task: TaskPlan) -> Member:
-    return {
-        "task": str(task.id),
-        "host": task.host,
-        "address": task.address,
-        "role": task.role,
-        "scope": task.scope,
-        "vital": task.vital,
-        "decides": task.decides,
-        "serves": task.serves,
-    }
-
-
-def _recovery(cluster: Cluster) -> RecoverySpec:
-    """Less the mode, which stands in the scopes of the roster."""
-    said = dataclasses.asdict(cluster.recovery)
-    del said["mode"]
-    said.update(retry=list(cluster.recovery.retry), permanent=list(cluster.recovery.permanent))
-    return cast("RecoverySpec", said)
+    return cast("R", {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()})
 
 
 def _task(task: TaskPlan) -> TaskSpec:
-    return {
-        "id": str(task.id),
-        "argv": list(task.argv),
-        "env": dict(task.env),
-        "secrets": list(task.secrets),
-        "port": task.port,
-        "code": True,
-        "keep_proxy": task.keep_proxy,
-        "ready": task.ready,
-        "own": comes_back_alone(task.role, task.scope),
-    }
+    own = comes_back_alone(task.role, task.scope)
+    return _record(TaskSpec, task, id=str(task.id), env=dict(task.env), code=True, own=own)
 
 
 def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
@@ -22,10 +21,11 @@ WAITED_S = 2.0
 """Who has taken so long is waited for; the others are simply at work."""
 
 
-class Awaiting:
+class Awaiting(ExitStack):
     """On a terminal; elsewhere nothing. A context manager, and a `Report` that hears who is begun and who is done."""
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
+        super().__init__()
         self._total = total
         self._shown = shown
         self._lock = threading.Lock()
@@ -33,19 +33,13 @@ class Awaiting:
         """Those that have been begun, and are not done."""
         self._done = 0
         self._begun = time.monotonic()
-        self._until = ExitStack()
 
     def __enter__(self) -> Awaiting:
         if self._shown and console.interactive():
             from dtctl.render.terminal.moving import LastLine
 
-            self._until.enter_context(moving(LastLine(self._now)))
+            self.enter_context(moving(LastLine(self._now)))
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._until.close()
 
     def __call__(self, progress: Progress) -> None:
         """From any thread."""

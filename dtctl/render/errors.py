@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.render.terminal import console
@@ -12,6 +13,9 @@ from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import fold
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.group_errors import APART, group_errors, rows
+
+if TYPE_CHECKING:
+    from dtctl.operations.client.streams import Away, Back
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -79,6 +83,16 @@ def note(text: str, *next_steps: str) -> None:
     for step in next_steps:
         console.tell(f"  {step}")
     return None
+
+
+def show_contact(told: Away | Back) -> None:
+    """What has become of a conversation with a host."""
+    from dtctl.operations.client.streams import Away
+
+    if isinstance(told, Away):
+        show_host_errors({told.host: told.error})
+    else:
+        note(f"{told.host} can be reached again")
 
 
 def interrupted(text: str, *next_steps: str) -> None:

@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
@@ -32,7 +31,7 @@ _SHOWN_TASKS = 4
 _SIGKILL = 9
 
 
-class StopProgress:
+class StopProgress(ExitStack):
     """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
 
     `dialled`, for that line: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
@@ -45,6 +44,7 @@ class StopProgress:
         dialled: Callable[[], Mapping[str, float]] = dict,
         failed: Callable[[], Mapping[str, DtctlError]] = dict,
     ) -> None:
+        super().__init__()
         self._quiet = quiet
         self._dialled = dialled
         self._failed = failed
@@ -55,18 +55,12 @@ class StopProgress:
         """By the monotonic clock: the seconds since are counted here."""
         self._lines = 0
         self._last = ""
-        self._until = ExitStack()
 
     def __enter__(self) -> StopProgress:
         if not self._quiet and console.interactive():
-            self._until.enter_context(moving(self._live()))
+            self.enter_context(moving(self._live()))
             self._quiet = True
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._until.close()
 
     def __call__(self, told: Stopping) -> None:
         """From any thread."""
@@ -161,10 +155,11 @@ _SHOWN_HOSTS = 12
 _SHOWN_NOTE = 200
 
 
-class UpProgress:
+class UpProgress(ExitStack):
     """Shows what `up` and `push` report; off a terminal only what setup commands print. A context manager."""
 
     def __init__(self, hosts: Iterable[str], *, quiet: bool = False) -> None:
+        super().__init__()
         self._hosts = list(hosts)
         self._lock = threading.Lock()
         self._bars: Bars | None = None if quiet or not console.interactive() else _bars()
@@ -180,19 +175,13 @@ class UpProgress:
         self._failed: set[str] = set()
         self._all: TaskID | None = None
         self._ends = StopProgress(quiet=quiet or self._bars is not None)
-        self._until = ExitStack()
 
     def __enter__(self) -> UpProgress:
         if self._bars is not None:
             bars = self._bars
-            self._until.enter_context(moving(Redrawn(lambda: _shown(bars, self._connecting))))
+            self.enter_context(moving(Redrawn(lambda: _shown(bars, self._connecting))))
             self._all = self._bars.add_task(self._overall(), total=None, note="")
         return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._until.close()
 
     def __call__(self, progress: Progress) -> None:
         with self._lock:

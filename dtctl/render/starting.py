@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,7 +60,9 @@ def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
 def hook_line(hook: Hook) -> str:
     """Without any value."""
     how = "the coordinator posts" if hook.post else f"{hook.run[0]} runs here"
-    return f"hook {hook.name}: {how} when the run or a task of it {_when(hook)}"
+    *others, last = (_VERBS[event] for event in hook.on)
+    when = " or ".join(filter(None, [", ".join(others), last]))
+    return f"hook {hook.name}: {how} when the run or a task of it {when}"
 
 
 _VERBS = {
@@ -71,11 +73,6 @@ _VERBS = {
     "recovered": "has recovered",
     "stalled": "stalls",
 }
-
-
-def _when(hook: Hook) -> str:
-    verbs = [_VERBS[event] for event in hook.on]
-    return " or ".join(filter(None, [", ".join(verbs[:-1]), verbs[-1]]))
 
 
 _SHOWN = 5
@@ -273,14 +270,11 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
             f"{fold(result.absent)} left out this time: {fold_tasks(tasks)}",
             hint="dtctl status    shows whether they run; dtctl up    takes in hosts that the run was started without",
         )
+    verb = "is" if len(tasks) == 1 else "are"
     return show_warning(
-        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {_is_are(tasks)} not started",
+        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )
-
-
-def _is_are(several: Collection[object]) -> str:
-    return "is" if len(several) == 1 else "are"
 
 
 def show_unseen(unseen: Unseen) -> None:

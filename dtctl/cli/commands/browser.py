@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.tensorboard.choosing import Looked, Place
-    from dtctl.operations.tensorboard.proxy import Upstream
+    from dtctl.operations.tensorboard.copies import Looked, Place
+    from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
     "Lets browsers come, once there are connections for them; with the directories that are shown."
@@ -90,7 +90,6 @@ def report(
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
-    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
@@ -102,7 +101,7 @@ def report(
     if file not in (None, "-"):
         check_place(Path(str(file)), force=force)
     record = scope.record()
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
@@ -134,7 +133,7 @@ def tensorboard(
 ) -> None:
     """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
     from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.choosing import choose, look, none_here
+    from dtctl.operations.tensorboard.copies import choose, look, none_here
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
@@ -172,7 +171,7 @@ def tensorboard(
 def _served(
     here: socket.socket, connect: Callable[[], Upstream], document: dict[str, object], *, open_it: bool, json: bool
 ) -> Iterator[None]:
-    from dtctl.operations.tensorboard.proxy import proxy
+    from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard.page import entered, entrance
     from dtctl.render.dashboard.saying import show_next_url, show_url
@@ -189,7 +188,7 @@ def _served(
 
 def _may_need_copies(looked: Looked) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.tensorboard.choosing import keys_of
+    from dtctl.operations.tensorboard.copies import keys_of
 
     every = {key for answer in looked.answers.values() for key in keys_of(answer)}
     return not any(answer["tensorboard"] and keys_of(answer) == every for answer in looked.answers.values())
@@ -218,11 +217,10 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         shown = False
         for told in follow_copies(record, scope.transport, place, looked, copies):
             board.check()
-            if isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-                failed += [told.error] if told.final else []
-            elif isinstance(told, Back):
-                errors.note(f"{told.host} can be reached again")
+            if isinstance(told, Away | Back):
+                errors.show_contact(told)
+            if isinstance(told, Away) and told.final:
+                failed.append(told.error)
             if isinstance(told, Copied | Away):
                 awaited.discard(told.host)
             if len(failed) == len(place.sources):

@@ -23,8 +23,7 @@ from dtctl.cli.options import (
 from dtctl.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dtctl.errors import Problem
-    from dtctl.model import Cluster
+    pass
 
 
 @on_cluster
@@ -32,13 +31,15 @@ def validate(
     scope: Scope, cluster_file: ClusterFile = None, overrides: Overrides = None, output: OutputOption = "text"
 ) -> None:
     """Check the cluster file, and all that `up` needs of this machine: name every mistake with its place."""
+    from dtctl.operations.up.review import review
     from dtctl.render import errors
     from dtctl.render.machine import document
     from dtctl.render.terminal import console
     from dtctl.render.words import count
 
     try:
-        cluster, doubts = _reviewed(scope, cluster_file, overrides)
+        checked = scope.checked(cluster_file, overrides)
+        doubts = review(checked, os.environ, started=False).doubts
     except ConfigError as error:
         if output == "json":
             found = {"problems": document.problems(error.problems), "warnings": document.problems(error.doubts)}
@@ -48,15 +49,9 @@ def validate(
         document.print_json("Validation", {"valid": True, "problems": [], "warnings": document.problems(doubts)})
         return
     errors.show_doubts(doubts)
+    cluster = checked.cluster
     hosts = len({cluster.host_of(task).name for task in cluster.tasks()})
     console.say(f"{cluster.file}: {cluster.name}, {count(len(cluster.tasks()), 'task')} on {count(hosts, 'host')}")
-
-
-def _reviewed(scope: Scope, cluster_file: ClusterFile, overrides: Overrides) -> tuple[Cluster, tuple[Problem, ...]]:
-    from dtctl.operations.up.review import review
-
-    checked = scope.checked(cluster_file, overrides)
-    return checked.cluster, review(checked, os.environ, started=False).doubts
 
 
 _TASK = re.compile(r"@.+|[A-Za-z][A-Za-z0-9_]*(:[0-9,-]+)?")
@@ -75,7 +70,8 @@ def plan(
 ) -> None:
     """Print what `up` would run and where, or tasks as a whole: `dtctl plan worker:1`; nothing is contacted."""
     words = list(tasks or [])
-    if cluster_file is not None and _means_tasks(cluster_file):
+    # a file that is there is meant as one
+    if cluster_file is not None and _TASK.fullmatch(str(cluster_file)) and not cluster_file.exists():
         cluster_file, words = None, [str(cluster_file), *words]
     show_plan(
         scope,
@@ -86,11 +82,6 @@ def plan(
         every=every or scope.verbose,
         output=output,
     )
-
-
-def _means_tasks(word: Path) -> bool:
-    """A file that is there is meant as one."""
-    return _TASK.fullmatch(str(word)) is not None and not word.exists()
 
 
 def show_plan(

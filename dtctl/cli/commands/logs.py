@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import detached, exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
@@ -192,9 +192,8 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.client.streams import Away
     from dtctl.operations.events import Folding, Happening, follow_events
-    from dtctl.render import errors
+    from dtctl.render.errors import show_contact
     from dtctl.render.events import story_line
     from dtctl.render.machine import document
     from dtctl.render.terminal.console import say
@@ -203,25 +202,17 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
     for line in before:
         say(line)
-    try:
+    with detached(scope, "dtctl events -f    follows it again"):
         for told in follow_events(record, scope.transport, last=tail, begin=begin):
-            if isinstance(told, Happening) and output == "json":
+            if not isinstance(told, Happening):
+                show_contact(told)
+            elif output == "json":
                 document.print_json_line(document.happening(told))
-            elif isinstance(told, Happening):
+            else:
                 for entry in [told] if states else folding.take(told):
                     say(story_line(entry))
-            elif isinstance(told, Away):
-                errors.show_host_errors({told.host: told.error})
-            else:
-                errors.note(f"{told.host} can be reached again")
         for rest in folding.rest():
             say(story_line(rest))
-    except KeyboardInterrupt:
-        if not scope.transport.reached:
-            raise
-        errors.below()
-        errors.note("detached: the run continues", "dtctl events -f    follows it again")
-        raise typer.Exit(ExitCode.INTERRUPTED) from None
 
 
 def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:

@@ -30,7 +30,6 @@ def status(
 ) -> None:
     """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
     from dtctl.operations.status import status as ask
-    from dtctl.render.awaiting import dialling
 
     record = scope.record()
     if watch and output == "text":
@@ -40,7 +39,7 @@ def status(
             while True:
                 screen(ask(record, scope.transport))
                 time.sleep(2.0)
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = ask(record, scope.transport)
     scope.remember_end(found)
     _show(found, output, every=every)
@@ -48,15 +47,14 @@ def status(
 
 def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
     from dtctl.render import errors, result
-    from dtctl.render import status as shown
-    from dtctl.render.machine import document, status
+    from dtctl.render.status import show_status
 
     if not found.time:
         exit_without_run(found.errors, found.record, found.without_run)
     if output == "json":
-        document.print_json("RunStatus", status.run_status(found))
+        _print_json(found)
     else:
-        shown.show_status(found, every=every)
+        show_status(found, every=every)
         result.show_away(found)
         if found.coordination is None and found.going_on_after_the_end:
             tasks = ", ".join(map(str, found.going_on_after_the_end))
@@ -66,16 +64,22 @@ def _show(found: RunStatus, output: OutputOption, *, every: bool) -> None:
     exit_for(found.errors, others=True)
 
 
+def _print_json(status: RunStatus) -> None:
+    from dtctl.render.machine import document
+    from dtctl.render.machine.status import run_status
+
+    document.print_json("RunStatus", run_status(status))
+
+
 @on_cluster
 def runs(scope: Scope, output: OutputOption = "text") -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors, tables
-    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
 
     record = scope.record()
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         known = known_runs(record, scope.transport)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
@@ -95,13 +99,12 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Look at every host of a run once, and tell what is wrong, why, and what to type."""
     from dtctl.operations.diagnosis.asking import diagnose as ask
     from dtctl.render import errors, result
-    from dtctl.render.awaiting import dialling
     from dtctl.render.health import findings
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
 
     record = scope.record()
-    with dialling(scope.transport.dialled, scope.transport.failed):
+    with scope.dialling():
         found = ask(record, scope.transport)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
@@ -128,13 +131,7 @@ def wait(
     record = scope.record()
     status = watch(scope, record, LogRequest(()), None, timeout_s=seconds(timeout) if timeout is not None else None)
     if output == "json":
-        from dtctl.render.machine import document
-        from dtctl.render.machine.status import run_status
-        from dtctl.render.result import ended_exit_code, show_ended
-
-        document.print_json("RunStatus", run_status(status))
-        show_ended(status)
-        raise typer.Exit(ended_exit_code(status))
+        _print_json(status)
     finish(status)
 
 

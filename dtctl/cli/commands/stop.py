@@ -190,14 +190,14 @@ def gc(
     """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
-    from dtctl.render.awaiting import dialling
     from dtctl.render.machine import document
     from dtctl.render.tables import show_remains
 
-    record = _inventory(scope)
+    record = scope.record()
+    record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
 
     def look(*, dry_run: bool) -> GcResult:
-        with dialling(scope.transport.dialled, scope.transport.failed):
+        with scope.dialling():
             return collect(record, scope.transport, every_cluster=every, written=written, dry_run=dry_run)
 
     if dry_run or not yes:
@@ -217,12 +217,6 @@ def gc(
     if any(one.survivors for one in found.remains.values()):
         raise typer.Exit(ExitCode.SURVIVORS)
     exit_for(found.errors, others=found.remains)
-
-
-def _inventory(scope: Scope) -> RunRecord:
-    """Includes hosts without a task."""
-    record = scope.record()
-    return dataclasses.replace(record, hosts={**record.others, **record.hosts})
 
 
 def _ask(found: GcResult) -> None:

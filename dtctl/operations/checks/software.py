@@ -10,11 +10,10 @@ from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.marks import CODE
 from dtctl.model import TaskId
-from dtctl.operations.checks import of_software as rows
 from dtctl.operations.checks.programs import runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.hosts import commonness
-from dtctl.operations.diagnosis.signature import Finding, Signature
+from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.up.imports import PACKAGES
 from dtctl.plan.roster import TaskPlan
 
@@ -95,20 +94,20 @@ Found = tuple[str, PythonFound, list[TaskPlan]]
 
 def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for program, group in _by(each, lambda python: python["program"]).items():
-        row = rows.PYTHON_TO_COME if made_by_setup else rows.PYTHON_MISSING
+        row = "python_to_come" if made_by_setup else "python_missing"
         yield found(row, _hosts(group), _tasks(group), python=shown(program))
 
 
 def _not_allowed(scene: Scene, each: list[Found]) -> Iterator[Finding]:
     held = [one for one in each if not _may_start(scene, one[0], one[1]["program"])]
     for path, group in _by(held, lambda python: python["path"]).items():
-        yield found(rows.PYTHON_NOT_STARTED, _hosts(group), _tasks(group), python=path)
+        yield found("python_not_started", _hosts(group), _tasks(group), python=path)
 
 
 def _broken(each: list[Found]) -> Iterator[Finding]:
     for said, group in _by(each, lambda python: python["problem"]).items():
         if said:
-            yield found(rows.PYTHON_BROKEN, _hosts(group), _tasks(group), python=_python(group), said=said)
+            yield found("python_broken", _hosts(group), _tasks(group), python=_python(group), said=said)
 
 
 def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
@@ -122,21 +121,19 @@ def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
         group = [one for one in group if one[2]]
         if needs.broken and group:
             file, line, said = needs.broken
-            yield found(rows.SYNTAX_ERROR, _hosts(group), _tasks(group), file=file, line=str(line), said=said)
+            yield found("syntax_error", _hosts(group), _tasks(group), file=file, line=str(line), said=said)
 
 
 def _lacking(scene: Scene, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for missing, group in _by(each, lambda python: tuple(python["missing"])).items():
         if missing:
-            row = rows.MODULES_TO_COME if made_by_setup else rows.MODULES_MISSING
+            row = "modules_to_come" if made_by_setup else "modules_missing"
             packages = " ".join(_requirement(module, each) for module in missing)
             names = ", ".join(_with_place(scene, module, group) for module in missing)
             yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
     for problems, group in _by(each, _import_problems).items():
         for module, said in problems:
-            yield found(
-                rows.IMPORT_FAILS, _hosts(group), _tasks(group), python=_python(group), module=module, said=said
-            )
+            yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=said)
 
 
 def _with_place(scene: Scene, module: str, group: list[Found]) -> str:
@@ -163,15 +160,15 @@ def _different(each: list[Found]) -> Iterator[Finding]:
             if package in one[1]["packages"]:
                 by_version.setdefault(one[1]["packages"][package], []).append(one)
         if len(by_version) > 1:
-            yield _versions(rows.TENSORFLOW_DIFFERS if package in EQUAL else rows.VERSIONS_DIFFER, package, by_version)
+            yield _versions("framework_differs" if package in EQUAL else "packages_differ", package, by_version)
     by_version = {
         version: group for version, group in _by(each, lambda python: _minor(python["version"])).items() if version
     }
     if len(by_version) > 1:
-        yield _versions(rows.PYTHONS_DIFFER, "Python", by_version)
+        yield _versions("pythons_differ", "Python", by_version)
 
 
-def _versions(row: Signature, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
+def _versions(row: str, package: str, by_version: Mapping[str, list[Found]]) -> Finding:
     """About the hosts that do not have what most have."""
     versions = tuple((version, _hosts(group)) for version, group in sorted(by_version.items()))
     *others, usual = sorted(versions, key=commonness)
@@ -187,7 +184,7 @@ def _without_cuda(each: list[Found]) -> Iterator[Finding]:
     for package, group in _by(with_gpus, _blind).items():
         if package:
             tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
-            row = rows.CPU_ONLY if package == "tensorflow-cpu" else rows.CUDA_MISSING
+            row = "tensorflow_without_gpus" if package == "tensorflow-cpu" else "cuda_missing"
             yield found(row, _hosts(group), tasks, python=_python(group), package=package)
 
 
@@ -201,7 +198,7 @@ def _blind(python: PythonFound) -> str:
 
 def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
     """Where a program's text and the versions do not go together."""
-    wanting: dict[tuple[Signature, str], list[Found]] = {}
+    wanting: dict[tuple[str, str], list[Found]] = {}
     for host, python, tasks in each:
         for task in tasks:
             uses = scene.needs[task.id.job].uses if task.id.job in scene.needs else frozenset()
@@ -211,16 +208,16 @@ def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
         yield found(row, _hosts(group), _tasks(group), python=_python(group), version=version)
 
 
-def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Iterator[tuple[Signature, str]]:
+def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Iterator[tuple[str, str]]:
     packages = python["packages"]
     tensorflow = next((packages[name] for name in _TENSORFLOW if name in packages), "")
     if "estimator" in uses and tensorflow and _number(tensorflow) > _LAST_WITH_ESTIMATOR:
-        yield rows.ESTIMATOR_GONE, tensorflow
+        yield "estimator_gone", tensorflow
     keras = packages.get("keras", "")
     if {"fit", "ps_strategy"} <= uses and "keras_2" not in uses and _number(keras) >= (3, 0):
-        yield rows.KERAS_3_FIT, keras
+        yield "keras_3_fit", keras
     if "summaries" in uses and "graphs" not in uses and tensorflow and "tensorboard" not in packages and started:
-        yield rows.TENSORBOARD_MISSING, tensorflow
+        yield "summaries_without_tensorboard", tensorflow
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
@@ -268,4 +265,4 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-TOPIC = Topic("software", ask, judge, tell, rows.ROWS)
+TOPIC = Topic("software", ask, judge, tell)

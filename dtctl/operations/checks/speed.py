@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from dtctl.agent.records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.operations.checks import of_speed as rows
-from dtctl.operations.checks import outliers, software
+from dtctl.operations.checks import software
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
 from dtctl.operations.diagnosis.signature import Finding
+
+SHARE = 0.8
+_SPREADS = 3.0
+
+
+def least_usual(others: Sequence[float]) -> float:
+    """What is below this stands out: 0.8 of their middle, and less where they differ that much among themselves.
+
+    They do on machines that are busy with something else; what counts is how many times they differ, in the middle.
+    """
+    usual = median(others)
+    if usual <= 0.0:
+        return 0.0
+    spread = median(abs(math.log(max(figure, 1e-9 * usual) / usual)) for figure in others)
+    return usual * min(SHARE, math.exp(-_SPREADS * spread))
+
 
 _WARMER = 10
 """Degrees that make a difference worth telling."""
@@ -23,13 +39,13 @@ def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
     for host, gpu in every:
         others = [one for _, one in every if one is not gpu and one["name"] == gpu["name"]]
         figures = [one["flops"] for one in others]
-        if others and gpu["flops"] < outliers.least(figures):
+        if others and gpu["flops"] < least_usual(figures):
             why = {**_less(gpu, others, "clock_mhz"), **_less(gpu, others, "lanes"), **_warmer(gpu, others)}
             speeds: dict[str, Any] = {"own_flops": gpu["flops"], "usual_flops": median(figures)}
-            yield found(rows.SLOW_GPU, [host], gpu=gpu["gpu"], model=gpu["name"], **speeds, **why)
+            yield found("gpu_computes_slowly", [host], gpu=gpu["gpu"], model=gpu["name"], **speeds, **why)
     for problem in dict.fromkeys(told["gpu_problem"] for told in facts.values() if told["gpu_problem"]):
         hosts = [host for host, told in facts.items() if told["gpu_problem"] == problem]
-        yield found(rows.GPUS_UNMEASURED, hosts, said=problem)
+        yield found("gpus_not_measured", hosts, said=problem)
 
 
 def _less(gpu: GpuSpeed, others: Sequence[GpuSpeed], name: str) -> dict[str, Any]:
@@ -87,7 +103,7 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     facts = _told(heard)
     for problem in dict.fromkeys(told["problem"] for told in facts.values() if not told["kind"]):
         hosts = [host for host, told in facts.items() if not told["kind"] and told["problem"] == problem]
-        yield found(rows.UNMEASURED, hosts, said=problem or "it has no Python")
+        yield found("speed_not_measured", hosts, said=problem or "it has no Python")
     for kind in ("numpy", "python"):
         alike = {host: told for host, told in facts.items() if told["kind"] == kind}
         for host, told in alike.items():
@@ -100,11 +116,11 @@ def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
     if not others:
         return
     flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
-    if told["flops"] < outliers.least([one["flops"] for one in others]):
-        yield found(rows.SLOW, [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
-    elif told["copied_bytes"] < outliers.least([one["copied_bytes"] for one in others]):
+    if told["flops"] < least_usual([one["flops"] for one in others]):
+        yield found("host_computes_slowly", [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
+    elif told["copied_bytes"] < least_usual([one["copied_bytes"] for one in others]):
         own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
-        yield found(rows.SLOW_MEMORY, [host], **own, **_why(told, others))
+        yield found("host_copies_slowly", [host], **own, **_why(told, others))
 
 
 def _why(told: Facts, others: list[Facts]) -> dict[str, Any]:
@@ -138,4 +154,4 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("copies a second_bytes", {host: told["copied_bytes"] or None for host, told in facts.items()})
 
 
-TOPIC = Topic("speed", ask, judge, tell, rows.ROWS)
+TOPIC = Topic("speed", ask, judge, tell)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from dtctl.agent.records.marks import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature
+from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
 from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.plan.roster import RunPlan
 
@@ -115,10 +117,22 @@ class Topic(Generic[Q, F]):
     ask: Callable[[Scene, Heard[F]], Mapping[str, Q]]
     judge: Callable[[Scene, Heard[F]], Iterable[Finding]]
     tell: Callable[[Scene, Heard[F]], Iterable[Line | Said]]
-    rows: tuple[Signature, ...]
-    """Of the table in the documentation: every signature that `judge` may find."""
     doors: Callable[[Scene, Heard[F]], Sequence[Door]] = lambda scene, heard: ()
     """What this machine is to try to connect to itself, during the next round."""
+
+    @property
+    def rows(self) -> tuple[Signature, ...]:
+        """Every signature that `judge` may find."""
+        return tuple(row for topic, row in _ROWS if topic == self.name)
+
+
+def _parted(row: Signature) -> tuple[str, Signature]:
+    topic, _, name = row.name.partition(".")
+    return topic, dataclasses.replace(row, name=name)
+
+
+_ROWS = tuple(map(_parted, table(Path(__file__).with_name("signatures.ini"))))
+_BY_NAME = {row.name: row for _, row in _ROWS}
 
 
 def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
@@ -126,9 +140,9 @@ def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     return {} if heard.rounds else questions
 
 
-def found(row: Signature, hosts: Iterable[str], tasks: Iterable[Any] = (), **fields: Any) -> Finding:
-    """A finding of this row about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
-    return Finding(row, Seen(tuple(tasks), tuple(hosts), fields))
+def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
+    """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
+    return Finding(_BY_NAME[name], Seen(tuple(tasks), tuple(hosts), fields))
 
 
 def shown(path: str) -> str:

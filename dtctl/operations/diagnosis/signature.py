@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from configparser import ConfigParser
 from dataclasses import dataclass, field
 from enum import IntEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.operations.client.snapshot import TaskStatus
@@ -34,18 +36,12 @@ class Level(IntEnum):
 
 @dataclass(frozen=True)
 class Signature:
-    """One row of the table.
-
-    `pattern`: a regular expression of what a log says, where one does; its named groups are fields. `joins`: the facts
-    that are read beside it, in words. `means` and `remedy` are templates of Fields; what begins with `dtctl` is a
-    command.
-    """
+    """One row of a table, as signatures.ini describes it."""
 
     name: str
     level: Level
     seen: str
-    """An example, or what is so."""
-    joins: str
+    beside: str
     means: str
     remedy: tuple[str, ...]
     pattern: str = ""
@@ -55,9 +51,33 @@ class Signature:
     """It is a problem of a run that has succeeded or was stopped, too."""
 
 
+def table(file: Path, joins: Mapping[str, Join] | None = None, finds: Mapping[str, Find] | None = None) -> Rows:
+    """The rows of a file, in its order; joins and finds are by name."""
+    sections = ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+    sections.read_string(file.read_text("utf-8"))
+
+    def row(name: str) -> Signature:
+        texts = sections[name]
+        return Signature(
+            name,
+            Level[texts.get("level", "ends").upper()],
+            texts.get("seen", "").replace("\n", " ").strip(),
+            texts.get("beside", "").replace("\n", " ").strip(),
+            texts["means"].replace("\n", " ").strip(),
+            tuple(texts["remedy"].strip().split("\n")),
+            texts.get("pattern", "").replace("\n", ""),
+            (joins or {}).get(name, Signature.join),
+            (finds or {}).get(name, Signature.find),
+            texts.getboolean("after_end", False),
+        )
+
+    return tuple(map(row, sections.sections()))
+
+
+Rows = tuple[Signature, ...]
+
 ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs tell nothing that is known."""
-WHOLE_LOG = "dtctl logs {task} -n all"
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from dtctl.agent.records.network.peers import Measured
-from dtctl.operations.checks import outliers
-from dtctl.operations.diagnosis.signature import Level, Signature
-from dtctl.operations.networking.speed import Pair
+from dtctl.operations.checks import speed
 
 ROUNDS = 3
 """Of all hosts."""
@@ -22,6 +20,8 @@ MORE = 3
 LATE = 3.0
 LATE_S = 0.002
 """An answer takes so many times as long as usual, and so much longer."""
+
+Pair = tuple[str, str]
 
 Round = Mapping[Pair, Measured]
 """By source and target; what was not measured is left out."""
@@ -127,7 +127,7 @@ def judged(rounds: Iterable[Round]) -> list[Behind]:
         others = [pace for other, pace in every.items() if other != host]
         if others:
             columns = list(zip(*map(_figures, others), strict=True))
-            found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(outliers.least, columns))))
+            found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(speed.least_usual, columns))))
     return [behind for behind in found if behind]
 
 
@@ -135,28 +135,71 @@ def _figures(pace: Pace) -> tuple[float, float, float, float]:
     return pace.sends, pace.receives, pace.latency_s, pace.again
 
 
-SLOW = Signature(
-    "host_exchanges_slowly",
-    Level.SLOWS,
-    "a host sends or receives at less than 0.8 of the usual speed, whoever its partner is",
-    "pairs of hosts that exchange data, each host with several others one after the other, with --deep",
-    "{hosts} is slow to exchange data, whoever its partner is[; it sends {sent_bytes} a second, the others "
-    "{usual_sent_bytes}][; it receives {received_bytes} a second, the others {usual_received_bytes}][; a word there "
-    "and back takes {latency_ms} ms, elsewhere {usual_latency_ms} ms][; {again} of its packets have to be sent again]"
-    "[; its link has {mbits}, theirs {usual_mbits}][; its link is {duplex}, theirs {usual_duplex}][; its MTU is {mtu}, "
-    "theirs {usual_mtu}][; its packets wait in a queue of kind {queue}, theirs in {usual_queue}]",
-    (
-        "dtctl exec {at} -- ip -s -d link show dev {interface}    shows errors, and what holds packets back",
-        "leave it out, or let another host take its place: jobs.NAME.hosts in cluster.yaml",
-    ),
-)
-UNMEASURED = Signature(
-    "exchange_failed",
-    Level.SLOWS,
-    "a host could exchange data with nobody",
-    "the same",
-    "{hosts} could not exchange data, though connections are made: {said}",
-    ("dtctl check --deep    once more: is it the same one?",),
-)
+MOST_ROUNDS = 8
 
-ROWS = (SLOW, UNMEASURED)
+
+def rounds(sources: Sequence[str], targets: Sequence[str], most: int = MOST_ROUNDS) -> tuple[tuple[Pair, ...], ...]:
+    """Pairs of hosts that are measured at the same time: none takes part in two of them.
+
+    Every source measures up to `most` targets, in rotation, so that each target is measured as often as the others.
+    """
+    wanted = [
+        (source, targets[(number + step) % len(targets)])
+        for step in range(min(most, len(targets)))
+        for number, source in enumerate(sources)
+    ]
+    left = list(dict.fromkeys(pair for pair in wanted if pair[0] != pair[1]))
+    told: list[tuple[Pair, ...]] = []
+    while left and len(told) < most:
+        busy: set[str] = set()
+        now = []
+        for pair in left:
+            if not busy & set(pair):
+                now.append(pair)
+                busy.update(pair)
+        left = [pair for pair in left if pair not in now]
+        told.append(tuple(now))
+    return tuple(told)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of all pairs: the middle, and the slowest of them."""
+
+    pairs: int
+    latency_s: float
+    bytes_s: float
+    slowest: Pair
+    slowest_bytes_s: float
+    farthest: Pair
+    farthest_s: float
+
+
+def summed(measured: Mapping[Pair, Measured]) -> Speed | None:
+    """None where nothing was measured. Of both directions the slower one counts."""
+    rates = {
+        pair: min(one["sent"], one["received"]) for pair, one in measured.items() if one["sent"] and one["received"]
+    }
+    delays = {pair: one["latency_s"] for pair, one in measured.items() if one["latency_s"] is not None}
+    if not rates or not delays:
+        return None
+    slowest, farthest = min(rates, key=lambda pair: rates[pair]), max(delays, key=lambda pair: delays[pair])
+    return Speed(
+        len(rates),
+        _middle(delays.values()),
+        _middle(rates.values()),
+        slowest,
+        rates[slowest],
+        farthest,
+        delays[farthest],
+    )
+
+
+def least_step_s(speed: Speed, moved_bytes: float) -> float:
+    """A step fetches variables from a ps and sends as many bytes of gradients back, and each waits for an answer."""
+    return 2 * (speed.latency_s + moved_bytes / speed.bytes_s)
+
+
+def _middle(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

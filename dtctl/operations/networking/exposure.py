@@ -8,7 +8,6 @@ from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door
-from dtctl.operations.networking.of_tasks import EXPOSED, PUBLIC
 from dtctl.operations.networking.view import (
     COORDINATOR,
     Place,
@@ -54,7 +53,7 @@ def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
         public = next((one.address for one in opened if is_public(one.address)), None)
         ports = tuple(sorted({one.door.port for one in opened}))
         tasks = [task.id for task in scene.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
-        yield found(EXPOSED, hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
+        yield found("exposed", hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
     yield from _public(scene, heard, {one.door.host for one in opened})
 
 
@@ -73,7 +72,7 @@ def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterat
     for host, facts in heard.first.items():
         untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
         if untried and host in ports and host not in known:
-            yield found(PUBLIC, (host,), address=untried[0], ports=tuple(sorted(ports[host])))
+            yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(ports[host])))
 
 
 def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
@@ -86,4 +85,4 @@ def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
 
 
 def is_exposed(finding: Finding) -> bool:
-    return finding.signature in (EXPOSED, PUBLIC)
+    return finding.signature.name in ("exposed", "public_address")

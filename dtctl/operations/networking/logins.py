@@ -8,67 +8,8 @@ from statistics import median
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network.logins import SshFacts, SshQuestion
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, once
-from dtctl.operations.diagnosis.signature import Finding, Level, Signature
+from dtctl.operations.diagnosis.signature import Finding
 from dtctl.transport.fanout import WIDTH
-
-_START_UP = "the login shell, started as sshd starts it for a command"
-
-NOISE = Signature(
-    "noisy_start_up",
-    Level.NOTE,
-    "start-up files of the login shell print something",
-    _START_UP,
-    "the start-up files of {shell} on {hosts} print to commands that nobody looks at: {said}. dtctl passes it over; "
-    "scp, rsync and git break of it",
-    (
-        "at the top of ~/.bashrc there: case $- in *i*) ;; *) return ;; esac    so that only a person's shell reads "
-        "the rest",
-        "dtctl exec {at} -- head -20 .bashrc    shows how it begins",
-    ),
-)
-SLOW = Signature(
-    "slow_start_up",
-    Level.SLOWS,
-    "start-up files of the login shell take long",
-    _START_UP,
-    "the start-up files of {shell} on {hosts} take {start_up} s, at every command of dtctl",
-    (
-        "at the top of ~/.bashrc there: case $- in *i*) ;; *) return ;; esac    so that only a person's shell reads "
-        "the rest",
-        "what activates environments (conda, modules) belongs behind that line, or into trainer.setup",
-    ),
-)
-BROKEN = Signature(
-    "start_up_fails",
-    Level.SLOWS,
-    "the login shell does not run a command that does nothing",
-    _START_UP,
-    "{shell} on {hosts} does not run the command `true` as it should: {said}",
-    ("dtctl ssh {host}    shows what a login prints; the cause is in its start-up files, as a rule",),
-)
-SLOW_LOGIN = Signature(
-    "slow_login",
-    Level.SLOWS,
-    "a login takes far longer than those of the other hosts",
-    "the time until each host has greeted",
-    "a login on {hosts} takes {took} s, where the others take {usual} s",
-    (
-        "UseDNS no in /etc/ssh/sshd_config there, if it waits for a name server",
-        "dtctl exec {at} -- uptime    shows whether the host is busy",
-    ),
-)
-MANY_LOGINS = Signature(
-    "max_startups",
-    Level.SLOWS,
-    "more hosts of the inventory are one machine than its sshd takes logins at once",
-    "MaxStartups of each sshd, and which hosts are one machine",
-    "{hosts} are one machine, on which dtctl logs in up to {logins} times at once, and its sshd refuses logins by "
-    "chance from {limit} unfinished ones on (MaxStartups {said})",
-    ("MaxStartups {wanted} in /etc/ssh/sshd_config there, then: sudo systemctl reload ssh",),
-)
-
-ROWS = (NOISE, SLOW, BROKEN, SLOW_LOGIN, MANY_LOGINS)
-
 
 Facts = SshFacts
 
@@ -103,8 +44,8 @@ def _start_up(heard: Heard[Facts]) -> Iterator[Finding]:
             first = next((line.strip() for line in facts["noise"].splitlines() if line.strip()), "")
             noisy.setdefault((facts["shell"], first[:_MOST_SAID]), []).append(host)
         if (facts["start_up_s"] or 0.0) > LONG_S:
-            yield found(SLOW, (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
-    for row, alike in ((BROKEN, broken), (NOISE, noisy)):
+            yield found("slow_start_up", (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
+    for row, alike in (("start_up_fails", broken), ("noisy_start_up", noisy)):
         for (shell, said), hosts in alike.items():
             yield found(row, hosts, shell=shell, said=said)
 
@@ -114,7 +55,7 @@ def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
     usual = median(took.values()) if len(took) > 2 else 0.0
     for host, seconds in took.items():
         if usual and seconds > max(SLOW_S, BEHIND * usual):
-            yield found(SLOW_LOGIN, (host,), took=f"{seconds:.1f}", usual=f"{usual:.1f}")
+            yield found("slow_login", (host,), took=f"{seconds:.1f}", usual=f"{usual:.1f}")
 
 
 def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
@@ -127,7 +68,7 @@ def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
         logins, limit = min(len(hosts), WIDTH), said.partition(":")[0]
         if limit.isdecimal() and logins > int(limit):
             wanted = f"{2 * WIDTH}:30:{4 * WIDTH}"
-            yield found(MANY_LOGINS, hosts, logins=logins, limit=limit, said=said, wanted=wanted)
+            yield found("max_startups", hosts, logins=logins, limit=limit, said=said, wanted=wanted)
 
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
@@ -150,4 +91,4 @@ def _limit(facts: Facts, value: object) -> str:
     return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)
 
 
-TOPIC = Topic("ssh", ask, judge, tell, ROWS)
+TOPIC = Topic("ssh", ask, judge, tell)

@@ -10,8 +10,7 @@ from dtctl.agent.records.network.peers import Link, Measured, NetworkFacts, Netw
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking import exchange
-from dtctl.operations.networking.exchange import SLOW, UNMEASURED, Behind
-from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
+from dtctl.operations.networking.exchange import Behind, Pair, least_step_s, rounds, summed
 from dtctl.operations.networking.view import Place
 from dtctl.strategies import PS
 
@@ -78,7 +77,7 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
         return
     exchanged = _exchanged(scene, heard, since)
     for behind in exchange.judged(exchanged):
-        yield found(SLOW, [behind.host], **_figures(behind), **_different(behind, heard))
+        yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, heard))
     failed: dict[str, list[str]] = {}
     known = exchange.paces(exchanged)
     for (source, target), said in _failures(heard, since):
@@ -86,7 +85,7 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
         failed.setdefault(said, []).extend(host for host in lost if host in scene.hosts)
     for said, hosts in failed.items():
         if hosts:
-            yield found(UNMEASURED, dict.fromkeys(hosts), said=said)
+            yield found("exchange_failed", dict.fromkeys(hosts), said=said)
 
 
 def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:

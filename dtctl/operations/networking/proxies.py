@@ -9,7 +9,6 @@ from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Heard, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking.of_tasks import PROXY, PROXY_LEFT_OUT
 from dtctl.operations.networking.view import TELLS_ITS_ADDRESS, places_of
 
 TAKEN = ("grpc_proxy", "https_proxy", "http_proxy")
@@ -32,7 +31,7 @@ def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
         reached = tuple(sorted({name for _, _, each in group for name in each}))
         fields = {"variable": variable, "value": value, "names": reached, "exempt": exempt}
         hosts = dict.fromkeys(host for host, _, _ in group)
-        yield found(PROXY, hosts, (task for _, task, _ in group), **fields)
+        yield found("proxy", hosts, (task for _, task, _ in group), **fields)
     if not any(task.keep_proxy for task in scene.plan.tasks):
         yield from _left_out(heard)
 
@@ -45,7 +44,7 @@ def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
         if (first := next(told, None)) is not None:
             alike.setdefault(first, []).append(host)
     for (variable, value), hosts in alike.items():
-        yield found(PROXY_LEFT_OUT, hosts, variable=variable, value=value)
+        yield found("proxy_left_out", hosts, variable=variable, value=value)
 
 
 def through(env: Mapping[str, str], names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:

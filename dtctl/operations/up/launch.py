@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host, SshSettings
-from dtctl.operations.checks.scene import scene_of
+from dtctl.operations.checks.checking import scene_of
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import request
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.operations.up.local import find_hooks, find_secrets, local_python, make_local, scan_code
-from dtctl.operations.up.needs import check_needs
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
@@ -90,14 +89,12 @@ def prepare_launch(
     replace: bool = False,
     adopt_output: bool = False,
     check: bool = False,
-    force: bool = False,
     allow_missing: int | None = None,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
     The caller has the user's consent to what starts on this machine. `bundle`: that of the code, where it has been
-    looked at already. `check`: the hosts are to report on themselves. `force`: a Python of this machine that lacks
-    a module starts all the same. `allow_missing`: so many hosts may be
+    looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
@@ -107,8 +104,6 @@ def prepare_launch(
     created = time.time()
     run = run_id(cluster.name, created)
     record = record_of(plan, run, created)
-    if not force:
-        check_needs(plan)
     if allow_missing:
         check_may_go_without(plan)
     return Start(

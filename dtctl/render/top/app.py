@@ -84,7 +84,7 @@ class Top(App[ExitCode]):
             loop.add_signal_handler(signal.SIGINT, self.exit, ExitCode.INTERRUPTED)
             for number in (signal.SIGTERM, signal.SIGHUP):
                 loop.add_signal_handler(number, self.exit, ExitCode.TERMINATED)
-        self.app_resume_signal.subscribe(self, self._draw_anew)
+        self.app_resume_signal.subscribe(self, self._redraw_all)
         self.query_one("#rows", Lines).focus()
         self.set_interval(LOOK_EVERY_S, self.look)
         self.look()
@@ -93,7 +93,7 @@ class Top(App[ExitCode]):
         self._room = resized.size.width - 1, resized.size.height - 1
         self.draw()
 
-    def _draw_anew(self, _: object) -> None:
+    def _redraw_all(self, _: object) -> None:
         """Somebody else had the terminal meanwhile."""
         for widget in self.screen.walk_children():
             widget.refresh()

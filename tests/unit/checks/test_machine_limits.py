@@ -32,8 +32,7 @@ LARGE, SMALL = 1 << 50, 100 << 20
     ],
 )
 def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | None) -> None:
-    row = disk_row(left)
-    assert (row.name if row is not None else None) == name
+    assert disk_row(left) == name
 
 
 @pytest.mark.parametrize(

@@ -29,17 +29,13 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
-from dtctl.operations.checkpointing.delivering import Placed
-from dtctl.operations.checkpointing.finding import Found
-from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
-from dtctl.operations.checkpointing.pruning import Pruned, Pruning
-from dtctl.operations.checkpointing.pulling import Pulled
-from dtctl.operations.checkpointing.pushing import Pushed
-from dtctl.operations.checkpointing.verifying import Verification, Verified
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
+from dtctl.operations.checkpoints.pull import Pulled
+from dtctl.operations.checkpoints.push import Placed, Pushed
+from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.of_software import PYTHON_BROKEN
-from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
@@ -48,21 +44,20 @@ from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Finding, Seen
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.onward import Onward
+from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
-from dtctl.operations.metrics.reading import Metrics, Point, Series, Unread
+from dtctl.operations.metrics import Metrics, Point, Series, Unread
 from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
-from dtctl.operations.tensorboard.choosing import Place as BoardPlace
+from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.local import Exposure
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, Unseen, UpResult
@@ -301,7 +296,7 @@ DIAGNOSIS = Diagnosis(Facts(run_status()), in_short(run_status()), {"a": ERROR})
 FIELDS = {"python": f"/python{BAD}", "said": f"words{BAD}"}
 CHECKED = Checked(
     (f"a{BAD}", "b"),
-    (Finding(PYTHON_BROKEN, Seen((TASK,), (f"a{BAD}",), FIELDS)),),
+    (found("python_broken", (f"a{BAD}",), (TASK,), **FIELDS),),
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
@@ -331,6 +326,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
+    "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
+    "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
