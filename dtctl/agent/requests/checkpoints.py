@@ -1,24 +1,34 @@
-"""verify, fetch and prune: single checkpoints of a run.
-
-`status` asks for their places here: what reads their files is imported by those who need it.
-"""
+"""verify, fetch, prune and store: single checkpoints of a run."""
 
 from __future__ import annotations
 
-from ..checkpoints import directories
+import os
+import time
+from contextlib import suppress
+
+from ..checkpoints import storing
+from ..host import outputs, paths
+from ..host.errors import Refused, from_os_error
+from ..protocol.conversation import Aborted, word
 from ..run import environment
-from . import runs
+from . import cluster_lock, runs, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import List
+
     from ..protocol.conversation import Conversation
-    from ..records.checkpoints import FetchResult, FilePart, PruneResult, VerifyResult
-    from ..records.requests import FetchRequest, PruneRequest, VerifyRequest
-
-
-def places_of(run: runs.Run) -> directories.Run:
-    code = run.files.code_directory()
-    return directories.Run(run.spec, code, environment.Marks(code).words)
+    from ..records.checkpoints import (
+        FetchResult,
+        FilePart,
+        Landing,
+        OutputMark,
+        PruneResult,
+        Stored,
+        StoreResult,
+        VerifyResult,
+    )
+    from ..records.requests import FetchRequest, PruneRequest, StoreRequest, VerifyRequest
 
 
 def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
@@ -26,7 +36,7 @@ def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
 
     run = runs.need(talk, request)
     with talk.at("verify"):
-        return {"run": run.id, "verified": serving.verify(places_of(run), request, lambda: talk.pause(0))}
+        return {"run": run.id, "verified": serving.verify(run.places(), request, lambda: talk.pause(0))}
 
 
 def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
@@ -37,7 +47,7 @@ def fetch(talk: Conversation, request: FetchRequest) -> FetchResult:
     def put(part: FilePart, data: bytes) -> None:
         talk.wire.send(dict(part, type="part"), data)
 
-    return {"run": run.id, "files": serving.fetch(places_of(run), request, put)}
+    return {"run": run.id, "files": serving.fetch(run.places(), request, put)}
 
 
 def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
@@ -46,5 +56,74 @@ def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
     run = runs.need(talk, request)
     live = any(one.live() for one in runs.every(talk, request["cluster"]))
     with talk.at("prune"):
-        found = serving.prune(places_of(run), request, live, lambda: talk.pause(0))
+        found = serving.prune(run.places(), request, live, lambda: talk.pause(0))
     return {"run": run.id, "directories": found}
+
+
+def store(talk: Conversation, request: StoreRequest) -> StoreResult:
+    """landing, then at the word `start` the parts that are lacking, then stored, and at the word `keep` its place."""
+    lock = cluster_lock.hold(talk, request, request["by"])
+    try:
+        refuse_live(talk, request["cluster"])
+        return _store(talk, request)
+    except OSError as error:
+        raise from_os_error(error, "store the checkpoint") from error
+    except Aborted:
+        raise Refused("rolled_back", "given up; what has arrived is kept beside its place") from None
+    finally:
+        lock.release()
+
+
+def refuse_live(talk: Conversation, cluster: str) -> None:
+    for run in runs.every(talk, cluster):
+        with suppress(paths.Damaged):  # nobody can tell, and `up` will say so
+            if run.live():
+                hint = "dtctl stop    ends it; then type the same again"
+                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)
+
+
+def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
+    [directory] = environment.Marks(None).words([request["dir"]])
+    with talk.at("checkpoint"):
+        owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
+        arrival = storing.Arrival(directory, request)
+    try:
+        _take(talk, arrival, owners)
+    except (Refused, Aborted):
+        arrival.leave()
+        raise
+    arrival.finish(time.time())
+    below = request["below"]
+    return {"dir": directory, "prefix": os.path.join(below, arrival.name) if below else arrival.name}
+
+
+def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]) -> None:
+    """Returns when all has arrived and the controller says that it has everywhere."""
+    arrival.refuse_without_room()
+    landing: Landing = {
+        "dir": arrival.directory,
+        "token": arrival.token,
+        "there": arrival.there,
+        "have": arrival.have(),
+        "owners": owners,
+    }
+    talk.send("landing", landing)
+    if talk.expect("start", "abort") == "abort":
+        raise Aborted()
+    _receive(talk, arrival)
+    with talk.at("verify"):
+        arrival.verify(lambda: talk.pause(0))
+    stored: Stored = {}
+    talk.send("stored", stored)
+    if talk.expect("keep", "abort") == "abort":
+        raise Aborted()
+
+
+def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
+    talk.beats.at(None)
+    while not arrival.complete:
+        fields, data = talk.wire.receive()
+        part = word(fields, "part", "abort")
+        if part["type"] == "abort":
+            raise Aborted()
+        arrival.put(part["name"], part["offset"], data)

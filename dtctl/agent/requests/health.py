@@ -1,29 +1,38 @@
-"""diagnose and dump: how a host and the tasks on it do at this moment."""
+"""metrics, diagnose and dump: how the training, the host and the tasks on it do."""
 
 from __future__ import annotations
 
+import math
+import time
+from fnmatch import fnmatchcase
+
 from ..dump import serving as stacks
 from ..host.secrets import Masks
+from ..metrics.reading import Reader
+from ..run import environment
 from ..vitals import gathering
-from . import metrics, runs
+from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Callable, List
+
     from ..protocol.conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.requests import DumpRequest, Request
-    from ..records.vitals import DiagnoseResult
+    from ..records.metrics import FolderTold, MetricsResult, Points
+    from ..records.requests import DumpRequest, MetricsRequest, Request
+    from ..records.vitals import DiagnoseResult, Diverged
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
     """How this host, and its tasks of the run, do at this moment."""
     run = runs.need(talk, request)
     run.keep_supervised()
-    places = metrics.directories(run)
+    places = directories(run)
     with talk.at("diagnose"):
-        diverged = metrics.diverged(places, run.files.directory)
+        losses = diverged(places, run.files.directory)
         masks = Masks(run.files.secrets().values())
-        return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, diverged)
+        return gathering.gather(run.files.directory, run.spec, run.state(), masks, places, losses)
 
 
 def dump(talk: Conversation, request: DumpRequest) -> RunResult:
@@ -33,3 +42,81 @@ def dump(talk: Conversation, request: DumpRequest) -> RunResult:
         run.files, {task: state[task] for task in run.tasks(request["tasks"])}, lambda told: talk.send("dump", told)
     )
     return {"run": run.id}
+
+
+LOOK_EVERY_S = 1.0
+MOST_DIVERGED = 100
+LOOK_LIMIT_S = 40.0
+"""How long the first look at files that nobody has read yet may take."""
+
+
+def directories(run: runs.Run) -> List[str]:
+    """Where trainers of the run write: its directories but `data`, and the one that they work in."""
+    code = run.files.code_directory()
+    places = environment.Marks(code).words([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
+    works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
+    return [*places, code] if code is not None and works_in_code else places
+
+
+def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
+    """The points that are there; with `follow` a frame with them, others as they are added, and an end with the run."""
+    run = runs.need(talk, request)
+    patterns = request["tags"]
+
+    def wanted(tag: str) -> bool:
+        return patterns is None or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in patterns)
+
+    reader = Reader(directories(run), run.files.directory)
+    with talk.at("metrics"):
+        reader.look_until_all_is_read(LOOK_LIMIT_S)
+        reader.keep()
+        if request["follow"]:
+            _send(talk, run, reader.told(wanted, request["points"]))
+            _follow(talk, run, reader, wanted)
+    return {
+        "run": run.id,
+        "time": time.time(),
+        "dirs": reader.roots,
+        "folders": [] if request["follow"] else reader.told(wanted, request["points"]),
+        "problems": reader.problems(),
+        "unread_bytes": reader.unread_bytes,
+        "omitted": reader.omitted,
+    }
+
+
+def diverged(places: List[str], directory: str) -> List[Diverged]:
+    """Losses in the event files below these places whose newest value is no number any more."""
+    reader = Reader(places, directory)
+    reader.look()
+    reader.keep()
+    found: List[Diverged] = [
+        {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
+        for folder in reader.told(lambda tag: "loss" in tag.lower(), 1)
+        for series in folder["series"]
+        if series["values"] and not math.isfinite(float(series["values"][-1]))
+    ]
+    return found[:MOST_DIVERGED]
+
+
+def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[[str], bool]) -> None:
+    reader.forget_new()
+    next_look = time.monotonic() + LOOK_EVERY_S
+
+    def look() -> bool:
+        nonlocal next_look
+        if time.monotonic() < next_look:
+            return False
+        ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
+        reader.look()
+        reader.keep()
+        _send(talk, run, reader.told_new(wanted))
+        next_look = time.monotonic() + LOOK_EVERY_S
+        return ended
+
+    talk.wait(look, float("inf"))
+
+
+def _send(talk: Conversation, run: runs.Run, folders: List[FolderTold]) -> None:
+    if folders:
+        points: Points = {"run": run.id, "folders": folders}
+        talk.send("points", points)

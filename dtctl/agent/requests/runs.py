@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
+    from ..checkpoints import directories
     from ..protocol.conversation import Conversation
     from ..records.answers import Survivor
     from ..records.requests import Request
@@ -193,6 +194,13 @@ class Run:
         self._talk.wait(look, limit_s)
         return found[0] if found else None
 
+    def places(self) -> directories.Run:
+        """Where its checkpoints are."""
+        from ..checkpoints import directories
+
+        code = self.files.code_directory()
+        return directories.Run(self.spec, code, environment.Marks(code).words)
+
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
         pid = ports.listener(port)
@@ -294,7 +302,7 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     except RunRemoved:
         found = None
     if found is None:
-        from .removal import damaged_runs  # scans all processes
+        from . import damaged_runs  # scans all processes
 
         for lost in damaged_runs.without_files(talk.root):
             if lost.host == host and (lost.id == run or (run is None and lost.cluster in (cluster, None))):
@@ -320,13 +328,13 @@ def need(talk: Conversation, request: Request) -> Run:
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
     """All runs below the root, of one cluster or of all; oldest first. damaged_runs.py has those that tell nothing."""
     found = []
-    for directory in directories(talk.root):
+    for directory in run_directories(talk.root):
         with suppress(OSError, paths.Damaged):
             found.append(Run(talk, directory))
     return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
 
 
-def directories(root: str) -> Iterator[str]:
+def run_directories(root: str) -> Iterator[str]:
     """As revival.every."""
     return (files.directory for files in revival.every(root))
 
@@ -334,7 +342,7 @@ def directories(root: str) -> Iterator[str]:
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     """Bundles used by all runs except those in the directories `without`. A run that does not tell may use any."""
     used: Set[str] = set()
-    for directory in directories(talk.root):
+    for directory in run_directories(talk.root):
         if directory in without:
             continue
         try:

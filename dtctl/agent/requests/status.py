@@ -9,8 +9,7 @@ from ..records.answers import MOST_DAMAGED, MOST_RUNS
 from ..records.spec import coordinates, inventory_of
 from ..records.whole_run import RunView
 from ..records.words import brief
-from . import coordinated, part, runs
-from .removal import damaged_runs
+from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
     if run is None:
         return _none(runs.current(talk.root, request["cluster"], request["host"])[1])
     run.keep_supervised()
-    of = part.reached(talk, run)
+    handle = run_handles.reached(talk, run)
     return {
         "run": run.id,
         "time": time.time(),
@@ -38,8 +37,8 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "inventory": inventory_of(run.spec),
         "state": run.state(),
         "intents": _intents(run),
-        "coordination": of.view,
-        "away": part.told(of.away),
+        "coordination": handle.view,
+        "away": run_handles.error_fields(handle.away),
         "checkpoints": _checkpoints(talk, run, guess=request["guess"]),
     }
 
@@ -69,10 +68,9 @@ def _none(problem: str) -> StatusResult:
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
     from ..checkpoints import directories
-    from .checkpoints import places_of
 
     with talk.at("checkpoints"):
-        place = places_of(run)
+        place = run.places()
         return directories.report(place) if guess or place.known else []
 
 
@@ -82,7 +80,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
     Ends when nothing more will happen as far as this host knows, or when the time is over.
     """
     run = runs.need(talk, request)
-    whole = coordinated.WholeRun(talk, run) if coordinates(run.spec) else None
+    whole = run_handles.WholeRun(talk, run) if coordinates(run.spec) else None
     run.keep_supervised()
     sent = (0, 0)
 
@@ -94,7 +92,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
             sent = serials
             states: States = {"run": run.id, "state": state, "coordination": view}
             talk.send("states", states)
-        return view is not None and coordinated.is_over(view, time.time()) if whole is not None else state["finished"]
+        return view is not None and run_handles.is_over(view, time.time()) if whole is not None else state["finished"]
 
     run.until(look, float("inf") if request["for_s"] is None else request["for_s"])
     return {"run": run.id}

@@ -1,4 +1,4 @@
-"""stop: of the whole run where its coordinator answers, or else of what this host has of it."""
+"""stop and restart: of the whole run where its coordinator answers, or else of what this host has of it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from ..host.errors import Refused
 from ..records.answers import MOST_PROCESSES
 from ..records.reasons import because, fact
 from ..records.spec import inventory_of
-from . import part, runs
-from .own_part import OwnPart
+from ..survival import reboot
+from . import run_handles, runs
+from .run_handles import RunHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
 
     from ..protocol.conversation import Conversation
-    from ..records.answers import Leaving, Stopping, StopResult
-    from ..records.requests import StopRequest
+    from ..records.answers import Leaving, RestartResult, Stopping, StopResult
+    from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How
     from ..records.words import Way
-    from .part import Part
+
 
 END_LIMIT_S = 15.0
 """How long a stop waits after SIGKILL before it tells what is left."""
@@ -35,16 +36,16 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
     """Returns when the tasks have ended wherever they can be reached, or it is clear that some do not."""
     run = runs.need(talk, request)
     how: How = {"by": request["by"], "grace_s": request["grace_s"], **because(request["why"] or [fact("stopped")])}
-    reached = part.reached(talk, run)
+    handle = run_handles.reached(talk, run)
     try:
-        return end(run, reached, request["tasks"], how, request["others_ended"], talk)
+        return end(run, handle, request["tasks"], how, request["others_ended"], talk)
     except _NotTaken as away:
-        return end(run, OwnPart(run, away), request["tasks"], how, request["others_ended"], talk)
+        return end(run, RunHandle(run, away), request["tasks"], how, request["others_ended"], talk)
 
 
 def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
     """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` hears how far it is."""
-    return end(run, OwnPart(run), None, how, True, talk)
+    return end(run, RunHandle(run), None, how, True, talk)
 
 
 class _NotTaken(Refused):
@@ -53,61 +54,62 @@ class _NotTaken(Refused):
 
 def end(
     run: runs.Run,
-    of: Part,
+    handle: RunHandle,
     named: Optional[List[str]],
     how: How,
     others_ended: bool,
     talk: Optional[Conversation] = None,
 ) -> StopResult:
     """Ends those of the `named` tasks (None: all) that belong to this part of the run."""
-    part.refuse_strangers(of, run, named)
-    of.look()
-    open_ = [task for task in of.tasks(named) if not part.has_ended(of, task)]
-    first = of.first_to_end(named, others_ended)
+    run_handles.refuse_strangers(handle, run, named)
+    handle.look()
+    open_ = [task for task in handle.tasks(named) if not run_handles.has_ended(handle, task)]
+    first = handle.first_to_end(named, others_ended)
     to_stop = [task for task in open_ if task in first]
-    if of.waits_for(named, to_stop):
+    if handle.waits_for(named, to_stop):
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
-        teller = _Teller(talk, of, to_stop, grace_s)
-        serial = of.post_stop(named, to_stop, how)
-        limit_s = of.longest_end_s(grace_s) + END_LIMIT_S
-        if of.until(lambda: of.has_taken(serial), min(limit_s, of.answer_s)):
-            _await_end(of, to_stop, limit_s, teller)
-        elif of.view is not None:
-            raise _NotTaken("not_answering", "the coordinator has not taken the request within %.0f s" % of.answer_s)
-    of.look()
-    return _told(run, of, of.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
+        teller = _Teller(talk, handle, to_stop, grace_s)
+        serial = handle.post_stop(named, to_stop, how)
+        limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
+        if handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
+            _await_end(handle, to_stop, limit_s, teller)
+        elif handle.view is not None:
+            why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
+            raise _NotTaken("not_answering", why)
+    handle.look()
+    return _told(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
-def _await_end(of: Part, to_stop: List[str], limit_s: float, teller: _Teller) -> None:
+def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, teller: _Teller) -> None:
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
         teller.look()
-        open_ = [task for task in to_stop if not part.has_ended(of, task)]
-        away = of.unreached(open_)
-        waiting = [task for task in open_ if of.hosts[task] not in away]
+        open_ = [task for task in to_stop if not run_handles.has_ended(handle, task)]
+        away = handle.unreached(open_)
+        waiting = [task for task in open_ if handle.hosts[task] not in away]
         return not waiting and not (away and time.monotonic() < patience)
 
-    of.until(ended, limit_s)
+    handle.until(ended, limit_s)
     teller.finish()
 
 
-def _told(run: runs.Run, of: Part, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
-    entries = {task: entry for task in tasks for entry in [of.entry(task)] if entry is not None}
+def _told(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
+    entries = {task: entry for task in tasks for entry in [handle.entry(task)] if entry is not None}
     stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
     exits = {task: entries[task]["exit"] for task in stopped}
-    survivors = of.survivors([task for task in tasks if task not in waiting])
+    survivors = handle.survivors([task for task in tasks if task not in waiting])
     return {
         "run": run.id,
         "stopped": stopped,
         "killed": {task: end["killed_after_s"] for task, end in exits.items() if end and end["killed_after_s"]},
-        "already": [task for task in tasks if part.has_ended(of, task) and task not in stopped],
+        "already": [task for task in tasks if run_handles.has_ended(handle, task) and task not in stopped],
         "waiting": waiting,
         "survivors": survivors[:MOST_PROCESSES],
         "omitted": max(0, len(survivors) - MOST_PROCESSES),
-        "unreached": of.unreached([task for task in tasks if not part.has_ended(of, task)]),
-        "coordination": of.view,
-        "away": part.told(of.away),
+        "unreached": handle.unreached([task for task in tasks if not run_handles.has_ended(handle, task)]),
+        "coordination": handle.view,
+        "away": run_handles.error_fields(handle.away),
         "inventory": inventory_of(run.spec),
     }
 
@@ -118,9 +120,9 @@ class _Teller:
     Most stops are over before, and have nothing to tell but their result. Made before anything is asked of the tasks.
     """
 
-    def __init__(self, talk: Optional[Conversation], of: Part, tasks: List[str], grace_s: float) -> None:
+    def __init__(self, talk: Optional[Conversation], handle: RunHandle, tasks: List[str], grace_s: float) -> None:
         self._talk = talk
-        self._of = of
+        self._handle = handle
         self._tasks = tasks
         self._grace_s = grace_s
         self._next = time.monotonic() + TELL_S
@@ -164,16 +166,61 @@ class _Teller:
         for_s = None if since is None else max(0.0, now - since)
         if way == "ended" and for_s is not None:
             for_s = self._took_s.setdefault(task, for_s)
-        entry = self._of.entry(task)
+        entry = self._handle.entry(task)
         end = entry["exit"] if entry is not None and way == "ended" else None
         return {"way": way, "for_s": for_s, "signal": end["signal"] if end is not None else None}
 
     def _way(self, task: str) -> Way:
-        entry = self._of.entry(task)
-        if part.has_ended(self._of, task):
+        entry = self._handle.entry(task)
+        if run_handles.has_ended(self._handle, task):
             return "ended"
-        if entry is None or self._of.unreached([task]):
+        if entry is None or self._handle.unreached([task]):
             return "away"
         if entry["left"]:
             return "killed"
         return "saving" if entry["asked"] else "waits"
+
+
+RESTART_LIMIT_S = 60.0
+
+
+def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
+    """Returns when the tasks have new attempts; those of hosts that are away get theirs when they are back."""
+    run = runs.need(talk, request)
+    handle = run_handles.reached(talk, run)
+    run_handles.refuse_strangers(handle, run, request["tasks"])
+    tasks = handle.tasks(request["tasks"])
+    handle.look()
+    handle.refuse_restart()
+    serial = handle.post_restart(tasks, request["by"]) if tasks else 0
+
+    def all_begun() -> bool:
+        open_ = [task for task in tasks if not _has_begun(handle, task)]
+        away = handle.unreached(open_)
+        return handle.has_taken(serial) and all(handle.hosts[task] in away for task in open_)
+
+    if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
+        why = handle.missing() or "it goes on trying"
+        raise Refused(
+            "not_started", "the tasks have not started again yet", why, "dtctl diagnose    tells what is in the way"
+        )
+    if run.spec["recovery"]["reboot"] == "auto":
+        reboot.offer(talk.root)  # a run that had ended has taken it away
+    handle.look()
+    unreached = handle.unreached([task for task in tasks if not _has_begun(handle, task)])
+    here = [task for task in tasks if handle.hosts[task] not in unreached]
+    return {
+        "run": run.id,
+        "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
+        "unreached": unreached + handle.absent(request["tasks"]),
+        "coordination": handle.view,
+        "away": run_handles.error_fields(handle.away),
+        "inventory": inventory_of(run.spec),
+    }
+
+
+def _has_begun(handle: RunHandle, task: str) -> bool:
+    entry, generation = handle.entry(task), handle.generation(task)
+    if entry is None or generation is None or entry["generation"] < generation:
+        return False
+    return entry["state"] not in ("pending", "starting")

@@ -20,8 +20,7 @@ from ..records.words import brief
 from ..run import environment, intents, policy
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
-from . import cluster_lock, runs, setup, starting, stop
-from .removal import old_runs
+from . import cluster_lock, down, runs, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -191,9 +190,9 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
         with talk.at("bundle"):
             code = store.ensure(talk.root, spec["bundle"], talk.wire)
     marks = environment.Marks(code)
-    setup.make_directories(spec, marks)
-    setup.run_setup(talk, spec, code, marks)
-    setup.look_for(marks.words(spec["brought_along"]))
+    starting.make_directories(spec, marks)
+    starting.run_setup(talk, spec, code, marks)
+    starting.look_for(marks.words(spec["brought_along"]))
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
@@ -250,7 +249,7 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     wanted = run.spec["recovery"]["reboot"] == "auto"
     kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):
-        pruned = old_runs.prune(talk, run)
+        pruned = down.prune(talk, run)
     return {
         "run": run.id,
         "unchanged": unchanged,
@@ -289,7 +288,7 @@ def _roll_back(
     if before is not None:
         runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then
-        old_runs.clear_working_directory(talk, spec["cluster"])
+        down.clear_working_directory(talk, spec["cluster"])
 
 
 def _all_ended(run: runs.Run) -> bool:

@@ -17,7 +17,7 @@ from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchReque
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView
-from dtctl.agent.requests import coordinated, part, restart, runs, status, stop
+from dtctl.agent.requests import run_handles, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from tests.unit.agent.test_records import LED
@@ -148,13 +148,13 @@ def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
     monkeypatch.setattr(reboot, "offer", lambda root: None)
     monkeypatch.setattr(stop, "REACH_S", 0.2)
     monkeypatch.setattr(stop, "END_LIMIT_S", 2.0)
-    monkeypatch.setattr(coordinated.WholeRun, "answer_s", 0.5)
+    monkeypatch.setattr(run_handles.WholeRun, "answer_s", 0.5)
     return made
 
 
 REQUESTS: dict[Any, tuple[str, Any]] = {
     stop.stop: ("stop", StopRequest),
-    restart.restart: ("restart", RestartRequest),
+    stop.restart: ("restart", RestartRequest),
     status.watch: ("watch", WatchRequest),
 }
 
@@ -224,7 +224,7 @@ def test_restart_waits_for_the_new_attempts(coordinator: Coordinator) -> None:
             one.view["request_serial"] = request["serial"]
 
     coordinator.does = restarts
-    answer = ask(restart.restart, tasks=["worker:1"], by="me")
+    answer = ask(stop.restart, tasks=["worker:1"], by="me")
     assert answer["tasks"]["worker:1"]["attempt"] == 2
 
 
@@ -236,7 +236,7 @@ def test_restart_does_not_wait_for_hosts_that_are_away(coordinator: Coordinator)
 
     coordinator.does = takes
     coordinator.cut("c", heard=time.time())
-    answer = ask(restart.restart, tasks=["worker:1"], by="me")
+    answer = ask(stop.restart, tasks=["worker:1"], by="me")
     assert (answer["tasks"], answer["unreached"]) == ({}, ["c"])
 
 
@@ -244,7 +244,7 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
     coordinator.view["condition"] = condition("Succeeded", "worker:0 finished")
     coordinator.save()
     with pytest.raises(Refused, match="has ended: Succeeded") as refused:
-        ask(restart.restart, tasks=["worker:1"])
+        ask(stop.restart, tasks=["worker:1"])
     assert refused.value.code == "run_ended"
 
 
@@ -274,7 +274,7 @@ def test_a_host_that_is_away_for_long_does_not_hold_up_the_end(
         coordinator.set(task, state="stopped")
     now = time.time()
     coordinator.cut("c", heard=now - silent_s)
-    assert coordinated.is_over(coordinator.view, now) is over
+    assert run_handles.is_over(coordinator.view, now) is over
 
 
 def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
@@ -284,15 +284,17 @@ def posted(kind: str, tasks: list[str] | None) -> PostedRequest:
 def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(coordinated, "BIRTH_LIMIT_S", 0.2)
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    monkeypatch.setattr(run_handles, "BIRTH_LIMIT_S", 0.2)
+    whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
     with pytest.raises(Refused, match="is damaged on this host") as refused:
         whole.look()
     assert refused.value.code == "damaged"
     assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail
     coordinator.save()
-    assert whole.look()["restarts"] == 0
+    whole.look()
+    assert whole.view is not None
+    assert whole.view["restarts"] == 0
 
 
 def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(coordinator: Coordinator) -> None:
@@ -305,7 +307,7 @@ def test_hosts_and_tasks_that_cluster_json_does_not_tell_of_have_not_been_heard(
 def test_cluster_json_is_read_again_only_when_it_has_changed(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
+    whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     assert whole.peek() is whole.peek()
     coordinator.save()
     second = whole.peek()
@@ -318,7 +320,7 @@ def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
     coordinator: Coordinator, damaged: str
 ) -> None:
     (coordinator.directory / "requests.json").write_text(damaged)
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     serial = whole._post(posted("stop", None))
     assert [one["serial"] for one in coordinator.requests()] == [serial]
     (aside,) = coordinator.directory.glob("requests.json.damaged-*")
@@ -328,13 +330,13 @@ def test_requests_json_that_does_not_hold_is_put_aside_by_who_writes_next(
 def test_a_coordinator_that_takes_nothing_is_not_asked_without_end(coordinator: Coordinator) -> None:
     requests = [posted("stop", None) | {"serial": number} for number in range(1, 1001)]
     (coordinator.directory / "requests.json").write_text(json.dumps({"serial": 1000, "requests": requests}))
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     with pytest.raises(Refused, match="has not taken the last 1000 requests"):
         whole._post(posted("stop", None))
 
 
 def test_requests_that_were_not_taken_yet_are_kept(coordinator: Coordinator) -> None:
-    whole = coordinated.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
+    whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, coordinator))  # type: ignore[arg-type]
     first = whole._post(posted("stop", ["ps:0"]))
     second = whole._post(posted("restart", ["ps:0"]))
     assert [one["serial"] for one in coordinator.requests()] == [first, second]
@@ -359,7 +361,7 @@ def test_a_coordinator_without_a_sign_of_life_does_not_answer(coordinator: Coord
 
 
 def test_another_host_answers_for_itself(tmp_path: Path) -> None:
-    own = part.reached(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
+    own = run_handles.reached(Talk(), Run(tmp_path, None, host="b"))  # type: ignore[arg-type]
     assert (own.view, own.away) == (None, None)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.requests.removal import orphans
+from dtctl.agent.requests import orphans
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, alive, environment, kill, python_task, shell, task
 from tests.waiting import eventually

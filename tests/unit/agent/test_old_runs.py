@@ -6,7 +6,7 @@ from typing import Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.requests.removal.old_runs import Standing, expired
+from dtctl.agent.requests.down import Standing, expired
 from tests.unit.agent.test_records import LED
 
 ELSEWHERE = {**LED, "tasks": []}

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.host import files, machine, paths
-from dtctl.agent.requests import runs
-from dtctl.agent.requests.removal import damaged_runs
-from dtctl.agent.requests.removal.down import _Removal
+from dtctl.agent.requests import damaged_runs, runs
+from dtctl.agent.requests.down import _Removal
 from dtctl.agent.run.runfiles import NEW, REMOVED
 
 REASONS = [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE]

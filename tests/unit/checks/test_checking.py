@@ -15,8 +15,7 @@ from dtctl.agent.records.kinds import Wrong, made
 from dtctl.agent.records.network.logins import SshFacts
 from dtctl.agent.records.network.peers import NetworkFacts
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.checks.checking import Checked, check
-from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.checking import Checked, InPassing, check
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of

@@ -1,0 +1,138 @@
+"""Runs whose files are damaged, or gone.
+
+Nobody can ask such a run anything. But its processes are known by what they were given, and its directory by its place:
+that is enough to end and to remove it.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+
+from ..host import locks, paths
+from ..records.words import brief
+from ..run.runfiles import RunFiles
+from ..survival import revival
+from . import orphans, runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterator, List, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records import answers
+
+_MOST_NAMED = 5
+
+
+class DamagedRun:
+    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here tells it any more.
+
+    `unread`: why a file cannot be read that may be whole; such a run is not removed.
+    """
+
+    def __init__(self, directory: str, cluster: Optional[str], problem: str, unread: Optional[OSError] = None) -> None:
+        self.directory = directory
+        self.id = os.path.basename(os.path.dirname(directory))
+        self.host = os.path.basename(directory)
+        self.cluster = cluster
+        self.problem = brief(problem)
+        self.unread = unread
+        self._root = RunFiles(directory).root
+
+    def told(self) -> answers.DamagedRun:
+        return {"run": self.id, "host": self.host, "cluster": self.cluster, "problem": self.problem}
+
+    def is_dead(self) -> bool:
+        """It was begun on this machine, and no agent, keeper or trainer of it is left."""
+        if self.unread is not None:
+            return False
+        files = RunFiles(self.directory)
+        try:
+            if not os.path.lexists(self.directory):
+                return not orphans.of_directory(self._root, self.directory)
+            if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
+                return False
+            lock = locks.hold(files.lock_path, exclusive=True, create=False, certain=True)
+        except FileNotFoundError:
+            return True
+        except OSError:  # something else stands in the place of what would tell
+            return False
+        if lock is not None:
+            os.close(lock)
+        return lock is not None
+
+    def end(self, grace_s: float) -> List[orphans.Orphan]:
+        """Ends its processes, whatever the files say; returns what not even SIGKILL has ended."""
+        revival.retire(RunFiles(self.directory))
+        return orphans.end_directory(self._root, self.directory, grace_s)
+
+    def remove(self) -> None:
+        """Call it when the run is dead, with the lock of its cluster held if it has one."""
+        runs.remove(RunFiles(self.directory), self.cluster)
+
+
+def every(talk: Conversation) -> Iterator[DamagedRun]:
+    """All that have a directory below the root."""
+    for directory in runs.run_directories(talk.root):
+        with suppress(FileNotFoundError):  # removed just now
+            found = _look(talk, directory)
+            if found is not None:
+                yield found
+
+
+def all_of(talk: Conversation) -> List[DamagedRun]:
+    """With those that have no directory any more."""
+    return [*every(talk), *without_files(talk.root)]
+
+
+def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
+    """The damaged run that a request names, or, with `named` None, all those of a cluster on a host."""
+    return [
+        run
+        for run in all_of(talk)
+        if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
+    ]
+
+
+def without_files(root: str) -> List[DamagedRun]:
+    """Runs whose directory is gone, and whose processes are there: found by what these were given."""
+    found: Dict[str, List[orphans.Orphan]] = {}
+    for orphan in orphans.find(root):
+        if not os.path.lexists(orphan.directory):
+            found.setdefault(orphan.directory, []).append(orphan)
+    return [_without_files(directory, processes) for directory, processes in found.items()]
+
+
+def _without_files(directory: str, processes: List[orphans.Orphan]) -> DamagedRun:
+    cluster = next((each.cluster for each in processes if each.cluster is not None), None)
+    named = ["%d %s" % (each.process.pid, each.command) for each in processes[:_MOST_NAMED]]
+    more = len(processes) - len(named)
+    still = "; ".join(named) + (" and %d more" % more if more else "")
+    return DamagedRun(directory, cluster, "%s is gone, and processes of the run still run: %s" % (directory, still))
+
+
+def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
+    cluster = None
+    try:
+        run = runs.Run(talk, directory)
+        cluster = run.spec["cluster"]
+        run.state()
+        run.intent()
+    except paths.Damaged as damage:
+        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), str(damage))
+    except FileNotFoundError:
+        raise
+    except OSError as error:  # no permission, a failing disk, too many open files
+        problem = "%s cannot be read: %s" % (error.filename or directory, error.strerror)
+        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), problem, error)
+    return None
+
+
+def _cluster_of(root: str, directory: str) -> Optional[str]:
+    """The cluster whose current run it is."""
+    host, run = os.path.basename(directory), os.path.basename(os.path.dirname(directory))
+    for cluster in filter(paths.is_component, paths.entries(os.path.join(root, "clusters"))):
+        if runs.current(root, cluster, host)[0] == run:
+            return cluster
+    return None

@@ -1,0 +1,216 @@
+"""down: ends what a host has of a cluster's runs, and removes it; and which runs that are over are kept no longer."""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+
+from ..bundles import store, working
+from ..host import locks, paths
+from ..host.errors import Refused
+from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
+from ..records.reasons import because, fact
+from ..records.words import MOST_TASKS
+from ..survival import reboot
+from . import cluster_lock, damaged_runs, orphans, runs, stop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Container, Dict, Iterable, List, Optional, Tuple
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import DownResult, Written
+    from ..records.requests import DownRequest
+    from ..records.run_state import How
+    from ..records.spec import Spec
+
+    Part = Tuple[str, str]
+
+
+def down(talk: Conversation, request: DownRequest) -> DownResult:
+    """Stops the named run, or all of the cluster on this host, and removes its files and the bundles that no run uses.
+
+    A run of which something survives keeps its files.
+    """
+    how: How = {
+        "by": request["by"],
+        "grace_s": request["grace_s"],
+        **because([fact("taken_down", by=request["by"])]),
+    }
+    lock = cluster_lock.hold(talk, request, request["by"])
+    try:
+        damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
+        removal = _Removal(talk)
+        for run in _to_remove(talk, request, [run.directory for run in damaged]):
+            removal.remove(run, how)
+        for each in sorted(damaged, key=lambda run: run.unread is not None):
+            removal.remove_damaged(each, how)
+        reboot.withdraw(talk.root)
+        with talk.at("bundles"):
+            removal.keep(store.prune(talk.root, runs.used_bundles(talk)), request["cluster"])
+        with talk.at("working directory"):
+            written = clear_working_directory(talk, request["cluster"])[1]
+            removal.keep([written] if written is not None else [], request["cluster"])
+        return removal.told()
+    finally:
+        lock.release()
+
+
+class _Removal:
+    """What `down` has done so far."""
+
+    def __init__(self, talk: Conversation) -> None:
+        self._talk = talk
+        self.result: DownResult = {
+            "stopped": [],
+            "killed": {},
+            "already": [],
+            "survivors": [],
+            "omitted": 0,
+            "removed": [],
+            "kept": [],
+        }
+
+    def remove(self, run: runs.Run, how: How) -> None:
+        ended = stop.stop_run(run, how, self._talk)
+        self.result["stopped"] += ended["stopped"]
+        self.result["killed"].update(ended["killed"])
+        self.result["already"] += ended["already"]
+        self.result["survivors"] += ended["survivors"]
+        self.result["omitted"] += ended["omitted"]
+        if not ended["survivors"]:
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def remove_damaged(self, run: damaged_runs.DamagedRun, how: How) -> None:
+        """One that no agent can be asked to stop. Raises OSError where its files may be whole, and stay."""
+        left = run.end(orphans.GRACE_S if how["grace_s"] is None else how["grace_s"])
+        for orphan in left:
+            self.result["survivors"].append({"task": None, "pid": orphan.process.pid, "command": orphan.command})
+        if run.unread is not None:
+            raise run.unread
+        if run.is_dead():
+            run.remove()
+            self.result["removed"].append(run.id)
+
+    def keep(self, written: List[Written], cluster: str) -> None:
+        """Of other clusters their own `down` tells, or `gc`."""
+        self.result["kept"] += [one for one in written if one["cluster"] in (cluster, None)]
+
+    def told(self) -> DownResult:
+        survivors = self.result["survivors"]
+        self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
+        del survivors[MOST_PROCESSES:]
+        del self.result["stopped"][MOST_TASKS:], self.result["already"][MOST_TASKS:]
+        self.result["killed"] = {task: s for task, s in self.result["killed"].items() if task in self.result["stopped"]}
+        del self.result["removed"][MOST_RUNS:], self.result["kept"][MOST_CLUSTERS:]
+        return self.result
+
+
+def _to_remove(talk: Conversation, request: DownRequest, damaged: List[str]) -> List[runs.Run]:
+    """But for those in the directories `damaged`."""
+    cluster, host, named = request["cluster"], request["host"], request["run"]
+    if named is not None:
+        if paths.run_directory(talk.root, named, host) in damaged:
+            return []
+        found = runs.find(talk, cluster, host, named)
+        return [found] if found is not None else []
+    here = [run for run in runs.every(talk, cluster) if run.spec["host"] == host]
+    return [run for run in here if run.files.directory not in damaged]
+
+
+class Standing:
+    """What is known about one run here. `ended` is None while it is live."""
+
+    def __init__(self, spec: Spec, ended: Optional[float], current: bool) -> None:
+        self.part: Part = (spec["run"], spec["host"])
+        self.place: Tuple[str, str] = (spec["cluster"], spec["host"])
+        self.created: float = spec["created"]
+        self.ttl_s: Optional[float] = spec["ttl_s"]
+        self.keep: int = spec["keep"]
+        self.ended = ended
+        self.current = current
+
+
+def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Dict[Part, str]:
+    """Which runs to remove, and why. The newest run of a cluster says how many are kept; `over`: none of them."""
+    found: Dict[Part, str] = {}
+    seen: Dict[Tuple[str, str], int] = {}
+    keep: Dict[Tuple[str, str], int] = {}
+    for each in sorted(standings, key=lambda each: each.created, reverse=True):
+        kept = keep.setdefault(each.place, each.keep)
+        if each.ended is None:
+            continue
+        older_than = seen[each.place] = seen.get(each.place, 0) + 1
+        if over:
+            found[each.part] = "its cluster was taken down"
+        elif each.ttl_s is not None and now - each.ended > each.ttl_s:
+            found[each.part] = "it ended longer ago than its ttl"
+        elif older_than > kept and not each.current:
+            found[each.part] = "newer runs that have ended: %d" % (older_than - 1)
+    return found
+
+
+def expired_here(
+    talk: Conversation, cluster: Optional[str], now: float, over: bool = False
+) -> List[Tuple[runs.Run, str]]:
+    """Old runs of a cluster, or of all; only those that were begun on this machine."""
+    found = {}
+    standings = []
+    for run in runs.every(talk, cluster):
+        with suppress(OSError, paths.Damaged):  # being removed; and of those that are damaged: damaged_runs.py
+            if run.files.is_of_this_machine():
+                standings.append(_standing(talk, run))
+                found[(run.id, run.spec["host"])] = run
+    return [(found[key], reason) for key, reason in expired(standings, now, over).items()]
+
+
+def _standing(talk: Conversation, run: runs.Run) -> Standing:
+    state = run.state()
+    over = state["finished"] and not run.supervised()
+    ended = max((task["since"] or 0.0 for task in state["tasks"].values()), default=0.0)
+    current = runs.current(talk.root, run.spec["cluster"], run.spec["host"])[0]
+    return Standing(run.spec, ended if over else None, run.id == current)
+
+
+def remove(run: runs.Run) -> bool:
+    """Unless it has come to life again. For those who hold the cluster's lock."""
+    with suppress(FileNotFoundError):
+        lock = locks.hold(run.files.lock_path, exclusive=True, create=False, certain=True)
+        if lock is not None:  # until it is released no agent begins, and then there is no run any more
+            try:
+                over = run.state()["finished"] and not run.supervised()
+                if over:
+                    run.remove()
+                return over
+            finally:
+                os.close(lock)
+    return False
+
+
+def prune(talk: Conversation, kept: runs.Run) -> List[str]:
+    """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
+    removed = []
+    with suppress(OSError, Refused):  # what is in the way now will be told by `gc`
+        for run, _ in expired_here(talk, kept.spec["cluster"], time.time()):
+            if run.spec["host"] == kept.spec["host"] and run.id != kept.id and remove(run):
+                removed.append(run.id)
+        if removed:
+            store.prune(talk.root, runs.used_bundles(talk))
+    return removed
+
+
+def clear_working_directory(
+    talk: Conversation, cluster: str, without: Container[str] = (), dry_run: bool = False
+) -> Tuple[int, Optional[Written]]:
+    """Takes the code out of a cluster's working directory when it has no run here any more, of whatever host.
+
+    Returns the bytes that this sets free, and what trainers have written, which stays. Runs in the directories
+    `without` do not count.
+    """
+    here = [run.files.directory for run in runs.every(talk, cluster)]
+    here += [run.directory for run in damaged_runs.every(talk) if run.cluster in (cluster, None)]
+    if any(run not in without for run in here):
+        return 0, None
+    return working.clear(talk.root, cluster, dry_run)

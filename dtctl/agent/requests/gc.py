@@ -1,0 +1,279 @@
+"""gc: finds and removes what is provably dtctl's own and of no use to anybody any more.
+
+Each kind has a lock, or an age, that keeps it from a session that is at work right now: runs and the directories of
+clusters the lock of the cluster, bundles and programs their own, and what is half made is older than any making takes.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from contextlib import suppress
+from itertools import chain
+
+from ..bundles import store, working
+from ..bundles.tree import is_bundle_id, remove_tree
+from ..host import locks, paths, programs
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.words import brief
+from ..run.runfiles import NEW, REMOVED
+from ..survival import reboot
+from . import cluster_lock, damaged_runs, down, orphans, runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Iterator, List, Optional, Set, TypeVar
+
+    from ..protocol.conversation import Conversation
+    from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
+    from ..records.requests import GcRequest
+
+    T = TypeVar("T")
+
+TELL_S = 1.0
+
+HALF_MADE_S = 3600.0
+"""A run directory is made within milliseconds; one that is not whole after this long never will be."""
+
+
+def collect(talk: Conversation, request: GcRequest) -> GcResult:
+    """Cleans up one cluster, or `all`; what belongs to no cluster is looked for in any case."""
+    cluster = None if request["all"] else request["cluster"]
+    sweep = _Sweep(talk, cluster, request["dry_run"], request["written"], request["over"])
+    with talk.at("processes of dead runs"):
+        sweep.end_strays()
+    with talk.at("runs"):
+        sweep.remove_runs()
+        sweep.remove_damaged_runs()
+    with talk.at("files"):
+        sweep.remove_files()
+    sweep.tell_progress()
+    with talk.at("bundles"):
+        sweep.remove_bundles()
+    with talk.at("working directories"):
+        sweep.clear_working_directories()
+    if not sweep.dry_run:
+        reboot.withdraw(talk.root)
+    return sweep.result
+
+
+class _Sweep:
+    """Removes, or with `dry_run` only tells. `cluster` None: of all.
+
+    `written`: what trainers wrote goes, too; `over`: and every run that is over, the newest too.
+    """
+
+    def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool, over: bool) -> None:
+        self.dry_run = dry_run
+        self.result: GcResult = {
+            "dry_run": dry_run,
+            "processes": [],
+            "survivors": [],
+            "runs": [],
+            "bundles": [],
+            "files": [],
+            "written": [],
+            "kept": [],
+            "omitted": 0,
+            "freed_bytes": 0,
+        }
+        self._talk = talk
+        self._cluster = cluster
+        self._written = written
+        self._next_told = 0.0
+        self._over = over
+        self._gone: Set[str] = set()
+        """Directories of the runs that are removed, or would be."""
+
+    def end_strays(self) -> None:
+        found = [orphan for orphan in orphans.find(self._talk.root) if self._cluster in (None, orphan.cluster)]
+        left = [] if self.dry_run else orphans.end(found)
+        for orphan in found:
+            told: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
+            self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
+
+    def remove_runs(self) -> None:
+        for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
+            size = paths.used_bytes(run.files.directory)
+            if self.dry_run or self._remove_run(run):
+                self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
+
+    def remove_damaged_runs(self) -> None:
+        """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
+        for run in damaged_runs.every(self._talk):
+            if self._cluster in (None, run.cluster) and run.is_dead():
+                size = paths.used_bytes(run.directory)
+                if self.dry_run or self._remove_damaged(run):
+                    self._tell_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
+
+    def _tell_run(
+        self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
+    ) -> None:
+        told: DeadRun = {
+            "run": run,
+            "cluster": cluster,
+            "host": host,
+            "reason": brief(reason),
+            "size_bytes": size_bytes,
+        }
+        self._add(self.result["runs"], told, MOST_RUNS)
+        self.tell_progress()
+        self.result["freed_bytes"] += size_bytes
+        self._gone.add(directory)
+
+    def tell_progress(self) -> None:
+        """That it gets on, between steps that may take long: where a file system hangs, no more of it comes."""
+        now = time.monotonic()
+        if now < self._next_told:
+            return
+        self._next_told = now + TELL_S
+        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": ""}
+        self._talk.send("progress", progress)
+
+    def _add(self, told: List[T], one: T, most: int) -> None:
+        if len(told) < most:
+            told.append(one)
+        else:
+            self.result["omitted"] += 1
+
+    def _remove_run(self, run: runs.Run) -> bool:
+        return self._locked(run.spec["cluster"], run.spec["host"], lambda: down.remove(run))
+
+    def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
+        def remove() -> bool:
+            dead = run.is_dead()
+            if dead:
+                run.remove()
+            return dead
+
+        return remove() if run.cluster is None else self._locked(run.cluster, run.host, remove)
+
+    def _locked(self, cluster: str, host: str, remove: Callable[[], bool]) -> bool:
+        lock = cluster_lock.try_hold(paths.cluster_directory(self._talk.root, cluster, host))
+        if lock is None:
+            return False  # a controller is at work on that cluster, and will see to it
+        try:
+            return remove()
+        finally:
+            os.close(lock)
+
+    def remove_bundles(self) -> None:
+        used = runs.used_bundles(self._talk, without=self._gone)
+        found = dict(store.unneeded(self._talk.root, used))
+        sizes = {base: paths.used_bytes(base) for base in found}
+        if not self.dry_run:
+            store.prune(self._talk.root, used, self._goes, self.tell_progress)
+        for base, written in found.items():
+            if written is not None:
+                if self._is_asked_about(written):
+                    self._tell_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
+            elif self.dry_run or not os.path.lexists(base):
+                self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
+                self.result["freed_bytes"] += sizes[base]
+
+    def clear_working_directories(self) -> None:
+        """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
+        for cluster in working.clusters(self._talk.root):
+            self.tell_progress()
+            if self._cluster in (None, cluster):
+                freed, written = down.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
+                self.result["freed_bytes"] += freed
+                if freed and written is None:
+                    self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
+                if written is not None:
+                    goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
+                    self._tell_written(written, goes)
+
+    def _is_asked_about(self, written: Written) -> bool:
+        return self._cluster in (None, written["cluster"])
+
+    def _goes(self, written: Written) -> bool:
+        return self._written and self._is_asked_about(written)
+
+    def _tell_written(self, written: Written, goes: bool) -> None:
+        self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
+        self.result["freed_bytes"] += written["size_bytes"] if goes else 0
+
+    def remove_files(self) -> None:
+        root, now = self._talk.root, time.time()
+        directory = os.path.join(root, "bundles")
+        for path in chain(
+            store.abandoned(directory),
+            _bundle_locks(directory),
+            programs.unused(root, now),
+            _half_made(root, now),
+            self._idle_clusters(),
+        ):
+            self._remove(path)
+            self.tell_progress()
+
+    def _idle_clusters(self) -> Iterator[str]:
+        """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""
+        clusters = os.path.join(self._talk.root, "clusters")
+        for cluster in filter(paths.is_component, paths.entries(clusters)):
+            for host in filter(paths.is_component, paths.entries(os.path.join(clusters, cluster))):
+                directory = os.path.join(clusters, cluster, host)
+                with suppress(FileNotFoundError):
+                    lock = locks.hold(os.path.join(directory, "lock"), exclusive=True, create=False, certain=True)
+                    if lock is not None:
+                        try:
+                            yield from self._of_idle_cluster(cluster, host, directory)
+                        finally:
+                            os.close(lock)
+
+    def _of_idle_cluster(self, cluster: str, host: str, directory: str) -> Iterator[str]:
+        here = [run.files.directory for run in runs.every(self._talk, cluster)]
+        here += [run.directory for run in damaged_runs.every(self._talk) if run.cluster == cluster]
+        if host not in [os.path.basename(run) for run in here if run not in self._gone]:
+            yield from (os.path.join(directory, name) for name in ("current", "lock") if name in os.listdir(directory))
+            for empty in (directory, os.path.dirname(directory)):
+                if not os.listdir(empty):
+                    yield empty
+
+    def _remove(self, path: str) -> None:
+        size = paths.used_bytes(path)
+        if not self.dry_run:
+            with suppress(OSError):  # in use after all, as a directory that has been written to just now
+                if os.path.isdir(path) and not os.path.islink(path):
+                    remove_tree(path)
+                else:
+                    os.unlink(path)
+        if self.dry_run or not os.path.lexists(path):
+            self._add(self.result["files"], path, MOST_FILES)
+            self.result["freed_bytes"] += size
+
+
+def _bundle_locks(directory: str) -> Iterator[str]:
+    """Locks of bundles that no longer exist; each is held until the next one is asked for."""
+    for name in paths.entries(directory):
+        bundle, extension = os.path.splitext(name)
+        if extension == ".lock" and is_bundle_id(bundle):
+            path = os.path.join(directory, name)
+            with suppress(FileNotFoundError):
+                lock = locks.hold(path, exclusive=True, create=False, certain=True)
+                if lock is not None:
+                    try:
+                        if not os.path.lexists(os.path.join(directory, bundle)):
+                            yield path
+                    finally:
+                        os.close(lock)
+
+
+def _half_made(root: str, now: float) -> Iterator[str]:
+    """Directories of runs that were only half made or half removed."""
+    directory = os.path.join(root, "runs")
+    for run in paths.entries(directory):
+        path = os.path.join(directory, run)
+        if run.startswith(REMOVED):
+            yield path
+            continue
+        parts = [] if run.startswith(NEW) else [os.path.join(path, host) for host in paths.entries(path)]
+        for part in parts or [path]:
+            if now - paths.modified(part) > HALF_MADE_S and _is_half_made(root, part):
+                yield part
+
+
+def _is_half_made(root: str, directory: str) -> bool:
+    """One of those that builds before this one left has no `machine`: what damaged_runs.py takes for dead, has."""
+    hidden = os.path.basename(directory).startswith(NEW)
+    return hidden or not (os.path.exists(os.path.join(directory, "machine")) or orphans.of_directory(root, directory))

@@ -1,0 +1,199 @@
+"""Processes of dead runs: how they are recognised, and how they are ended.
+
+A process is proved to be of a run of this root when it is of this user, sees the same root directory as this process,
+and was given DTCTL_KEY and DTCTL_RUN_DIR (trainers, and all below them) or runs an agent's program of this root for a
+run directory of it (guards, supervisors, keepers). The run is dead when its directory is gone, or when it is finished,
+has no agent, and can have none as its lock is held here.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack, suppress
+
+from ..host import fifo, locks, paths, processes
+from ..run.runfiles import RunFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, Iterable, List, Mapping, Optional, Set
+
+    from ..host.processes import Process
+
+GRACE_S = 5.0
+KILL_LIMIT_S = 5.0
+YOUNG_S = 60.0
+"""An agent's process ends by itself at its first look at a dead run; an older one hangs."""
+
+
+class Orphan:
+    """`cluster` is None where the process does not tell it; `is_agent`: a guard, supervisor or keeper."""
+
+    def __init__(self, process: Process, directory: str, cluster: Optional[str], is_agent: bool = False) -> None:
+        self.process = process
+        self.directory = directory
+        self.cluster = cluster
+        self.is_agent = is_agent
+        self.command = processes.command(process.pid)
+
+    @property
+    def run(self) -> str:
+        return os.path.basename(os.path.dirname(self.directory))
+
+
+def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
+    """In the order of their pids."""
+    found = _of_root(root, young_s)
+    dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found}}
+    return [orphan for orphan in found if dead[orphan.directory]]
+
+
+def of_directory(root: str, directory: str) -> List[Orphan]:
+    """All that is left of one run, whether it is dead or not."""
+    return [orphan for orphan in _of_root(root, 0.0) if orphan.directory == directory]
+
+
+def _of_root(root: str, young_s: float) -> List[Orphan]:
+    """What belongs to any run, and all below it. None of them is this process, or one that it descends from."""
+    table = processes.every()
+    found: Dict[int, Orphan] = {}
+    for process in table.values():
+        orphan = _claimed(process, root, young_s) if not process.zombie and _is_like_us(process.pid, root) else None
+        if orphan is not None:
+            found[process.pid] = orphan
+    for orphan in list(found.values()):
+        below = {orphan.process.pid}
+        processes.add_descendants(below, table)
+        for pid in below - found.keys():
+            if _is_like_us(pid, root) and not table[pid].zombie:
+                found[pid] = Orphan(table[pid], orphan.directory, orphan.cluster)
+    spared = _line_of(os.getpid(), table)
+    return [found[pid] for pid in sorted(found) if pid not in spared]
+
+
+def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
+    """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
+    deadline = time.monotonic() + grace_s + KILL_LIMIT_S
+    seen: Dict[int, Orphan] = {}
+    """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
+
+    def look() -> List[Orphan]:
+        seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
+        return [orphan for orphan in seen.values() if _lives(orphan.process)]
+
+    _signal([orphan for orphan in look() if orphan.is_agent], signal.SIGKILL)
+    left = look()
+    _signal(left, signal.SIGTERM)
+    _wait(left, grace_s)
+    left = look()
+    while left and time.monotonic() < deadline:  # what has been started in the meantime has to end as well
+        _signal(left, signal.SIGKILL)
+        _wait(left, 0.5)
+        left = look()
+    return left
+
+
+def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
+    """The process as an Orphan, if it belongs to a run of this root."""
+    given = processes.environment(process.pid)
+    directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
+    is_agent = not given.get("DTCTL_KEY") or directory is None
+    if is_agent:
+        directory, cluster = _agents_directory(processes.words(process.pid), root), None
+        if _age_s(process) < young_s:
+            return None
+    if directory is None or not _is_run_directory(directory, root):
+        return None
+    return Orphan(process, directory, cluster, is_agent)
+
+
+def _is_run_directory(directory: str, root: str) -> bool:
+    """Judged by its form: it may no longer exist."""
+    store, run, host = directory.rpartition("/")[0].rpartition("/")[0], *directory.split("/")[-2:]
+    return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
+
+
+def _agents_directory(words: List[str], root: str) -> Optional[str]:
+    """The run directory in the command line of an agent's process, as revival and guard write it."""
+    if len(words) < 5 or words[1] != "-IS" or words[3] not in ("supervise", "guard"):
+        return None
+    return words[4] if os.path.dirname(words[2]) == os.path.join(root, "agent") else None
+
+
+def _is_like_us(pid: int, root: str) -> bool:
+    """It belongs to the same user and sees the same root directory: it might be in a container."""
+    try:
+        there = os.stat("/proc/%d/root%s" % (pid, root))
+        return os.stat("/proc/%d" % pid).st_uid == os.geteuid() and os.path.samestat(there, os.stat(root))
+    except OSError:
+        return False
+
+
+def _age_s(process: Process) -> float:
+    with open("/proc/uptime", encoding="ascii") as file:
+        return float(file.read().split()[0]) - process.start_time / os.sysconf("SC_CLK_TCK")
+
+
+def _line_of(pid: int, table: Mapping[int, Process]) -> Set[int]:
+    """The process and all that it descends from."""
+    line: Set[int] = set()
+    while pid in table and pid not in line:
+        line.add(pid)
+        pid = table[pid].parent
+    return line
+
+
+def is_dead(directory: str) -> bool:
+    """Judges a run directory of this root. A finished run may come back to life, unless its lock is held."""
+    if not os.path.lexists(directory):
+        return True
+    files = RunFiles(directory)
+    try:
+        return bool(files.state()["finished"]) and files.is_of_this_machine() and not fifo.is_read(files.wake_path)
+    except (OSError, ValueError):
+        return False
+
+
+def end(orphans: Iterable[Orphan]) -> List[Orphan]:
+    """SIGTERM, and SIGKILL for what is left after a while; returns what survives even that."""
+    with ExitStack() as held_locks:
+        held: Dict[str, bool] = {}
+        for orphan in orphans:
+            if orphan.directory not in held:
+                held[orphan.directory] = _hold_dead(orphan.directory, held_locks)
+        left = [orphan for orphan in orphans if held[orphan.directory]]
+        for number, limit_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_LIMIT_S)):
+            _signal(left, number)
+            left = _wait(left, limit_s)
+        return left
+
+
+def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
+    """True when the run is dead and stays so until the locks are released."""
+    with suppress(FileNotFoundError):
+        lock = locks.hold(RunFiles(directory).lock_path, exclusive=True, create=False, certain=True)
+        if lock is None:
+            return False
+        held_locks.callback(os.close, lock)
+    return is_dead(directory)
+
+
+def _signal(orphans: Iterable[Orphan], number: int) -> None:
+    found = [orphan.process for orphan in orphans]
+    processes.send_signal(found, number)
+    processes.send_signal(found, signal.SIGCONT)  # a stopped process would not see it
+
+
+def _wait(orphans: List[Orphan], limit_s: float) -> List[Orphan]:
+    deadline = time.monotonic() + limit_s
+    left = orphans
+    while left and time.monotonic() < deadline:
+        left = [orphan for orphan in left if _lives(orphan.process)]
+        time.sleep(0.02)
+    return left
+
+
+def _lives(process: Process) -> bool:
+    return processes.living(process.pid, process.start_time) is not None

@@ -1,0 +1,167 @@
+"""The connections of a browser, as frames of a conversation, to a server that this session has started itself.
+
+No port is named by the controller. What is on its way is bounded: neither side sends more of a connection than the
+other has room for, and tells the other what has reached whom it was for.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from array import array
+from contextlib import suppress
+
+from ..protocol.conversation import Aborted, word
+from ..records.tensorboard import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Callable, Dict, Mapping, Optional
+
+    from ..protocol.conversation import Conversation
+
+_LOOK_S = 1.0
+_CONNECT_S = 5.0
+
+
+class Channel:
+    """One connection to the server."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self.server = server
+        self.room = WINDOW_BYTES
+        """So much more the controller takes."""
+        self.pending = bytearray()
+        """For the server."""
+        self.closing = False
+        """The browser has gone: what is pending is all there will be."""
+
+    @property
+    def open_for_more(self) -> bool:
+        return self.room > 0 and not self.closing
+
+
+class Relay:
+    """`line`: connections are handed to TensorBoard over it. `look` is called now and then."""
+
+    def __init__(
+        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], look: Callable[[], None]
+    ) -> None:
+        self._talk = talk
+        self._line = line
+        line.settimeout(_CONNECT_S)
+        self._child = child
+        self._look = look
+        self._channels: Dict[int, Channel] = {}
+        self._heard = time.monotonic()
+
+    def serve(self) -> str:
+        """Until the server has ended, the controller asks for it or has been silent; why. Raises Gone."""
+        try:
+            while self._child.poll() is None:
+                if time.monotonic() - self._heard > SILENCE_S:
+                    return "silent"
+                self._step()
+                self._look()
+            return "ended"
+        except Aborted:
+            return "asked"
+        finally:
+            for number in list(self._channels):
+                self._drop(number)
+
+    def _step(self) -> None:
+        wire = self._talk.wire
+        readers = {one.server.fileno(): number for number, one in self._channels.items() if one.open_for_more}
+        writers = {one.server.fileno(): number for number, one in self._channels.items() if one.pending}
+        readable, writable, _ = select.select([wire.fileno(), *readers], list(writers), [], _LOOK_S)
+        for ready in writable:
+            self._write(writers[ready])
+        for ready in readable:
+            if ready == wire.fileno():
+                frame = wire.poll(0)
+                if frame is not None:
+                    self._take(frame[0], frame[1])
+            elif readers[ready] in self._channels:
+                self._read(readers[ready])
+
+    def _take(self, fields: Mapping[str, object], payload: bytes) -> None:
+        self._heard = time.monotonic()
+        said = word(fields, "alive", "open", "piece", "taken", "closed", "abort")
+        kind = said["type"]
+        if kind == "abort":
+            raise Aborted()
+        if kind == "alive":
+            return
+        number = said["channel"]
+        if kind == "open":
+            self._open(number)
+            return
+        channel = self._channels.get(number)
+        if channel is None:
+            return  # it was closed here meanwhile
+        if kind == "taken":
+            channel.room = min(WINDOW_BYTES, channel.room + said["size"])
+        elif kind == "closed":
+            channel.closing = True
+            if not channel.pending:
+                self._drop(number)
+        elif len(channel.pending) + len(payload) > WINDOW_BYTES:
+            self._close(number)  # more than it has room for
+        else:
+            channel.pending += payload
+
+    def _open(self, number: int) -> None:
+        if len(self._channels) >= MOST_CHANNELS or number in self._channels:
+            self._talk.send("closed", {"channel": number})
+            return
+        server, far = socket.socketpair()
+        with far:
+            try:
+                self._line.sendmsg([b"."], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [far.fileno()]))])
+            except OSError:
+                server.close()
+                self._talk.send("closed", {"channel": number})
+                return
+        server.setblocking(False)
+        self._channels[number] = Channel(server)
+
+    def _read(self, number: int) -> None:
+        channel = self._channels[number]
+        data: Optional[bytes] = b""
+        with suppress(OSError):
+            try:
+                data = channel.server.recv(min(PIECE_BYTES, channel.room))
+            except BlockingIOError:
+                return
+        if not data:
+            self._close(number)
+            return
+        channel.room -= len(data)
+        self._talk.wire.send({"type": "piece", "channel": number}, data)
+
+    def _write(self, number: int) -> None:
+        channel = self._channels.get(number)
+        if channel is None:
+            return
+        try:
+            sent = channel.server.send(channel.pending)
+        except BlockingIOError:
+            return
+        except OSError:
+            self._close(number)
+            return
+        del channel.pending[:sent]
+        if sent and not channel.closing:
+            self._talk.send("taken", {"channel": number, "size": sent})
+        if channel.closing and not channel.pending:
+            self._drop(number)
+
+    def _close(self, number: int) -> None:
+        self._drop(number)
+        self._talk.send("closed", {"channel": number})
+
+    def _drop(self, number: int) -> None:
+        self._channels.pop(number).server.close()

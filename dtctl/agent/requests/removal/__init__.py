@@ -1,1 +1,0 @@
-"""down and gc: what old runs, and those that nobody can read, have left on a host."""

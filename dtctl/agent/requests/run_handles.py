@@ -1,0 +1,336 @@
+"""How sessions read a run and ask something of its tasks, and wait.
+
+Of the whole run on its coordinator's host, by cluster.json and requests.json; or else of what this host has of it, by
+state.json and intent.json.
+"""
+
+from __future__ import annotations
+
+import time
+
+from ..host import fifo, paths
+from ..host.errors import Refused, damaged
+from ..host.seen import SeenRecord
+from ..records.kinds import made
+from ..records.reasons import because, fact
+from ..records.spec import coordinates
+from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
+from ..run import intents, outcome, policy
+from . import runs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, List, Optional
+
+    from ..protocol.conversation import Conversation
+    from ..records import answers
+    from ..records.answers import Survivor
+    from ..records.run_state import Entry, How, IntentFile, State
+    from ..records.whole_run import Contact
+
+
+BIRTH_LIMIT_S = 10.0
+"""How long a coordinator that has just been started may take to write its first cluster.json."""
+
+AWAY_S = 30.0
+"""A decided run counts as over although a host has not been heard for this long."""
+
+SILENT_S = 30.0
+"""A coordinator writes cluster.json three times as often, whether anything has changed or not."""
+
+
+class RunHandle:
+    """The tasks of this host, as its own agent knows them, where no coordinator answers, or it is elsewhere.
+
+    `away`: why the coordinator that is to be here does not answer. One that the agent reaches receives what is wanted
+    of the tasks.
+    """
+
+    answer_s = float("inf")
+
+    def __init__(self, run: runs.Run, away: Optional[Refused] = None) -> None:
+        self.away = away
+        self.view: Optional[RunView] = None
+        self.hosts = {member["task"]: member["host"] for member in run.spec["roster"]}
+        self._run = run
+        self._own = [task["id"] for task in run.spec["tasks"]]
+        self._state: Optional[State] = None
+
+    def look(self) -> None:
+        self._state = self._run.state()
+
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        return [task for task in self._own if named is None or task in named]
+
+    def absent(self, named: Optional[List[str]]) -> List[str]:
+        return []
+
+    def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
+        """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
+        asked = [task for task in self.hosts if named is None or task in named]
+        first = outcome.without_servers(self._run.spec["roster"], asked)
+        return self.tasks(asked if others_ended or not first else first)
+
+    def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
+        """The end of the run is to be heard of elsewhere, too."""
+        return bool(tasks) or (named is None and not self._run.finished())
+
+    def entry(self, task: str) -> Optional[Entry]:
+        assert self._state is not None
+        return self._state["tasks"][task]
+
+    def generation(self, task: str) -> Optional[int]:
+        return self._run.intent()["tasks"][task]["generation"]
+
+    def unreached(self, tasks: List[str]) -> List[str]:
+        return []
+
+    def refuse_restart(self) -> None:
+        """Whether the run has ended is for the coordinator to say."""
+
+    def missing(self) -> str:
+        return ""
+
+    def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
+        def ask(intent: IntentFile) -> None:
+            for task in tasks:
+                intents.change(intent["tasks"][task], want="stop", **how)
+            for task in self._own if named is None else ():
+                intents.change(intent["tasks"][task], ends_run=how)
+
+        return self._run.change(ask)
+
+    def post_restart(self, tasks: List[str], by: str) -> int:
+        def ask(intent: IntentFile) -> None:
+            for task in tasks:
+                entry = intent["tasks"][task]
+                again = {"want": "run", "generation": entry["generation"] + 1, "restarts": 0}
+                intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
+
+        return self._run.change(ask)
+
+    def has_taken(self, serial: int) -> bool:
+        return self._state is not None and self._state["intent_serial"] >= serial
+
+    def longest_end_s(self, grace_s: float) -> float:
+        return grace_s
+
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
+        return self._run.survivors(tasks)
+
+    def until(self, done: Callable[[], bool], limit_s: float) -> bool:
+        def look(state: State) -> bool:
+            self._state = state
+            return done()
+
+        return self._run.until(look, limit_s) is not None
+
+
+class WholeRun(RunHandle):
+    """All tasks of a run, as its coordinator knows them, on the host that coordinates the run.
+
+    `look` raises Refused where no coordinator answers.
+    """
+
+    answer_s = 10.0
+    """How long it may take until a request is taken.
+
+    A coordinator that has not looked at its requests by then is frozen, or hangs on a disk.
+    """
+
+    def __init__(self, talk: Conversation, run: runs.Run) -> None:
+        super().__init__(run)
+        self._talk = talk
+        self._seen = SeenRecord(run.files.path("cluster.json"), RunView)
+        self._problem = ""
+
+    def look(self) -> None:
+        """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
+        since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
+        self._run.keep_supervised()
+        deadline = time.monotonic() + BIRTH_LIMIT_S
+        found = self.peek()
+        while found is None or found["time"] < since:
+            if time.monotonic() > deadline and self._problem:
+                raise damaged(self._problem)
+            if time.monotonic() > deadline:
+                raise Refused("internal", "the coordinator does not start", paths.tail(self._run.files.agent_log))
+            time.sleep(0.02)
+            found = self.peek()
+        silent_s = time.time() - found["time"]
+        if silent_s > SILENT_S and not self._run.finished():
+            raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
+
+    def peek(self) -> Optional[RunView]:
+        """cluster.json as it is; None before the coordinator has written one, or again one that holds."""
+        try:
+            found = self._seen.read()
+        except paths.Damaged as problem:
+            self._problem = str(problem)
+            return None
+        self._problem = ""
+        self.view = found or self.view
+        return found
+
+    def tasks(self, named: Optional[List[str]]) -> List[str]:
+        known = [task for task in self.hosts if named is None or task in named]
+        return [task for task in known if not self._contact(task)["absent"]]
+
+    def absent(self, named: Optional[List[str]]) -> List[str]:
+        """Hosts of these tasks that the run goes on without."""
+        without = [task for task in self.hosts if self._contact(task)["absent"] and (named is None or task in named)]
+        return list(dict.fromkeys(self.hosts[task] for task in without))
+
+    def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
+        """Which of them ends when is the coordinator's to decide."""
+        return self.tasks(named)
+
+    def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
+        """Whether there is anything to ask for where these are the tasks that have not ended."""
+        return bool(tasks)
+
+    def entry(self, task: str) -> Optional[Entry]:
+        """The task as its agent last told it; None when its host has never been heard."""
+        state = self._contact(task)["state"]
+        return state["tasks"].get(task) if state else None
+
+    def generation(self, task: str) -> Optional[int]:
+        assert self.view is not None
+        intent = self.view["intents"].get(task)
+        return intent["generation"] if intent is not None else None
+
+    def unreached(self, tasks: List[str]) -> List[str]:
+        """Hosts of these tasks that the coordinator has no contact with."""
+        return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
+
+    def refuse_restart(self) -> None:
+        """Raises Refused where the run has ended."""
+        assert self.view is not None
+        if self.view["condition"]["type"] in outcome.DECIDED:
+            what = "%(type)s, %(reason)s" % self.view["condition"]
+            raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
+
+    def missing(self) -> str:
+        """Who a start waits for, and why."""
+        assert self.view is not None
+        return self.view["missing"] or ""
+
+    def post_stop(self, named: Optional[List[str]], tasks: List[str], how: How) -> int:
+        return self._post(made(PostedRequest, serial=0, kind="stop", tasks=named, **how))
+
+    def post_restart(self, tasks: List[str], by: str) -> int:
+        return self._post(
+            made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
+        )
+
+    def _post(self, request: PostedRequest) -> int:
+        """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
+        files = self._run.files
+        path = files.path("requests.json")
+        with files.intent_lock():
+            book = _book(path)
+            view = self.peek()
+            done = view["request_serial"] if view is not None else 0
+            open_ = [one for one in book["requests"] if one["serial"] > done]
+            if len(open_) >= MOST_REQUESTS:
+                raise Refused("not_answering", "the coordinator has not taken the last %d requests" % len(open_))
+            request["serial"] = max(book["serial"], done) + 1
+            now: RequestBook = {"serial": request["serial"], "requests": [*open_, request]}
+            files.write_urgent(path, now)
+            fifo.ring(files.wake_path)
+        self._run.supervise()
+        return request["serial"]
+
+    def has_taken(self, serial: int) -> bool:
+        """Before a request is taken the intents are still the old ones."""
+        return self.view is not None and self.view["request_serial"] >= serial
+
+    def longest_end_s(self, grace_s: float) -> float:
+        return 2 * grace_s  # servers end after the others
+
+    def survivors(self, tasks: List[str]) -> List[Survivor]:
+        """What is left here; of hosts that are heard what they tell of, and what has not ended in time."""
+        here = self._run.spec["host"]
+        found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
+        for task in tasks:
+            entry = self.entry(task)
+            if entry is None or self.hosts[task] == here:
+                continue
+            found += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
+            silent = entry["state"] in policy.FINAL or not self._contact(task)["connected"]
+            if entry["pid"] is not None and not silent and not entry["left"]:
+                found.append({"task": task, "pid": entry["pid"], "command": "(not ended in time)"})
+        return found
+
+    def until(self, done: Callable[[], bool], limit_s: float) -> bool:
+        """Whether cluster.json came to be so in time. A coordinator that is killed is replaced. Raises as `pause`."""
+
+        def look() -> bool:
+            self._run.keep_supervised()
+            return self.peek() is not None and done()
+
+        return self._talk.wait(look, limit_s)
+
+    def _contact(self, task: str) -> Contact:
+        assert self.view is not None
+        return self.view["hosts"].get(self.hosts[task]) or _NONE_YET
+
+
+def _book(path: str) -> RequestBook:
+    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
+    try:
+        book = paths.read_record(path, RequestBook)
+    except paths.Damaged:
+        paths.put_aside(path)
+        book = None
+    return book or {"serial": 0, "requests": []}
+
+
+_NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "absent": False, "state": None}
+"""What the coordinator has of a host that it does not tell of."""
+
+_NEW_RUN = "dtctl up    starts a new one"
+
+
+def is_over(view: RunView, now: float) -> bool:
+    """Whether nothing runs any more, except tasks of hosts that have been away for long: those end on their return."""
+    decided = view["condition"]["type"] in outcome.DECIDED
+    return decided and not any(
+        (contact["connected"] or now - (contact["heard"] or 0) < AWAY_S) and not _all_final(contact["state"])
+        for contact in view["hosts"].values()
+    )
+
+
+def _all_final(state: Optional[State]) -> bool:
+    return state is not None and all(entry["state"] in policy.FINAL for entry in state["tasks"].values())
+
+
+def reached(talk: Conversation, run: runs.Run) -> RunHandle:
+    """The whole run on the coordinator's host, unless that does not answer."""
+    if not coordinates(run.spec):
+        return RunHandle(run)
+    whole = WholeRun(talk, run)
+    try:
+        whole.look()
+    except Refused as away:
+        return RunHandle(run, away)
+    return whole
+
+
+def refuse_strangers(handle: RunHandle, run: runs.Run, named: Optional[List[str]]) -> None:
+    """Tasks that no host of the run has."""
+    unknown = [task for task in named or [] if task not in handle.hosts]
+    if unknown:
+        raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown[:10]), run.id))
+
+
+def has_ended(handle: RunHandle, task: str) -> bool:
+    entry = handle.entry(task)
+    return entry is not None and entry["state"] in policy.FINAL
+
+
+def error_fields(away: Optional[Refused]) -> Optional[answers.Refused]:
+    """As a field of an answer."""
+    if away is None:
+        return None
+    return {"code": away.code, "summary": away.summary, "detail": away.detail, "hint": away.hint}

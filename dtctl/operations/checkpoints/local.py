@@ -1,0 +1,161 @@
+"""A checkpoint on this machine: which one is meant, and whether every byte of it is as it was saved."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from dtctl.agent.checkpoints import formats, reading, verifying
+from dtctl.agent.checkpoints.tensor_bundle import Index
+from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.errors import DtctlError, PreflightError, UsageError
+from dtctl.folder import open_regular, read_regular
+
+_FILE = re.compile(r"(.+)\.(index|meta|data-[0-9]{5}-of-[0-9]{5})\Z", re.DOTALL)
+_NAME = re.compile(r"(?!\.)[^/\\\"\x00-\x1f\x7f]{1,200}\Z")
+FOR_KERAS = "put it beside the code, which `dtctl up` sends, and have the trainer load it"
+_LOOK_S = 30.0
+_MOST_STATE_BYTES = 4 << 20
+_BLOCK = 1 << 20
+
+
+@dataclass(frozen=True)
+class OwnFile:
+    """One file of it, as it was read."""
+
+    path: Path
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class OwnCheckpoint:
+    """It was read, and is sound; `files` has the index last."""
+
+    name: str
+    step: int | None
+    files: tuple[OwnFile, ...]
+    unread: str
+    """Why not every tensor could be checked."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(one.size for one in self.files)
+
+
+def find(path: Path) -> Path:
+    """The prefix of the checkpoint that `path` means: it, one of its files, or the newest of a directory.
+
+    Raises UsageError where there is none, PreflightError for one that is of no use.
+    """
+    path = path.expanduser()
+    if path.is_dir():
+        return _in_directory(path)
+    if formats.KERAS_NAME.match(path.name) and path.exists():
+        raise _of_keras(path)
+    match = _FILE.match(path.name)
+    prefix = path.with_name(match.group(1)) if match and path.exists() else path
+    if not Path(f"{prefix}.index").exists():
+        raise UsageError(
+            f"there is no checkpoint {path}",
+            hint="name its directory, or its files without what follows the name, as in out/model.ckpt-500",
+        )
+    return prefix
+
+
+def _in_directory(directory: Path) -> Path:
+    """The one that its file `checkpoint` names, as TensorFlow would take it, or else the newest complete one."""
+    told = reading.look(str(directory), time.monotonic() + _LOOK_S)
+    ours = [one for one in told["all"] if one["kind"] == "tensorflow"]
+    named = _named(directory)
+    complete = [one for one in ours if one["complete"]]
+    meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
+    if meant is None and told["all"] and not ours:
+        raise _of_keras(directory / told["all"][0]["prefix"])
+    if meant is None or not meant["complete"]:
+        raise _none_complete(directory, meant or next(iter(ours), None))
+    return directory / meant["prefix"]
+
+
+def _named(directory: Path) -> str | None:
+    try:
+        text = read_regular(directory / formats.STATE_FILE, _MOST_STATE_BYTES)
+    except (OSError, ValueError):
+        return None
+    return formats.restored_name(text.decode("utf-8", "surrogateescape"))
+
+
+def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
+    if one is None:
+        return UsageError(
+            f"there is no checkpoint in {directory}", hint="name the directory that holds its .index file"
+        )
+    return PreflightError(
+        f"{directory / one['prefix']} is not complete: {one['problem']}",
+        hint="name another one of that directory, as in out/model.ckpt-500",
+    )
+
+
+def _of_keras(path: Path) -> DtctlError:
+    """Why such a file is not pushed."""
+    return PreflightError(
+        f"{path.name} is a file of Keras: nothing tells a trainer that it is the one to begin with",
+        detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
+        hint=FOR_KERAS,
+    )
+
+
+def read(prefix: Path) -> OwnCheckpoint:
+    """Raises PreflightError for one that TensorFlow would not restore, or that cannot be read."""
+    name = prefix.name
+    if not is_name(name):
+        raise PreflightError(f"{name[:80]!r} is no name for a checkpoint on a host", hint="give its files another name")
+    verdict = verifying.verify(str(prefix))
+    if verdict.problems:
+        raise PreflightError(
+            f"{prefix} is damaged: {verdict.problems[0]}",
+            detail="\n".join(verdict.problems[1:]),
+            hint="name another one",
+        )
+    try:
+        index = Index(str(prefix))
+        files = tuple(_read(path) for path in _paths(prefix, index.shards))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise PreflightError(f"{error.filename or prefix} cannot be read: {why}") from error
+    step = index.step()
+    return OwnCheckpoint(name, step, files, verdict.unread or "")
+
+
+def _paths(prefix: Path, shards: int) -> Iterator[Path]:
+    for shard in range(shards):
+        yield Path(f"{prefix}.data-{shard:05d}-of-{shards:05d}")
+    graph = Path(f"{prefix}.meta")
+    if graph.is_file() and not graph.is_symlink():
+        yield graph
+    yield Path(f"{prefix}.index")
+
+
+def _read(path: Path) -> OwnFile:
+    sha256, size = digest(open_regular(path, follow=False))
+    return OwnFile(path, size, sha256)
+
+
+def is_name(name: str) -> bool:
+    """Of a checkpoint that is brought from one machine to another."""
+    return _NAME.match(name) is not None and name.isprintable()
+
+
+def digest(descriptor: int) -> tuple[str, int]:
+    """SHA-256 and size of an open file, which is closed."""
+    found, size = hashlib.sha256(), 0
+    with os.fdopen(descriptor, "rb") as file:
+        while block := file.read(_BLOCK):
+            found.update(block)
+            size += len(block)
+    return found.hexdigest(), size

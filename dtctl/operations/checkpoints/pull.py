@@ -1,0 +1,295 @@
+"""A checkpoint is brought to this machine, from one host or from all that hold shards of it."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shlex
+import stat
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent.checkpoints import formats, verifying
+from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
+from dtctl.agent.records.kinds import Wrong
+from dtctl.errors import DtctlError
+from dtctl.folder import PRIVATE, Folder, open_regular
+from dtctl.operations.checkpoints import Found
+from dtctl.operations.checkpoints.local import digest, is_name
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
+from dtctl.transport.seam import Session, Transport
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """What has arrived."""
+
+    found: Found
+    files: tuple[Path, ...]
+    size_bytes: int
+    sent_bytes: int
+    """Less than all where an earlier pull had begun."""
+
+
+def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
+    """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
+    if found.checkpoint.kind == "orbax":
+        raise DtctlError(
+            f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
+            hint=f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+        )
+    names = _names(found)
+    try:
+        with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:
+            fetching = [
+                _Fetching(
+                    record, found, host, [name for name, holder in names.items() if holder == host], landing, report
+                )
+                for host in found.hosts
+            ]
+            sent = [one for each in fetching for one in each.all_of(transport)]
+            _refuse_half(found, names.keys() - {one["name"] for one in sent})
+            if found.scattered:
+                _refuse_damaged(found, landing.parts)
+            files = landing.finish([one["name"] for one in sent])
+    except OSError as error:
+        raise not_written(directory, error) from error
+    return Pulled(found, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
+
+
+def _names(found: Found) -> dict[str, str]:
+    """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
+    if found.checkpoint.kind == "keras":
+        if not formats.KERAS_NAME.match(found.name):
+            raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
+        return {found.name: found.host}
+    shards = found.checkpoint.shards
+    if shards > MOST_SHARDS:
+        raise DtctlError(f"{found.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
+    holders = [found.shards.get(shard, found.host) for shard in range(shards)]
+    names = {f"{found.name}.data-{shard:05d}-of-{shards:05d}": host for shard, host in enumerate(holders)}
+    return {**names, f"{found.name}.meta": found.host, f"{found.name}.index": found.host}
+
+
+class _Fetching:
+    """What one host is asked for."""
+
+    def __init__(
+        self, record: RunRecord, found: Found, host: str, names: Sequence[str], landing: Landing, report: Report
+    ) -> None:
+        self._record = record
+        self._found = found
+        self._host = host
+        self._names = names
+        self._landing = landing
+        self._report = report
+        self.sent_bytes = 0
+
+    def all_of(self, transport: Transport) -> list[FileSent]:
+        self._report(Progress(self._host, "connect"))
+        session = transport.open(self._record.way_to(self._host))
+        try:
+            session.send({**request(self._record, session.host, "fetch"), **self._wanted()})
+            for message in said(session, "part", most_bytes=None):
+                if message.type == "part":
+                    with about(self._host, "sent an invalid `part`"):
+                        self._take(message.of(FilePart), message.payload)
+            answer = final(session, "fetch", message, FetchResult, self._check)
+            self._hold(session, answer["files"])
+            return answer["files"]
+        finally:
+            session.close()
+
+    def _wanted(self) -> dict[str, Any]:
+        return {
+            "of": {"dir": self._found.directory, "prefix": self._found.checkpoint.prefix},
+            "files": self._names,
+            "have": self._landing.have(self._names),
+        }
+
+    def _take(self, part: FilePart, data: bytes) -> None:
+        if part["name"] not in self._names:
+            raise wrong("name", "a file that it was asked for", part["name"])
+        self._landing.put(part, data)
+        self.sent_bytes += len(data)
+        self._report(Progress(self._host, "pull", part["offset"] + len(data), part["total"], part["name"]))
+
+    def _check(self, answer: FetchResult) -> None:
+        check_run(self._record.cluster, self._record.run, answer["run"])
+        for one in answer["files"]:
+            if one["name"] not in self._names:
+                raise wrong("files", "those that it was asked for", one["name"])
+
+    def _hold(self, session: Session, files: Iterable[FileSent]) -> None:
+        for one in files:
+            with about(session.host.name, "sent a file that did not arrive as it was read there"):
+                self._landing.check(one["name"], one["size"], one["sha256"])
+
+
+def _refuse_half(found: Found, lacking: Set[str]) -> None:
+    """Raises DtctlError where a file is missing: its trainer may have removed it meanwhile."""
+    missing = sorted(name for name in lacking if not name.endswith(".meta") or name == found.name)
+    if missing:
+        raise DtctlError(
+            f"{found.path} is not whole any more on {', '.join(found.hosts)}: {', '.join(missing[:5])} missing",
+            hint="dtctl checkpoints    shows what is there now",
+        )
+
+
+def _refuse_damaged(found: Found, parts: Path) -> None:
+    """Raises DtctlError where what several hosts hold makes no sound checkpoint; no host could read all of it."""
+    problems = verifying.verify(str(parts / found.name)).problems
+    if problems:
+        raise DtctlError(
+            f"{found.path} is damaged as {', '.join(found.hosts)} hold it: {problems[0]}",
+            detail="\n".join(problems[1:]),
+            hint="dtctl checkpoints    shows which others there are",
+        )
+
+
+_STATE = "checkpoint"
+_ARRIVED, _PLACING = "arrived", "placing"
+_MOST_NOTE_BYTES = 1 << 20
+
+
+class Landing:
+    """Takes these files of one checkpoint, in whatever order hosts send them. Raises DtctlError, OSError."""
+
+    def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
+        """Raises DtctlError where a checkpoint of this name is already."""
+        if not is_name(name):
+            raise DtctlError(f"{name[:80]!r} is no name that dtctl gives to a file here")
+        self.name = name
+        self._files = files
+        self._totals: dict[str, int] = {}
+        self._folder = Folder(directory, project, make=0o777)
+        self._parts = self._folder.below(f".{name}.part", make=PRIVATE)
+        if os.fstat(self._parts.descriptor).st_uid != os.geteuid():
+            raise DtctlError(f"{self.parts} is no directory of yours", hint="move it away")
+        self._take_back()
+        for one in files:
+            if self._folder.find(one) is not None:
+                if not self._parts.names():
+                    self._remove_parts()
+                raise DtctlError(f"{directory / one} is there already", hint="name another directory, or move it away")
+        self._identities = self._note(_ARRIVED)
+
+    @property
+    def parts(self) -> Path:
+        return self._parts.path
+
+    def close(self) -> None:
+        for folder in (self._parts, self._folder):
+            folder.__exit__()
+
+    def _take_back(self) -> None:
+        """The last steps of an earlier pull were cut short."""
+        for name, inode in self._note(_PLACING).items():
+            found = self._folder.find(name) if name in self._files else None
+            if found is not None and inode == _inode(found) and self._parts.find(name) is None:
+                self._folder.move(name, self._parts)
+
+    def have(self, names: Collection[str]) -> list[dict[str, object]]:
+        """What of these has arrived before, for those who send the rest."""
+        there = {name: self._parts.find(name) for name in names if name in self._identities}
+        return [
+            {"name": name, "size": found.st_size, "identity": self._identities[name]}
+            for name, found in there.items()
+            if found is not None and stat.S_ISREG(found.st_mode)
+        ]
+
+    def put(self, part: FilePart, data: bytes) -> None:
+        """Raises Wrong for what no file of this checkpoint is, or does not follow what has arrived."""
+        name, end = part["name"], part["offset"] + len(data)
+        if name not in self._files:
+            raise wrong("name", f"a file of {self.name}", name)
+        if self._identities.get(name) != part["identity"]:
+            self._identities[name] = part["identity"]
+            self._totals.pop(name, None)
+            with suppress(FileNotFoundError):
+                self._parts.unlink(name)
+            self._parts.replace(_ARRIVED, json.dumps(self._identities).encode(), durable=False)
+        if name not in self._totals:
+            self._totals[name] = part["total"]
+            self._parts.refuse_without_room(sum(total - self._size(one) for one, total in self._totals.items()))
+        if part["total"] != self._totals[name] or end > part["total"]:
+            raise wrong("total", str(max(end, self._totals[name])), part["total"])
+        with self._parts.append(name) as file:
+            size = os.fstat(file.fileno()).st_size
+            if part["offset"] != size:
+                raise wrong("offset", str(size), part["offset"])
+            file.write(data)
+
+    def _size(self, name: str) -> int:
+        found = self._parts.find(name)
+        return 0 if found is None else found.st_size
+
+    def check(self, name: str, size: int, sha256: str) -> None:
+        """Raises Wrong, and lets go of the file, where it is not what its host says that it has sent."""
+        if name not in self._files:
+            raise wrong("files", f"files of {self.name}", name)
+        try:
+            same = digest(self._open(name)) == (sha256, size)
+        except FileNotFoundError:
+            same = False
+        if not same:
+            with suppress(FileNotFoundError):
+                self._parts.unlink(name)
+            raise Wrong(f"{name} as it arrived", "another checksum")
+
+    def _open(self, name: str) -> int:
+        return open_regular(name, follow=False, dir_fd=self._parts.descriptor)
+
+    def finish(self, names: Collection[str]) -> tuple[Path, ...]:
+        """Gives the files their names, the index last, and names the checkpoint to TensorFlow if nothing else is."""
+        ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
+        inodes = {}
+        for name in ordered:
+            with os.fdopen(self._open(name), "rb") as file:
+                os.fsync(file.fileno())
+                inodes[name] = _inode(os.fstat(file.fileno()))
+        self._parts.replace(_PLACING, json.dumps(inodes).encode())
+        for name in ordered:
+            self._parts.move(name, self._folder)
+        if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
+            with suppress(FileExistsError), self._folder.new(_STATE) as file:
+                file.write(
+                    f'model_checkpoint_path: "{self.name}"\nall_model_checkpoint_paths: "{self.name}"\n'.encode()
+                )
+        self._folder.settle()
+        self._remove_parts()
+        return tuple(self._folder.path / name for name in ordered)
+
+    def _remove_parts(self) -> None:
+        for name in (_PLACING, _ARRIVED):
+            with suppress(OSError):
+                self._parts.unlink(name)
+        with suppress(OSError):
+            os.rmdir(self.parts.name, dir_fd=self._folder.descriptor)
+
+    def _note(self, name: str) -> dict[str, str]:
+        try:
+            told = json.loads(self._parts.read(name, _MOST_NOTE_BYTES))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return {str(name): str(value) for name, value in told.items()} if isinstance(told, Mapping) else {}
+
+
+def _inode(found: os.stat_result) -> str:
+    return f"{found.st_dev}-{found.st_ino}"
+
+
+def not_written(directory: Path, error: OSError) -> DtctlError:
+    """Why a file cannot be written here."""
+    why = str(error.strerror or error)
+    hint = "what has arrived is kept; name another directory"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = f"df -h {shlex.quote(str(directory))}    shows the disk; what has arrived is kept, and the same command "
+        hint += "brings the rest when there is room; or name another directory"
+    return DtctlError(f"{directory} cannot be written: {why[:1].lower()}{why[1:]}", hint=hint)

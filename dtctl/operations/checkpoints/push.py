@@ -1,0 +1,282 @@
+"""A checkpoint of this machine is brought to the hosts on which the next run restores it.
+
+Every host says first that it has room and no live run; then one of those that share a directory is sent the files; when
+all of them hold what was sent, it gets its name everywhere, at the lead's host last.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dtctl.agent.records.checkpoints import Landing, StoreResult
+from dtctl.bundle.sender import raise_agents_reason
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
+from dtctl.folder import open_regular
+from dtctl.model import Host
+from dtctl.operations.checkpoints.local import OwnCheckpoint
+from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.history.record import RunRecord
+from dtctl.operations.up.conflicts import strangers
+from dtctl.plan.hosts import on_host
+from dtctl.plan.roster import RunPlan, restoring_hosts
+from dtctl.transport.fanout import Outcomes, fan_out
+from dtctl.transport.seam import Message, Session, Transport
+from dtctl.transport.timeouts import PATIENCE_S
+from dtctl.transport.wire import untrue
+
+PART_BYTES = 1 << 20
+_REPORT_EVERY_S = 0.05
+_GIVEN_UP_S = 5.0
+_SLOWEST_BYTES_S = 10 << 20
+"""At which a host's disk is still waited for."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A directory on a host, with marks, and one in it."""
+
+    host: str
+    directory: str
+    below: str | None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where it is now. Hosts that share the directory are in `others`."""
+
+    host: str
+    directory: str
+    prefix: str
+    sent_bytes: int
+    """Less than all where an earlier push had begun; none where it was there already."""
+    others: tuple[str, ...] = ()
+
+
+class Delivery:
+    """The conversation: open, then send or give_up, then keep."""
+
+    def __init__(
+        self, record: RunRecord, own: OwnCheckpoint, target: Target, who: tuple[str, str], report: Report
+    ) -> None:
+        self.host = target.host
+        self._record = record
+        self._own = own
+        self._target = target
+        self._push, self._by = who
+        self._report = report
+        self._session: Session | None = None
+        self._result: StoreResult | None = None
+        self._sent_bytes = 0
+        self.landing: Landing | None = None
+
+    @property
+    def session(self) -> Session:
+        assert self._session is not None
+        return self._session
+
+    @property
+    def landed(self) -> Landing:
+        assert self.landing is not None
+        return self.landing
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+
+    def give_up(self) -> None:
+        """Before anything is sent, so that nothing is left on the host."""
+        if self.landing is None:
+            return
+        with suppress(DtctlError, TimeoutError):
+            self.session.send({"type": "abort"})
+            self.session.receive(_GIVEN_UP_S)  # the refusal
+
+    def open(self, transport: Transport) -> None:
+        self._report(Progress(self.host, "connect"))
+        host: Host = self._record.way_to(self.host)
+        self._session = transport.open(host)
+        self.session.send({**request(self._record, host, "store"), **self._wanted()})
+        message = self._heard("landing")
+        with about(self.host, "sent an invalid `landing`"):
+            self.landing = self._checked(message.of(Landing))
+
+    def _wanted(self) -> dict[str, Any]:
+        files = [{"name": one.path.name, "size": one.size, "sha256": one.sha256} for one in self._own.files]
+        target = self._target
+        return {
+            "dir": target.directory,
+            "below": target.below,
+            "name": self._own.name,
+            "files": files,
+            "push": self._push,
+            "by": self._by,
+        }
+
+    def _checked(self, landing: Landing) -> Landing:
+        sizes = {one.path.name: one.size for one in self._own.files}
+        for one in landing["have"]:
+            if one["size"] > sizes.get(one["name"], -1):
+                raise wrong("have", "no more than what is sent", one)
+        return landing
+
+    def send(self) -> None:
+        """What the host lacks; returns when it has read all of it again, and found it right."""
+        self.session.send({"type": "start"})
+        had = {one["name"]: one["size"] for one in self.landed["have"]}
+        if not self.landed["there"]:
+            try:
+                self._send_files(had)
+            except ConnectionLost:
+                raise_agents_reason(self.session)
+                raise
+        self._report(Progress(self.host, "verify"))
+        self._heard("stored")
+
+    def _heard(self, kind: str) -> Message:
+        """The next frame, which has to be of this kind; the host may have to read all of the checkpoint before."""
+        within_s = round(PATIENCE_S + self._own.size_bytes / _SLOWEST_BYTES_S)
+        message = next(said(self.session, kind, within_s=within_s))
+        if message.type != kind:
+            raise untrue(self.host, f"sent a `{message.type}` instead of a `{kind}`")
+        return message
+
+    def _send_files(self, had: Mapping[str, int]) -> None:
+        total = self._own.size_bytes
+        done, next_report = sum(had.values()), 0.0
+        for one in self._own.files:
+            offset = had.get(one.path.name, 0)
+            with os.fdopen(open_regular(one.path, follow=False), "rb") as file:
+                file.seek(offset)
+                while offset < one.size:
+                    data = file.read(min(PART_BYTES, one.size - offset))
+                    if not data:
+                        raise PreflightError(f"{one.path} became shorter while it was sent", hint="type the same again")
+                    self.session.send({"type": "part", "name": one.path.name, "offset": offset}, data)
+                    offset += len(data)
+                    done += len(data)
+                    self._sent_bytes += len(data)
+                    if time.monotonic() >= next_report:
+                        next_report = time.monotonic() + _REPORT_EVERY_S
+                        self._report(Progress(self.host, "send", done, total))
+
+    def keep(self) -> None:
+        self.session.send({"type": "keep"})
+        message = self._heard("result")
+        self._result = final(self.session, "store", message, StoreResult, self._check)
+        self._report(Progress(self.host, "prepared"))
+
+    def _check(self, answer: StoreResult) -> None:
+        below = self._target.below
+        prefix = f"{below}/{self._own.name}" if below else self._own.name
+        if answer["prefix"] != prefix:
+            raise wrong("prefix", prefix, answer["prefix"])
+
+    def placed(self, others: Sequence[str]) -> Placed:
+        assert self._result is not None
+        return Placed(self.host, self._result["dir"], self._result["prefix"], self._sent_bytes, tuple(others))
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The lead's host first."""
+
+    own: OwnCheckpoint
+    placed: tuple[Placed, ...]
+
+
+def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
+    """Where the next run of this plan looks. `into`: a directory there, or, with a / at its front or a ~, another one.
+
+    Raises PreflightError where no setting says where that is.
+    """
+    elsewhere = into is not None and into.startswith(("/", "~"))
+    below = None if into is None or elsewhere else into.strip("/")
+    if below is not None and ("/" in below or below in ("", ".", "..")):
+        raise PreflightError(
+            f"{into!r} is not the name of a directory in the checkpoint directory",
+            hint="--into chief    or a whole path: --into /shared/checkpoints",
+        )
+    found = []
+    for host in restoring_hosts(plan):
+        named = (on_host(into, plan.cluster.name),) if into is not None and elsewhere else plan.checkpoint_dirs[host]
+        if not named:
+            raise PreflightError(
+                f"no setting of {plan.cluster.file} says where {plan.cluster.name} looks for checkpoints",
+                hint="set dirs.output or checkpoint.dir and have the trainer read it; or name the place: --into DIR",
+            )
+        found.append(Target(host, named[0], below))
+    return tuple(found)
+
+
+def push(
+    record: RunRecord, transport: Transport, own: OwnCheckpoint, where: Sequence[Target], by: str, report: Report
+) -> Pushed:
+    """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
+    with ExitStack() as stack:
+        push = secrets.token_hex(16)
+        deliveries = {one.host: Delivery(record, own, one, (push, by), report) for one in where}
+        for one in deliveries.values():
+            stack.callback(one.close)
+        every = list(deliveries.values())
+
+        def all_do(doing: str, those: Sequence[Delivery], work: Callable[[Delivery], None]) -> None:
+            outcomes = fan_out(those, work, name=lambda one: one.host, cancel=stack.close)
+            _refuse_live(outcomes)
+            outcomes.or_raise(doing)
+
+        try:
+            all_do("store the checkpoint", every, lambda one: one.open(transport))
+            _refuse_directories_of_others(record, deliveries, by)
+        except DtctlError:
+            fan_out(every, Delivery.give_up, name=lambda one: one.host)
+            raise
+        shared = _shared(every)
+        for one in every:
+            if one.host not in shared:
+                one.close()
+        senders = [deliveries[host] for host in shared]
+        all_do("store the checkpoint", senders, Delivery.send)
+        all_do("give the checkpoint its name", senders[1:], Delivery.keep)
+        senders[0].keep()
+        return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
+
+
+def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
+    """The hosts that are sent the files, and for each those that see the same directory."""
+    first: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
+    for one in every:
+        sender = first.setdefault(one.landed["token"], one.host)
+        found.setdefault(sender, [])
+        if sender != one.host:
+            found[sender].append(one.host)
+    return found
+
+
+def _refuse_live(outcomes: Outcomes[None]) -> None:
+    for error in outcomes.errors.values():
+        if isinstance(error, AgentError) and error.code == "run_live":
+            raise PreflightError(
+                f"{error.summary}: its trainers would save beside the checkpoint, and go on from their own",
+                detail="nothing was sent",
+                hint="dtctl stop    ends it; then type the same again",
+            )
+
+
+def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, Delivery], by: str) -> None:
+    told = {host: one.landed["owners"] for host, one in deliveries.items()}
+    lines = strangers(told, record.cluster, by, record.file or Path())
+    if lines:
+        raise PreflightError(
+            "the directory was last written by a cluster of another directory; nothing was sent",
+            detail="\n".join([*lines, f"this is cluster {record.cluster} of {(record.file or Path()).parent}"]),
+            hint=f"give this cluster a name, or dirs.output, of its own in {record.file}; or name a place: --into DIR",
+        )

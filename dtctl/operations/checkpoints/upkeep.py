@@ -1,0 +1,159 @@
+"""Old checkpoints are removed where they lie: in a directory that hosts share by one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from dtctl.agent.records.checkpoints import PruneResult, VerifyResult
+from dtctl.agent.records.checkpoints import Verified as Told
+from dtctl.errors import DtctlError
+from dtctl.model import Host
+from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found, read_checkpoint
+from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.history.record import RunRecord
+from dtctl.transport.seam import Transport
+
+_PATIENCE_S = 660.0
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """One directory on one host."""
+
+    host: str
+    directory: str
+    removed: tuple[Checkpoint, ...]
+    kept: tuple[Checkpoint, ...]
+    freed_bytes: int
+    problem: str
+    listed: bool
+    """The file `checkpoint` names what is left; otherwise a run is live, whose trainer writes it."""
+
+
+@dataclass(frozen=True)
+class Pruning:
+    """What was removed, or would be; hosts that gave no answer are in `errors`."""
+
+    directories: tuple[Pruned, ...]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+    @property
+    def removed(self) -> int:
+        return sum(len(one.removed) for one in self.directories)
+
+    def told(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
+        """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
+        return [place for place in found if place.host not in self.errors]
+
+
+def prune(
+    record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool
+) -> Pruning:
+    """In each directory the newest `keep` complete ones stay, and what is not complete."""
+    of_host: dict[str, list[str]] = {}
+    named = [place for place in found if not place.guessed]
+    if found and not named:
+        raise DtctlError(
+            f"{found[0].directory} is not named in the cluster file, so nothing is removed there",
+            detail="what only a command line names may be anybody's",
+            hint="set dirs.output or checkpoint.dir",
+        )
+    for place in named:
+        if place.newest_complete is not None:
+            of_host.setdefault(place.host, []).append(place.directory)
+
+    def check(host: Host, answer: PruneResult) -> None:
+        check_run(record.cluster, record.run, answer["run"])
+        if [one["dir"] for one in answer["directories"]] != of_host[host.name]:
+            raise wrong("directories", "those that were asked about", [one["dir"] for one in answer["directories"]])
+
+    request = Request(
+        "prune",
+        PruneResult,
+        lambda host: {"dirs": of_host[host.name], "keep": keep, "dry_run": dry_run},
+        check,
+        within_s=_PATIENCE_S,
+    )
+    outcomes = ask(record, transport, request, list(of_host))
+    directories = [
+        Pruned(
+            host=host,
+            directory=one["dir"],
+            removed=tuple(map(read_checkpoint, one["removed"])),
+            kept=tuple(map(read_checkpoint, one["kept"])),
+            freed_bytes=one["freed_bytes"],
+            problem=one["problem"] or "",
+            listed=one["listed"],
+        )
+        for host, answer in outcomes.results.items()
+        for one in answer["directories"]
+    ]
+    return Pruning(tuple(directories), outcomes.errors)
+
+
+@dataclass(frozen=True)
+class Verified:
+    """`problems` is empty where all that was read is as it was saved; `unread` says why not all was read."""
+
+    found: Found
+    problems: tuple[str, ...]
+    unread: str
+    tensors: int
+    read_bytes: int
+    seconds: float
+
+    @property
+    def sound(self) -> bool:
+        return not self.problems and not self.unread
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What each was found to be; hosts that gave no answer are in `errors`."""
+
+    checked: tuple[Verified, ...]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+
+
+def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
+    """Each on one host. The reading may take `limit_s` on each; what is left by then is told as not read."""
+    of_host: dict[str, list[Found]] = {}
+    for one in wanted:
+        of_host.setdefault(one.host, []).append(one)
+
+    def places(host: Host) -> list[dict[str, str]]:
+        return [{"dir": one.directory, "prefix": one.checkpoint.prefix} for one in of_host[host.name]]
+
+    def check(host: Host, answer: VerifyResult) -> None:
+        check_run(record.cluster, record.run, answer["run"])
+        told = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
+        if told != places(host):
+            raise wrong("verified", "those that were asked about", told)
+
+    request = Request(
+        "verify",
+        VerifyResult,
+        lambda host: {"wanted": places(host), "limit_s": limit_s},
+        check,
+        within_s=limit_s + 60.0,
+    )
+    outcomes = ask(record, transport, request, list(of_host))
+    checked = [
+        _verified(one, told)
+        for host, answer in outcomes.results.items()
+        for one, told in zip(of_host[host], answer["verified"], strict=True)
+    ]
+    return Verification(tuple(checked), outcomes.errors)
+
+
+def _verified(found: Found, told: Told) -> Verified:
+    return Verified(
+        found=found,
+        problems=tuple(told["problems"]),
+        unread=told["unread"] or "",
+        tensors=told["tensors"],
+        read_bytes=told["read_bytes"],
+        seconds=told["seconds"],
+    )

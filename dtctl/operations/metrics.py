@@ -1,0 +1,246 @@
+"""The scalars that trainers write for TensorBoard, as the hosts read them; a directory that hosts share told once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from dtctl.agent.records.metrics import FolderTold, MetricsResult, Points, SeriesTold
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import Host
+from dtctl.operations.client.conversation import Request, about, ask, final, knows_no_run, request, said
+from dtctl.operations.client.plausible import check_run
+from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.history.record import RunRecord
+from dtctl.transport.seam import Session, Transport
+
+Key = tuple[str, str, str]
+"""A directory, the name below it, and what makes it the same on all hosts that share it."""
+
+
+class Point(NamedTuple):
+    """One value of a scalar; `time` in epoch seconds of the host that wrote it."""
+
+    step: int
+    time: float
+    value: float
+
+
+@dataclass(frozen=True)
+class Series:
+    """One tag in one directory of event files. `name`: what TensorBoard calls a run, `.` for `directory` itself."""
+
+    tag: str
+    name: str
+    host: str
+    directory: str
+    points: tuple[Point, ...]
+    """By their steps; no more than were asked for."""
+    count: int
+    """Of all its points."""
+    least: float | None = None
+    most: float | None = None
+    now: float = 0.0
+    """By the clock of its host."""
+
+    @property
+    def last(self) -> Point | None:
+        return self.points[-1] if self.points else None
+
+
+@dataclass(frozen=True)
+class Unread:
+    """A file or directory that was not read as a whole, and why."""
+
+    host: str
+    path: str
+    problem: str
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """What was found. `run` None: no host has one."""
+
+    run: str | None
+    series: tuple[Series, ...]
+    looked_in: Mapping[str, tuple[str, ...]]
+    """Host -> the directories below which it has looked."""
+    unread: tuple[Unread, ...] = ()
+    unread_bytes: Mapping[str, int] = field(default_factory=dict)
+    """Host -> what it had no time for."""
+    omitted: Mapping[str, int] = field(default_factory=dict)
+    """Host -> values of tags that it had no room for."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    without_run: tuple[str, ...] = ()
+
+
+def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
+    """By one connection to each host. `tags`: names or patterns, none for all; `points`: the most of each series."""
+    fields = {"tags": list(tags) or None, "points": points, "follow": False}
+    wanted = Request(
+        "metrics",
+        MetricsResult,
+        lambda _: fields,
+        lambda _, answer: check_run(record.cluster, record.run, answer["run"]),
+    )
+    outcomes = ask(record, transport, wanted)
+    errors = {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)}
+    run = _run_of(record, outcomes.results)
+    answers = {host: answer for host, answer in outcomes.results.items() if answer["run"] == run}
+    for host in outcomes.results.keys() - answers.keys():
+        errors[host] = TransportError(f"{host} has another run than {run}: {outcomes.results[host]['run']}")
+    return Metrics(
+        run=run,
+        series=tuple(_each_once(record, answers)),
+        looked_in={host: tuple(answer["dirs"]) for host, answer in answers.items()},
+        unread=tuple(
+            Unread(host, one["path"], one["problem"]) for host, answer in answers.items() for one in answer["problems"]
+        ),
+        unread_bytes={host: answer["unread_bytes"] for host, answer in answers.items() if answer["unread_bytes"]},
+        omitted={host: answer["omitted"] for host, answer in answers.items() if answer["omitted"]},
+        errors=errors,
+        without_run=tuple(host for host, error in outcomes.errors.items() if knows_no_run(error)),
+    )
+
+
+def _run_of(record: RunRecord, answers: Mapping[str, MetricsResult]) -> str | None:
+    """That of the coordinator's host; if it is away, the one that most hosts have."""
+    if record.coordinator in answers:
+        return answers[record.coordinator]["run"]
+    counted = Counter(answer["run"] for answer in answers.values())
+    return counted.most_common(1)[0][0] if counted else None
+
+
+def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Iterator[Series]:
+    """A shared directory as the coordinator's host tells it, if it does."""
+    seen: set[Key] = set()
+    for host in sorted(answers, key=lambda name: (name != record.coordinator, name)):
+        for folder in answers[host]["folders"]:
+            if key_of(folder) not in seen:
+                seen.add(key_of(folder))
+                yield from series_of(host, folder, answers[host]["time"])
+
+
+def key_of(folder: FolderTold) -> Key:
+    return folder["dir"], folder["name"], folder["identity"]
+
+
+def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
+    for told in folder["series"]:
+        yield Series(
+            tag=told["tag"],
+            name=folder["name"],
+            host=host,
+            directory=folder["dir"],
+            points=tuple(_points(told)),
+            count=told["count"],
+            least=None if told["least"] is None else float(told["least"]),
+            most=None if told["most"] is None else float(told["most"]),
+            now=now,
+        )
+
+
+def _points(told: SeriesTold) -> Iterable[Point]:
+    for step, time, value in zip(told["steps"], told["times"], told["values"], strict=True):
+        yield Point(step, time, float(value))
+
+
+TICK_S = 0.25
+
+
+def follow_metrics(
+    record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
+) -> Iterator[Series | Away | Back | None]:
+    """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
+    None whenever nothing came for a moment.
+
+    Raises DtctlError where no host can be followed.
+    """
+    hosts, unknown = record.ways_to(record.hosts)
+    following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
+    told_once = _ToldOnce()
+    with Streams(transport) as streams:
+        for host in hosts:
+            streams.begin(host, _PointStream(record, host, tags, points, streams).converse)
+        for told in streams.all(TICK_S):
+            if isinstance(told, _Told):
+                yield from told_once.new_of(told)
+            elif isinstance(told, _Through):
+                following.discard(told.host)
+            elif isinstance(told, Away):
+                told_once.release(told.host)
+                if told.final:
+                    following.discard(told.host)
+                    failed[told.host] = told.error
+                if not told.final or not knows_no_run(told.error):
+                    yield told
+            elif told is None or isinstance(told, Back):
+                yield told
+            if not following:
+                break
+    if failed and len(failed) == len(record.hosts):
+        raise next(iter(failed.values()))
+
+
+@dataclass(frozen=True)
+class _Told:
+    """`whole`: the first of a conversation, with what may have been told before."""
+
+    host: str
+    folders: Sequence[FolderTold]
+    whole: bool
+
+
+@dataclass(frozen=True)
+class _Through:
+    host: str
+
+
+class _PointStream:
+    def __init__(self, record: RunRecord, host: Host, tags: Sequence[str], points: int, streams: Streams) -> None:
+        self._record = record
+        self._host = host
+        self._fields = {"tags": list(tags) or None, "points": points, "follow": True}
+        self._streams = streams
+
+    def converse(self, session: Session) -> bool:
+        record, name = self._record, self._host.name
+        session.send({**request(record, self._host, "metrics"), **self._fields})
+        whole = True
+        for message in said(session, "points", most_bytes=None):
+            if message.type == "points":
+                told = message.of(Points)
+                with about(name, "sent invalid `points`"):
+                    check_run(record.cluster, record.run, told["run"])
+                self._streams.tell(_Told(name, told["folders"], whole), message.size)
+                whole = False
+        final(session, "metrics", message, MetricsResult)
+        self._streams.tell(_Through(name))
+        return False
+
+
+class _ToldOnce:
+    """Of a shared directory the host that tells it first goes on; of what is told again only what is new counts."""
+
+    def __init__(self) -> None:
+        self._owner: dict[Key, str] = {}
+        self._latest: dict[tuple[Key, str], float] = {}
+
+    def release(self, host: str) -> None:
+        self._owner = {key: owner for key, owner in self._owner.items() if owner != host}
+
+    def new_of(self, told: _Told) -> Iterator[Series]:
+        for folder in told.folders:
+            key = key_of(folder)
+            known = key in self._owner
+            if self._owner.setdefault(key, told.host) != told.host:
+                continue
+            for series in series_of(told.host, folder, 0.0):
+                since = self._latest.get((key, series.tag))
+                again = since is not None and (told.whole or not known)
+                points = tuple(one for one in series.points if not again or one.time > (since or 0.0))
+                if points:
+                    self._latest[key, series.tag] = max(point.time for point in points)
+                    yield Series(series.tag, series.name, series.host, series.directory, points, series.count)
