@@ -17,14 +17,14 @@ from dtctl.operations.report.following import is_over
 from dtctl.operations.report.tree import Report
 from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render import errors
-from dtctl.render.health.findings import filled as worded
-from dtctl.render.health.findings import happened, remedies, words
-from dtctl.render.health.roster import cells_of, rows_of
+from dtctl.render.diagnosis import filled as worded
+from dtctl.render.diagnosis import happened, remedies, words
 from dtctl.render.machine import document
 from dtctl.render.report.html import Column, Html, joined, scrolled, tag
 from dtctl.render.report.page import STYLE as OF_REPORT
 from dtctl.render.report.page import about, known_by_hash, nav, section
 from dtctl.render.report.sections import HEADINGS, contents
+from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import SEPARATOR, in_short
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration

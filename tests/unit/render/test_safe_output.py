@@ -65,6 +65,7 @@ from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
+    diagnosis,
     dump,
     errors,
     logs,
@@ -78,7 +79,6 @@ from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.dashboard import page
 from dtctl.render.events import story_line
-from dtctl.render.health import findings
 from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
@@ -383,7 +383,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_rules": lambda: checks.show_rules(
         [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
     ),
-    "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
+    "show_diagnosis": lambda: diagnosis.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
     "show_failed_exit": lambda: starting.show_failed_exit(
