@@ -10,9 +10,9 @@ from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
+from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.health.findings import advice_lines
-from dtctl.render.health.roster import left_behind
+from dtctl.render.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.tables import written_line
 from dtctl.render.terminal import console

@@ -14,8 +14,8 @@ from dtctl.errors import DtctlError
 from dtctl.model import Hook
 from dtctl.operations.client.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
-from dtctl.render.health.findings import fold_tasks
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line

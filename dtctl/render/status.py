@@ -11,11 +11,11 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
-from dtctl.render.health.findings import problem_lines
-from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.report.goodput import goodput_line
+from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving

@@ -37,8 +37,7 @@ def dashboard(
     from dtctl.operations.dashboard.server import answering, looks
     from dtctl.operations.report.following import Following
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, headers, parts, unknown, whole
-    from dtctl.render.dashboard.saying import show_next_url, show_url
+    from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
@@ -91,9 +90,9 @@ def report(
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
+    from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
     from dtctl.render.words import size
 
@@ -173,8 +172,7 @@ def _served(
 ) -> Iterator[None]:
     from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance
-    from dtctl.render.dashboard.saying import show_next_url, show_url
+    from dtctl.render.dashboard.page import entered, entrance, show_next_url, show_url
 
     door = Door()
     with ExitStack() as stack:

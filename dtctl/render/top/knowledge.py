@@ -14,7 +14,7 @@ from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses, Over
-from dtctl.render.health.findings import ended_in_problem, problem_lines
+from dtctl.render.diagnosis import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 
 Line = list[tuple[str, str]]

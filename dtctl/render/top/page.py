@@ -13,7 +13,7 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.metrics import Point
 from dtctl.render.events import incident_lines
-from dtctl.render.health.roster import STATE_STYLE
+from dtctl.render.roster import STATE_STYLE
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, note, rows

@@ -18,7 +18,7 @@ from dtctl.operations.client.streams import Away
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses
-from dtctl.render.health.findings import problem_lines
+from dtctl.render.diagnosis import problem_lines
 from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
 from dtctl.render.top.page import curves, page, spread, wrapped, wrong
 from tests.unit.agent.poisons import left_in
