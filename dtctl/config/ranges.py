@@ -40,8 +40,6 @@ def count(text: str) -> int:
         if not part:
             hint = "write names with one comma between them: a,b"
             raise UsageError(f"{clipped(text)!r} has an empty name", hint=hint)
-                f"{clipped(text)!r} has an empty name", hint="write names with one comma between them: a,b"
-            )
         if any(mark in _BRACKETS.sub("", part) for mark in "[]"):
             raise UsageError(f"{clipped(part)!r} has an unmatched bracket", hint="write ranges as in gpu-[1-4]")
         total += _count(part, _BRACKETS)
