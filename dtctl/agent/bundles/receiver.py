@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
-    from ..protocol.wire import Wire
+    from ..protocol.conversation import Wire
     from ..records.answers import Need, Progress
 
 CHUNK = 256 * 1024

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
     from ..protocol.conversation import Conversation
-    from ..records.network.logins import SshFacts, SshQuestion
+    from ..records.network import SshFacts, SshQuestion
 
 START_UP_S = 10.0
 _MOST_NOISE = 1000

@@ -10,8 +10,7 @@ from importlib import import_module
 
 from ..host import machine, paths, programs
 from ..host.errors import Refused, damaged, from_os_error, other_version
-from ..protocol.conversation import Aborted, Conversation, held
-from ..protocol.wire import Gone, Wire
+from ..protocol.conversation import Aborted, Conversation, Gone, Wire, held
 from ..records.answers import EXCHANGES
 from ..records.requests import PROTOCOL
 from ..run.runfiles import RunRemoved

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from dtctl.agent.records.network.peers import Bound
+from dtctl.agent.records.network import Bound
 from dtctl.operations.networking.matrix import matrix_causes
 from dtctl.operations.networking.view import Attempt, Cause, View, is_loopback
 

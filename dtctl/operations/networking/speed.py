@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from dtctl.agent.records.network.peers import Measured
+from dtctl.agent.records.network import Measured
 
 MOST_ROUNDS = 8
 

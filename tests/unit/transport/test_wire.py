@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol import conversation, wire
-from dtctl.agent.protocol.conversation import Conversation
-from dtctl.agent.protocol.wire import Gone, Wire
+from dtctl.agent.protocol import conversation
+from dtctl.agent.protocol.conversation import Conversation, Gone, Wire
 from tests.fuzz import cases
 from tests.waiting import PATIENCE_S, eventually
 
@@ -188,8 +187,7 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, written = Clock(), io.BytesIO()
-    for module in (conversation, wire):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(conversation, "time", clock)
     monkeypatch.setattr(conversation, "_thread", clock)
     talk = Conversation("", "", Wire(io.BytesIO(), written))
     talk.beats.at("up")
