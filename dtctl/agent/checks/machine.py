@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
     from ..records.run_state import State
 

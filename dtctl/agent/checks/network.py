@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import FrozenSet, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 
 

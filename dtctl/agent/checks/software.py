@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, List, Mapping, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 
 

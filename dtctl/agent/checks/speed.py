@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
     from .software import Python
 

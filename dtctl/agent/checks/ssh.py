@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.network import SshFacts, SshQuestion
 
 START_UP_S = 10.0

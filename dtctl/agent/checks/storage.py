@@ -11,7 +11,7 @@ from contextlib import suppress
 from functools import partial
 
 from ..checkpoints import reading
-from ..host import files, patience
+from ..host import budget, files
 from ..run import environment
 from ..vitals import machine_load
 
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checks import CheckpointSize, Data, Looked, LookFor, StorageFacts, StorageQuestion, Written
 
     File = Tuple[str, int]
@@ -52,8 +52,8 @@ def _name(token: str, host: str) -> str:
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
     told: Written = {"path": asked, "at": "", "up": 0, "free_bytes": 0, "full": False, "problem": ""}
     try:
-        patience.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
-    except patience.Silent:
+        budget.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
+    except budget.Silent:
         return dict(told, problem=_SILENT)  # type: ignore[return-value]
     except OSError as error:
         told["problem"] = str(error.strerror or error)[:4096]
@@ -97,8 +97,8 @@ def _look(path: str, asked: LookFor, token: str) -> Looked:
         path = os.path.dirname(path.rstrip("/"))
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}
     seen: List[str] = []
-    with suppress(patience.Silent, OSError):
-        seen = patience.within(_ANSWER_S, path, lambda: _seen(path, names))
+    with suppress(budget.Silent, OSError):
+        seen = budget.within(_ANSWER_S, path, lambda: _seen(path, names))
     return {"path": asked["path"], "seen": seen}
 
 
@@ -141,8 +141,8 @@ def _data(asked: str, path: str) -> Data:
         "problem": "",
     }
     try:
-        patience.within(_DATA_S, path, partial(_count_data, found, path))
-    except patience.Silent:
+        budget.within(_DATA_S, path, partial(_count_data, found, path))
+    except budget.Silent:
         found = dict(found, problem="its file system does not answer", whole=False)  # type: ignore[assignment]
     except FileNotFoundError:
         found["there"] = False

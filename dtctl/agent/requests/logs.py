@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import EventsResult, RunResult
     from ..records.requests import EventsRequest, LogsRequest
     from ..records.run_state import State

@@ -6,7 +6,7 @@ import os
 import re
 from functools import partial
 
-from ..host import patience
+from ..host import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
     silent: List[str] = []
     for place in places:
         try:
-            device, disk = patience.within(ANSWER_S, place, partial(_disk, place))
-        except patience.Silent:
+            device, disk = budget.within(ANSWER_S, place, partial(_disk, place))
+        except budget.Silent:
             silent.append(place[:8192])
             continue
         except OSError:

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.agent import conversation
+from dtctl.agent.conversation import Conversation, Gone, Wire
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol import conversation
-from dtctl.agent.protocol.conversation import Conversation, Gone, Wire
 from tests.fuzz import cases
 from tests.waiting import PATIENCE_S, eventually
 

@@ -10,17 +10,17 @@ import time
 from collections import deque
 from contextlib import contextmanager, suppress
 
-from ..host.errors import Refused
-from ..records import kinds
-from ..records.kinds import Wrong, checked
-from ..records.requests import WORDS
+from .host.errors import Refused
+from .records import kinds
+from .records.kinds import Wrong, checked
+from .records.requests import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
     from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, Mapping, Optional, Tuple, Type, TypeVar
 
-    from ..records.answers import Alive
+    from .records.answers import Alive
 
     R = TypeVar("R")
     Frame = Tuple[Dict[str, Any], bytes]
