@@ -188,8 +188,9 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
 ) -> None:
     clock, written = Clock(), io.BytesIO()
     monkeypatch.setattr(conversation, "time", clock)
+    wire = Wire(io.BytesIO(), written)
     monkeypatch.setattr(conversation, "_thread", clock)
-    talk = Conversation("", "", Wire(io.BytesIO(), written))
+    talk = Conversation("", "", wire)
     talk.beats.at("up")
     for _ in range(40):
         talk.send("progress", {})
