@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dtctl.operations.checks.checking import TOPICS
 from dtctl.operations.checks.topic import Topic, fails, found
-from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.health.findings import pattern_of

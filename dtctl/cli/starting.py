@@ -13,7 +13,7 @@ import typer
 
 from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
-from dtctl.operations.checks.topics import STOPPING
+from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.follow import Ended, Event, Seen, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs

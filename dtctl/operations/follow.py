@@ -17,7 +17,7 @@ from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
-from dtctl.operations.logs.stream import LogStream, Reading, Through
+from dtctl.operations.logs.following import LogStream, Reading, Through
 from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 

@@ -20,9 +20,8 @@ from dtctl.operations.client.plausible import check_run, check_state, check_view
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.logs.stream import LogStream
-from dtctl.operations.metrics.following import follow_metrics
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.logs.following import LogStream
+from dtctl.operations.metrics import Point, Series, follow_metrics
 from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, status_of_hosts, told_by_coordinator
 from dtctl.transport.seam import Session, Transport
 

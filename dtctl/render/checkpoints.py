@@ -12,12 +12,10 @@ from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpointing.finding import Found
-    from dtctl.operations.checkpointing.pruning import Pruning
-    from dtctl.operations.checkpointing.pulling import Pulled
-    from dtctl.operations.checkpointing.pushing import Pushed
-    from dtctl.operations.checkpointing.verifying import Verification
-    from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+    from dtctl.operations.checkpoints.pull import Pulled
+    from dtctl.operations.checkpoints.push import Pushed
+    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
     from dtctl.operations.status import RunStatus
 
 

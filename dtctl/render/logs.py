@@ -14,7 +14,7 @@ from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Event, Seen
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.onward import PATIENCE_S, Onward, made_room
+from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.status import RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dtctl.operations.metrics.reading import Metrics, Point, Series
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.render import errors
 from dtctl.render.tables import print_table, table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dtctl.agent.records.tensorboard import TensorboardResult
-from dtctl.operations.tensorboard.choosing import Looked, Place
+from dtctl.operations.tensorboard.copies import Looked, Place
 from dtctl.render import errors
 from dtctl.render.terminal.safe import lines_of
 from dtctl.render.words import count, fold, size

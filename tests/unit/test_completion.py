@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import io
+import shlex
 from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from dtctl.cli import main
-from dtctl.cli.completion import rejoined, whole_words
+from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_options, whole_words
 from dtctl.operations.history.record import record_of
 from dtctl.operations.history.store import Memory
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
 
+RUN = "digits-20260101-000000-aaaa"
 HERE = """\
 name: here
 hosts: {a: {transport: local}, b: {transport: local}}
@@ -31,7 +33,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("XDG_STATE_HOME", "DTCTL_CONFIG"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    Memory().save(record_of(plan_roster(cluster()), "digits-20260101-000000-aaaa", 1.0))
+    Memory().save(record_of(plan_roster(cluster()), RUN, 1.0))
     made = tmp_path / "project"
     made.mkdir()
     (made / "cluster.yaml").write_text(HERE)
@@ -51,44 +53,29 @@ def completed(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
     return said.getvalue().split()
 
 
-def test_tasks_are_those_of_the_cluster_here(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert completed(monkeypatch, "logs", "wor") == ["worker:0", "worker:1", "worker"]
-    assert completed(monkeypatch, "stop", "chief:0", "") == [
-        "chief:0",
-        "worker:0",
-        "worker:1",
-        "chief",
-        "worker",
-        "@a",
-        "@b",
-    ]
-
-
-def test_bash_is_offered_what_follows_the_colon(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert completed(monkeypatch, "logs", "worker", ":") == ["0", "1"]
-    assert completed(monkeypatch, "logs", "worker", ":", "1") == ["1"]
-    assert completed(monkeypatch, "logs", "worker:") == ["worker:0", "worker:1"], "without ':' in COMP_WORDBREAKS"
-    assert completed(monkeypatch, "logs", "@", "b") == ["@b"]
-
-
-def test_where_to_run_a_command_is_completed_and_the_command_is_not(
-    project: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        ("logs wor", "worker:0 worker:1 worker"),
+        ("stop chief:0 ''", "chief:0 worker:0 worker:1 chief worker @a @b"),
+        ("logs worker :", "0 1"),
+        ("logs worker : 1", "1"),
+        ("logs worker:", "worker:0 worker:1"),  # without ':' in COMP_WORDBREAKS
+        ("logs @ b", "@b"),
+        ("exec @ b", "@b"),
+        ("exec chief:0 wor", "worker:0 worker:1 worker"),
+        ("exec @ a -- wor", ""),
+        ("logs -c other.yaml p", "ps:0 ps"),
+        (f"logs --run {RUN} ps:", "ps:0 ps:1"),
+        ("logs --run here-20260101-000000-aaaa ''", ""),
+        ("logs --run dig", RUN),
+    ],
+)
+def test_words_of_the_cluster_here_or_of_what_was_named(
+    words: str, offered: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert completed(monkeypatch, "exec", "@", "b") == ["@b"]
-    assert completed(monkeypatch, "exec", "chief:0", "wor") == ["worker:0", "worker:1", "worker"]
-    assert completed(monkeypatch, "exec", "@", "a", "--", "wor") == []
-
-
-def test_another_file_that_was_named_has_other_tasks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = project / "other.yaml"
-    other.write_text(HERE.replace("chief", "ps"))
-    assert "ps:0" in completed(monkeypatch, "logs", "-c", "other.yaml", "")
-
-
-def test_a_run_that_was_named_has_its_own_tasks(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "ps:1" in completed(monkeypatch, "logs", "--run", "digits-20260101-000000-aaaa", "")
-    assert completed(monkeypatch, "logs", "--run", "here-20260101-000000-aaaa", "") == []
-    assert completed(monkeypatch, "logs", "--run", "dig") == ["digits-20260101-000000-aaaa"]
+    (project / "other.yaml").write_text(HERE.replace("chief", "ps"))
+    assert completed(monkeypatch, *shlex.split(words)) == offered.split()
 
 
 def test_mistakes_in_the_file_complete_nothing_and_say_nothing(
@@ -122,3 +109,45 @@ def test_other_shells_and_commands_are_left_alone() -> None:
         with whole_words(environ):
             pass
         assert environ == before
+
+
+OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ("dtctl status --run=", "--run="),
+        ("dtctl status --run=di", "--run="),
+        ("dtctl status --run di", ""),
+        ("dtctl status --ru", ""),
+        ("dtctl status --", ""),
+        ("dtctl up --set a=b", ""),
+        ("dtctl status --run=x ", ""),
+        ("", ""),
+    ],
+)
+def test_an_option_belongs_to_the_word_that_it_begins(line: str, option: str) -> None:
+    assert begun(line) == option
+
+
+def test_zsh_keeps_apostrophes_and_replaces_the_whole_word() -> None:
+    assert for_zsh(OFFERED, "") == """_arguments '*: :(("json":"the run'\\''s words"\n"text"))'"""
+    assert for_zsh(OFFERED, "-o=") == """_arguments '*: :(("-o=json":"the run'\\''s words"\n"-o=text"))'"""
+    assert for_zsh("_files", "--config=") == "_files"
+
+
+def test_fish_replaces_the_whole_word() -> None:
+    assert for_fish("json\tfor programs\ntext\n", "--output=") == "--output=json\tfor programs\n--output=text\n"
+    assert for_fish("worker:0\nworker\n", "") == "worker:0\nworker\n"
+
+
+def test_only_a_shell_that_completes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    line = {"_TYPER_COMPLETE_ARGS": "dtctl status --run="}
+    with whole_options({**line, "_DTCTL_COMPLETE": "complete_fish"}):
+        print("digits-1")
+    assert capsys.readouterr().out == "--run=digits-1\n"
+    said = io.StringIO()
+    with redirect_stdout(said), whole_options(line):
+        print("digits-1")
+    assert said.getvalue() == "digits-1\n"

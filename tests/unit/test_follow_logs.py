@@ -12,13 +12,16 @@ import typer
 from dtctl.agent.records.reasons import fact
 from dtctl.cli import watching
 from dtctl.cli.options import Scope
+from dtctl.errors import TransportError
 from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome, Verdict
+from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.logs import onward as onwards
-from dtctl.operations.logs.onward import Onward
+from dtctl.operations.logs import following as onwards
+from dtctl.operations.logs.following import Onward
 from dtctl.operations.status import RunStatus
+from dtctl.render.logs import TOGETHER_S, Narrator
 from tests.unit.coordinated import record
 
 
@@ -75,3 +78,55 @@ def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
     assert (
         "digits-1 was stopped to make room for another run, which has not begun within 120 s" in capsys.readouterr().err
     )
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def away(host: str) -> Away:
+    return Away(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
+
+
+def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    narrate = Narrator("gpu-1", None)
+    for number in range(2, 12):
+        narrate(away(f"gpu-{number}"))
+        narrate(away(f"gpu-{number}"))
+    assert capsys.readouterr().err == ""
+    narrate(None)
+    assert capsys.readouterr().err == "error: gpu-[2-11]: no answer\n"
+    narrate(None)
+    assert capsys.readouterr().err == "", "once"
+
+
+def test_nobody_waits_long_to_be_told_where_something_comes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    narrate = Narrator("gpu-1", None, clock)
+    narrate(away("gpu-2"))
+    clock.now += TOGETHER_S
+    narrate(away("gpu-3"))
+    assert capsys.readouterr().err == "error: gpu-2 (gpu-2:22) does not answer\n"
+    narrate.tell_away()
+    assert capsys.readouterr().err == "error: gpu-3 (gpu-3:22) does not answer\n"
+
+
+def test_one_that_is_back_was_away_before(capsys: pytest.CaptureFixture[str]) -> None:
+    narrate = Narrator("gpu-1", None)
+    narrate(away("gpu-2"))
+    narrate(Back("gpu-2"))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-2 (gpu-2:22) does not answer",
+        "gpu-2 can be reached again",
+    ]
+
+
+def test_the_coordinators_absence_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Narrator("gpu-1", None)(away("gpu-1"))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-1 (gpu-1:22) does not answer",
+        "the run continues without it; trying again",
+    ]

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer.main
 
-from dtctl.cli import main, wants_json
+from dtctl.cli import wants_json
 from dtctl.cli.app import app
-from dtctl.render.terminal import console
+from tests.unit.conftest import Typed
 from tests.unit.wrong_commands import CLUSTER
 
 WITHOUT = {
@@ -52,31 +50,8 @@ def commands() -> dict[str, Any]:
 SPEAKING = [name for name, command in commands().items() if any(option.opts[:1] == ["-o"] for option in command.params)]
 
 
-@pytest.fixture(autouse=True)
-def _at_a_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "cluster.yaml").write_text(CLUSTER)
-    (project / "train.py").touch()
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "SSH_AUTH_SOCK", "DTCTL_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-    console.speak_json(False)
-
-
-def typed(
-    words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, str, list[Any]]:
-    """Exit code, stdout, and the objects on stderr."""
-    monkeypatch.setattr("sys.argv", ["dtctl", *shlex.split(words)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, [json.loads(line) for line in err.splitlines()]
+def objects(said: str) -> list[Any]:
+    return [json.loads(line) for line in said.splitlines()]
 
 
 def test_every_command_has_it_or_a_reason() -> None:
@@ -84,10 +59,9 @@ def test_every_command_has_it_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize("name", SPEAKING)
-def test_a_command_line_that_cannot_be_read_is_one_error_in_json(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, out, (error,) = typed(f"{name} --zzz -o json", monkeypatch, capsys)
+def test_a_command_line_that_cannot_be_read_is_one_error_in_json(name: str, typed: Typed) -> None:
+    code, out, said = typed(f"{name} --zzz -o json")
+    (error,) = objects(said)
     assert (code, out) == (2, "")
     assert (error["apiVersion"], error["kind"], error["exitCode"]) == ("dtctl/v1", "Error", 2)
     assert error["error"] == f"dtctl {name} has no option --zzz"
@@ -95,13 +69,11 @@ def test_a_command_line_that_cannot_be_read_is_one_error_in_json(
 
 
 @pytest.mark.parametrize("name", SPEAKING)
-def test_a_mistake_is_one_error_in_json_with_its_place(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_mistake_is_one_error_in_json_with_its_place(name: str, typed: Typed) -> None:
     Path("cluster.yaml").write_text(CLUSTER.replace("ssh: {port: 1,", "ssh: {prot: 1,"))
     words = WORDS.get(name, "")
-    code, _, said = typed(f"{name} {words}" if "-o json" in words else f"{name} -o json {words}", monkeypatch, capsys)
-    error = said[-1]
+    code, _, said = typed(f"{name} {words}" if "-o json" in words else f"{name} -o json {words}")
+    error = objects(said)[-1]
     assert (error["kind"], error["exitCode"]) == ("Error", code)
     assert error["error"]
     assert code == (2 if name in NO_FILE else 3)
@@ -113,10 +85,9 @@ def test_a_mistake_is_one_error_in_json_with_its_place(
 
 
 @pytest.mark.parametrize("name", ["status", "events", "checkpoints", "stop", "runs"])
-def test_hosts_that_cannot_be_reached_are_told_in_json(
-    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, _, said = typed(f"{name} -o json", monkeypatch, capsys)
+def test_hosts_that_cannot_be_reached_are_told_in_json(name: str, typed: Typed) -> None:
+    code, _, lines = typed(f"{name} -o json")
+    said = objects(lines)
     assert code == 4
     assert {one["kind"] for one in said} <= {"Error", "HostError", "Note"}
     assert [one["exitCode"] for one in said if one["kind"] == "Error"] == [4]
@@ -124,11 +95,9 @@ def test_hosts_that_cannot_be_reached_are_told_in_json(
     assert "node-" in said[-1]["error"] or said[-1]["errors"]
 
 
-def test_a_result_without_a_host_is_one_document(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
     for words, kind in (("init x -o json", "Init"), ("init --list -o json", "Templates"), ("plan -o json", "Plan")):
-        code, out, _ = typed(words, monkeypatch, capsys)
+        code, out, _ = typed(words)
         assert code == 0
         assert json.loads(out)["kind"] == kind
     assert (Path("x") / "cluster.yaml").is_file()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shlex
-import signal
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from dtctl.cli import main
-from dtctl.errors import ExitCode
+from dtctl.cli.commands import stop as module
+from dtctl.errors import ExitCode, UsageError
+from dtctl.operations.gc import GcResult, Orphan, Remains
 from dtctl.render.terminal import console
 from tests.unit import wrong_commands
-from tests.unit.wrong_commands import Row
+from tests.unit.conftest import Typed
 
 WRONG = [
     *wrong_commands.WORDS,
@@ -24,37 +23,11 @@ WRONG = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def _at_a_desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A home and a project of its own; what `main` changes in the process is as before afterwards."""
-    project = tmp_path / "project"
-    project.mkdir()
-    (project / "cluster.yaml").write_text(wrong_commands.CLUSTER)
-    (project / "train.py").touch()
-    monkeypatch.chdir(project)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("COLUMNS", "200")
-    for name in ("XDG_STATE_HOME", "XDG_CACHE_HOME", "SSH_AUTH_SOCK", "DTCTL_CONFIG"):
-        monkeypatch.delenv(name, raising=False)
-    before = signal.getsignal(signal.SIGTERM)
-    yield
-    signal.signal(signal.SIGTERM, before)
-    console.choose_color("auto")
-
-
-def typed(words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
-    """Exit code, stdout, stderr."""
-    monkeypatch.setattr("sys.argv", ["dtctl", *shlex.split(words)])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    return int(ended.value.code or 0), *capsys.readouterr()
-
-
 @pytest.mark.parametrize(("words", "code", "reason", "remedy"), WRONG, ids=[row[0] for row in WRONG])
 def test_a_wrong_command_is_told_the_reason_and_a_remedy(
-    words: str, code: int, reason: str, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, code: int, reason: str, remedy: str, typed: Typed
 ) -> None:
-    ended, _, said = typed(words, monkeypatch, capsys)
+    ended, _, said = typed(words)
     assert ended == code == ExitCode(code), said
     assert reason in said, said
     assert remedy in said, said
@@ -69,12 +42,8 @@ def test_the_table_is_long_and_tries_each_command() -> None:
     assert set(Commands()) <= typed_ones
 
 
-def rows_are_sound(rows: list[Row]) -> bool:
-    return all(reason and remedy for _, _, reason, remedy in rows)
-
-
 def test_each_row_has_a_reason_and_a_remedy() -> None:
-    assert rows_are_sound(WRONG)
+    assert all(reason and remedy for _, _, reason, remedy in WRONG)
 
 
 WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push", "trust", "runs", "gc", "wait"]
@@ -82,21 +51,44 @@ WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push"
 
 @pytest.mark.parametrize("words", WITHOUT)
 def test_without_a_cluster_here_nothing_is_done(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended, _, said = typed(words, monkeypatch, capsys)
+    ended, _, said = typed(words)
     assert ended == ExitCode.USAGE, said
     assert "no cluster" in said
     assert "dtctl init" in said
 
 
-def test_a_file_of_the_other_ending_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_the_other_ending_is_named(typed: Typed) -> None:
     Path("cluster.yaml").rename("cluster.yml")
     for words in ("validate", "status", "stop", "up"):
-        ended, _, said = typed(words, monkeypatch, capsys)
+        ended, _, said = typed(words)
         assert ended == ExitCode.USAGE, said
         assert "there is no cluster.yaml here, but a cluster.yml" in said
         assert "mv " in said
+
+
+NOTHING = Remains((), (), (), (), 0)
+BUNDLE = Remains((), (), ("b1",), (), 7)
+PROCESS = Remains((Orphan(1, "python", "demo-1"),), (), (), (), 0)
+
+
+def asked(found: Remains, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> list[str]:
+    questions: list[str] = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(console, "confirm", questions.append)
+    module._ask(GcResult({"a": found}, {}))
+    return questions
+
+
+def test_a_person_is_asked_before_anything_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(BUNDLE, monkeypatch, terminal=True) == ["Remove these files?"]
+    assert asked(PROCESS, monkeypatch, terminal=True) == ["End these processes and remove the files?"]
+    assert asked(NOTHING, monkeypatch, terminal=True) == []
+
+
+def test_where_nobody_can_answer_processes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(BUNDLE, monkeypatch, terminal=False) == []
+    with pytest.raises(UsageError):
+        asked(PROCESS, monkeypatch, terminal=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
 from ..run import policy, run_events
+from ..run.cause import CANNOT_RESTORE
 from ..run.outcome import Judgement
 from . import incidents
 from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
@@ -242,7 +243,11 @@ class Recovery:
 
     def _checkpoint_lost(self, tasks: List[str], why: List[Fact]) -> Optional[List[Fact]]:
         """What could not be restored once cannot be restored the next time, where nothing else is there."""
-        if self._view.lead not in tasks or self._view.recovery["allow_scratch"] or not policy.could_not_restore(why):
+        if (
+            self._view.lead not in tasks
+            or self._view.recovery["allow_scratch"]
+            or not policy.names(CANNOT_RESTORE, why)
+        ):
             return None
         loss = self._services.lost_checkpoint()
         if loss is None:
@@ -303,7 +308,7 @@ class Recovery:
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:
-            self._mend(distrust=any(policy.could_not_restore(said["why"]) for said in (one, *one["collateral"])))
+            self._mend(distrust=any(policy.names(CANNOT_RESTORE, said["why"]) for said in (one, *one["collateral"])))
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None

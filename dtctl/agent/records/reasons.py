@@ -79,6 +79,8 @@ SENTENCES = {
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
     "cause": " (%(text)s)",
+    "shortage": ", a shortage on its host",
+    "cannot_restore": ", a file that cannot be read",
     "out_of_memory": "; the host ran out of memory meanwhile, and its kernel killed %(count)d process%(es)s",
     "permanent": ", which is not tried again",
     "early": "; those that it needs were not ready",

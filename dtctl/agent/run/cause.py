@@ -232,6 +232,9 @@ OTHERS = "others"
 SHORTAGE = "shortage"
 """The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
 
+CANNOT_RESTORE = "cannot_restore"
+"""A checkpoint is damaged; a file of data may have been meant, too."""
+
 CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
@@ -247,6 +250,14 @@ def _phrases(*phrases: str) -> Pattern[str]:
 
 
 SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
+    (
+        CANNOT_RESTORE,
+        re.compile(
+            r".*?(?:DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|"
+            r"Read (?:less|fewer) bytes than|not an sstable|truncated block read|block checksum mismatch|"
+            r"TensorSliceReader)"
+        ),
+    ),
     # Python's errors of programming, whatever their messages say.
     (
         OWN,
@@ -344,14 +355,3 @@ SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
 def kind_of_error(text: str) -> str:
     """`text`: the line by which a program's end is told, an exception without its module."""
     return next((kind for kind, pattern in SIGNATURES if pattern.match(text)), OWN)
-
-
-_NOT_RESTORED = re.compile(
-    r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
-    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
-)
-
-
-def names_damaged_checkpoint(text: str) -> bool:
-    """A checkpoint could not be restored; a file of data may have been meant, too."""
-    return _NOT_RESTORED.search(text) is not None

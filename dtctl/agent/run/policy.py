@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
-from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, kind_of_error, names_damaged_checkpoint
+from .cause import CANNOT_LOAD, CANNOT_RESTORE, OTHERS, SHORTAGE, kind_of_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -170,9 +170,8 @@ def _killed(verdict: Verdict) -> List[Fact]:
     return [fact("killed_after", seconds=verdict.killed_after_s)] if verdict.killed_after_s is not None else []
 
 
-def could_not_restore(why: Sequence[Fact]) -> bool:
-    """The log ended as when a checkpoint is damaged; a file of data may have been meant, too."""
-    return any(one["kind"] == "cause" and names_damaged_checkpoint(one.get("text", "")) for one in why)
+def names(kind: str, why: Sequence[Fact]) -> bool:
+    return any(one["kind"] == kind for one in why)
 
 
 def alike_in_a_row(history: Sequence[Past]) -> int:
@@ -206,7 +205,10 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 
 
 def _told(verdict: Verdict) -> List[Fact]:
-    return [fact("cause", text=verdict.cause)] if verdict.cause else []
+    """With the kind of its error where a decision follows from that."""
+    kind = kind_of_error(verdict.cause)
+    named = [fact(kind)] if kind in (SHORTAGE, CANNOT_RESTORE) else []
+    return [fact("cause", text=verdict.cause), *named] if verdict.cause else []
 
 
 def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
@@ -231,14 +233,6 @@ SHORTAGE_MIN_S = 5.0
 SHORTAGE_MAX_S = 60.0
 """The delays after a shortage of the machine, which double from the first of these to the second: others must end."""
 
-_TOLD_BY = ("cause", "cannot_start", "cannot_record", "cannot_open_log", "cannot_enter", "cannot_run")
-"""Kinds of facts whose text names an error, of the program or of dtctl as it started it."""
-
-
-def is_shortage(why: Sequence[Fact]) -> bool:
-    """The machine lacked room, processes, memory or open files."""
-    return any(one["kind"] in _TOLD_BY and kind_of_error(one.get("text", "")) == SHORTAGE for one in why)
-
 
 def back_off(restarts: int, recovery: RecoverySpec, jitter: float, why: Sequence[Fact] = ()) -> float:
     """Seconds before restart number `restarts` (from 1): none, then doubling, limited, and up to a tenth longer.
@@ -247,7 +241,7 @@ def back_off(restarts: int, recovery: RecoverySpec, jitter: float, why: Sequence
     """
     doublings = min(restarts - 2, 60)  # the limit is reached long before; floats end
     delay: float = min(recovery["backoff_min_s"] * 2.0**doublings, recovery["backoff_max_s"]) if restarts > 1 else 0.0
-    if is_shortage(why):
+    if names(SHORTAGE, why):
         delay = max(delay, min(SHORTAGE_MIN_S * 2.0 ** max(doublings + 1, 0), SHORTAGE_MAX_S))
     return delay * (1 + jitter / 10)
 
@@ -262,6 +256,13 @@ def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
     if ending["signal"] is not None:
         return [fact("killed", signal=ending["signal"])]
     return [fact("exit_unknown") if ending["code"] is None else fact("exited", code=ending["code"])]
+
+
+def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
+    """Why nothing could be started, by the system's own words, and whether it lacks something."""
+    words = error.strerror or ""
+    lacks = [fact(SHORTAGE)] if kind_of_error(words) == SHORTAGE else []
+    return [fact(kind, text=words, **fields), *lacks]
 
 
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:

@@ -9,7 +9,7 @@ import time
 
 from ..host import daemon, fifo, files, log, paths, processes, programs
 from ..records.reasons import fact, sentence
-from ..run import environment
+from ..run import environment, policy
 from ..run.runfiles import RunFiles
 from ..survival import revival
 
@@ -51,7 +51,7 @@ class AttemptSpec:
 class Fault:
     """What prevented exec. `final`: it would prevent another attempt, too."""
 
-    def __init__(self, why: Fact, final: bool) -> None:
+    def __init__(self, why: List[Fact], final: bool) -> None:
         self.why = why
         self.final = final
 
@@ -87,18 +87,18 @@ def _keep(what: AttemptSpec) -> None:
     try:
         pid = daemon.fork(work, CANNOT_RUN)
     except OSError as lacking:
-        _record_exit(what, 0, None, fact("cannot_start", text=os.strerror(lacking.errno or 0)))
+        _record_exit(what, 0, None, policy.why_of_error("cannot_start", lacking))
         return
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # not before the fork: a stop must be able to end what is about to exec
     os.close(go_read)
     os.close(fault_write)
     error = _record_start(what, pid, started)
-    if error is None:
+    if not error:
         os.write(go_write, b"g")
     os.close(go_write)
     fault = Fault.decode(_read_all(fault_read))
-    if error is None and fault is None:
+    if not error and fault is None:
         fifo.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
     _record_exit(what, _wait(pid, run), fault, error)
@@ -128,7 +128,7 @@ def _become_trainer(what: AttemptSpec, go: int, fault: int) -> None:
             return
         met = _prepare_and_exec(what)
     except BaseException as bug:  # the process ends here, and the keeper tells it
-        met = Fault(fact("said", text=repr(bug)), False)
+        met = Fault([fact("said", text=repr(bug))], False)
     os.write(fault, met.encode())
 
 
@@ -151,16 +151,16 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
             environment.encoded(what.env),
         )
     except OSError as error:
-        return Fault(fact(kind, what=_cut(path), text=os.strerror(error.errno or 0)), not log.passes(error))
+        return Fault(policy.why_of_error(kind, error, what=_cut(path)), not log.passes(error))
     except ValueError as unfit:
-        return Fault(fact(kind, what=_cut(path), text=str(unfit)), True)
+        return Fault([fact(kind, what=_cut(path), text=str(unfit))], True)
 
 
 def _cut(word: str) -> str:
     return word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "..."
 
 
-def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fact]:
+def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
     """Writes start.json; says why when the trainer must not run."""
     trainer = processes.Process.read(pid)
     me = processes.myself()
@@ -175,13 +175,13 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> Optional[Fact]
     }
     try:
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):
-            return fact("given_up")
+            return [fact("given_up")]
     except OSError as error:
-        return fact("cannot_record", text=os.strerror(error.errno or 0))
-    return None
+        return policy.why_of_error("cannot_record", error)
+    return []
 
 
-def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: Optional[Fact]) -> None:
+def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: List[Fact]) -> None:
     """Writes exit.json, for as long as it takes: an exit code is never lost to a full disk."""
     ending: Ending = {
         "code": os.WEXITSTATUS(status) if os.WIFEXITED(status) else None,
@@ -191,8 +191,8 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: 
         "ended": time.time(),
     }
     why = fault.why if fault is not None else error
-    if why is not None:
-        ending.update({"error": sentence([why]), "why": [why]})
+    if why:
+        ending.update({"error": sentence(why), "why": why})
         ending["code"] = CANNOT_RUN if fault is not None and fault.final else None
     path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):

@@ -298,8 +298,7 @@ class Task:
             paths.make_directory(self._directory)
             keeper.launch(self._around.launch(self._spec, number, self._directory))
         except OSError as error:
-            why_not = fact("cannot_start", text=os.strerror(error.errno or 0))
-            self._attempt.exit = policy.unknown_exit(wall, why_not)
+            self._attempt.exit = policy.unknown_exit(wall, *policy.why_of_error("cannot_start", error))
 
     @property
     def _directory(self) -> str:

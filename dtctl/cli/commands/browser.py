@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.tensorboard.choosing import Looked, Place
-    from dtctl.operations.tensorboard.proxy import Upstream
+    from dtctl.operations.tensorboard.copies import Looked, Place
+    from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
     "Lets browsers come, once there are connections for them; with the directories that are shown."
@@ -133,7 +133,7 @@ def tensorboard(
 ) -> None:
     """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
     from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.choosing import choose, look, none_here
+    from dtctl.operations.tensorboard.copies import choose, look, none_here
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
@@ -171,7 +171,7 @@ def tensorboard(
 def _served(
     here: socket.socket, connect: Callable[[], Upstream], document: dict[str, object], *, open_it: bool, json: bool
 ) -> Iterator[None]:
-    from dtctl.operations.tensorboard.proxy import proxy
+    from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard.page import entered, entrance
     from dtctl.render.dashboard.saying import show_next_url, show_url
@@ -188,7 +188,7 @@ def _served(
 
 def _may_need_copies(looked: Looked) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.tensorboard.choosing import keys_of
+    from dtctl.operations.tensorboard.copies import keys_of
 
     every = {key for answer in looked.answers.values() for key in keys_of(answer)}
     return not any(answer["tensorboard"] and keys_of(answer) == every for answer in looked.answers.values())

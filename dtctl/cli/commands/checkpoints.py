@@ -16,8 +16,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.cli.options import Scope
-    from dtctl.operations.checkpointing.finding import Found
-    from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.checkpoints import Checkpoints, Found
     from dtctl.operations.history.record import RunRecord
 
 
@@ -97,7 +96,7 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
 
 def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
     """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
-    from dtctl.operations.checkpointing.finding import each_once
+    from dtctl.operations.checkpoints import each_once
     from dtctl.operations.status import status_of_hosts
 
     found = status_of_hosts(scope.record(), scope.transport, guess=True)
@@ -105,7 +104,7 @@ def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[st
 
 
 def _list(scope: Scope, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import missing_elsewhere
+    from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -123,8 +122,8 @@ def _list(scope: Scope, output: str) -> None:
 
 
 def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import named
-    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.operations.checkpoints import named
+    from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -147,9 +146,9 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
-    from dtctl.operations.checkpointing.finding import chosen
-    from dtctl.operations.checkpointing.own import FOR_KERAS
-    from dtctl.operations.checkpointing.pulling import pull
+    from dtctl.operations.checkpoints import chosen
+    from dtctl.operations.checkpoints.local import FOR_KERAS
+    from dtctl.operations.checkpoints.pull import pull
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -178,7 +177,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     """Raises DtctlError where its host finds it damaged; what was not read is said."""
-    from dtctl.operations.checkpointing.verifying import verify
+    from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import errors
 
     if one.scattered:
@@ -198,7 +197,7 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
 
 
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
-    from dtctl.operations.checkpointing.pruning import prune
+    from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine
@@ -237,8 +236,8 @@ AGAIN = "dtctl checkpoints push    the same once more goes on from there"
 
 def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str) -> None:
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
-    from dtctl.operations.checkpointing import pushing
-    from dtctl.operations.checkpointing.own import find, read
+    from dtctl.operations.checkpoints import push
+    from dtctl.operations.checkpoints.local import find, read
     from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import controller_name, make_plan
     from dtctl.operations.up.local import make_local
@@ -255,7 +254,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     record, last = record_of(plan), scope.memory.newest_of(cluster.file)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
-    where = pushing.targets(plan, into)
+    where = push.targets(plan, into)
     prefix = find(Path(word))
     shown.show_reading(prefix)
     own = read(prefix)
@@ -265,7 +264,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
         scope.left("what has arrived is kept beside its place, without its name", AGAIN),
         UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
-        pushed = pushing.push(record, scope.transport, own, where, controller_name(), progress)
+        pushed = push.push(record, scope.transport, own, where, controller_name(), progress)
     if output == "json":
         document.print_json("CheckpointPush", machine.pushed(pushed))
     else:

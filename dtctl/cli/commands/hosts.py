@@ -155,7 +155,7 @@ def check(
 ) -> None:
     """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
     from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.checks.scene import scene_of
+    from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local
@@ -168,7 +168,7 @@ def check(
     hostname = scope.transport.hostname
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:
-        from dtctl.operations.networking.rules import rules_of
+        from dtctl.operations.networking.firewall import rules_of
         from dtctl.render import checks
 
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.metrics.reading import Point, Series
+    from dtctl.operations.metrics import Point, Series
     from dtctl.operations.status import RunStatus
     from dtctl.transport.seam import Transport
 
@@ -68,7 +68,7 @@ def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
     from dtctl.operations.client.kept import for_one_look
-    from dtctl.operations.metrics.reading import read_metrics
+    from dtctl.operations.metrics import read_metrics
     from dtctl.render import errors
     from dtctl.render import metrics as shown
     from dtctl.render.machine import document
@@ -101,7 +101,7 @@ def _show(
 
 def _refuse_tags(record: RunRecord, transport: Transport, tags: list[str]) -> None:
     """Raises UsageError where there are others."""
-    from dtctl.operations.metrics.reading import read_metrics
+    from dtctl.operations.metrics import read_metrics
 
     others = sorted({one.tag for one in read_metrics(record, transport, [], points=1).series})
     if others:
@@ -132,7 +132,7 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
     from dtctl.operations.client.streams import Away, Back
-    from dtctl.operations.metrics.following import follow_metrics
+    from dtctl.operations.metrics import follow_metrics
     from dtctl.render import metrics as shown
     from dtctl.render.errors import show_contact
 

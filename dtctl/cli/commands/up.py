@@ -70,8 +70,8 @@ def up(
 
         return show_plan(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
-    from dtctl.operations.checks.scene import scene_of
-    from dtctl.operations.networking.private import require_private as refuse_exposed
+    from dtctl.operations.checks.checking import require_private as refuse_exposed
+    from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.up.launch import prepare_launch
     from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review

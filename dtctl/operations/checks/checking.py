@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import secrets
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from dtctl.agent.records.answers import Facts
 from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
 from dtctl.agent.records.kinds import Wrong, made
-from dtctl.errors import DtctlError
-from dtctl.model import Host
+from dtctl.config.ranges import fold
+from dtctl.errors import DtctlError, PreflightError
+from dtctl.model import Host, SshSettings
+from dtctl.operations.checks import machine, software, speed, storage
+from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
-from dtctl.operations.checks.topics import TOPICS
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
+from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
+from dtctl.operations.networking import logins, tasks
 from dtctl.operations.networking.dialling import Dialled, dial
+from dtctl.operations.networking.exposure import is_exposed
+from dtctl.operations.up.local import local_python
+from dtctl.plan.roster import RunPlan
+from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport, answering
 from dtctl.transport.timeouts import PATIENCE_S
+
+TOPICS: tuple[Topic[Any, Any], ...] = (
+    tasks.TOPIC,
+    storage.TOPIC,
+    software.TOPIC,
+    machine.TOPIC,
+    speed.TOPIC,
+    logins.TOPIC,
+)
+
+STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
+"""What is so certain to make tasks fail that `up` starts nothing."""
+
 
 DEEP_S = 900.0
 """For one round of a deep check: imports and multiplications take their time."""
@@ -194,3 +219,108 @@ class _Watched:
         session = telling(partial(answering, self._transport), self._report)(host)
         self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
         return session
+
+
+class InPassing:
+    """Of one `up`. Without a scene nothing is asked."""
+
+    def __init__(self, scene: Scene | None) -> None:
+        self._scene = scene
+        self._opened: dict[str, float] = {}
+        self._clocks: Clocks = {}
+        self._rounds: list[Mapping[str, CheckFacts]] = []
+        self._seconds = 0.0
+        self.questions: Mapping[str, Questions] = questions_after(scene, ()) if scene is not None else {}
+        """Of the next round, by host."""
+
+    def question(self, host: str) -> Questions | None:
+        return self.questions.get(host)
+
+    def opened(self, host: str, opening: Callable[[], Session]) -> Session:
+        self._opened[host] = time.time()
+        return opening()
+
+    def met(self, session: Session) -> None:
+        """Its greeting tells the host's time, at some moment since the conversation was opened."""
+        told = session.facts.get("time")
+        if told is not None:
+            self._clocks[session.host.name] = (told - session.greeted(), told - self._opened[session.host.name])
+
+    def check(self, host: str, answer: Facts) -> None:
+        """Raises Wrong for facts that are not those that the host was asked for."""
+        asked = {name for name, question in (self.questions.get(host) or {}).items() if question is not None}
+        told = {name for name, facts in (answer["facts"] or {}).items() if facts is not None}
+        if asked != told:
+            raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(told))
+
+    def hear(self, answers: Mapping[str, Facts]) -> None:
+        """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
+        facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
+        self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
+        self._rounds.append(facts)
+        known = self._scene is not None and facts
+        self.questions = questions_after(self._scene, self._rounds) if self._scene is not None and known else {}
+
+    def judged(self) -> Checked | None:
+        """None where nobody was asked, or nobody answered."""
+        if self._scene is None or not any(self._rounds):
+            return None
+        found = judged(self._scene, self._rounds, self._clocks, self._seconds)
+        told = {host for facts in self._rounds for host in facts}
+        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in told))
+
+
+def require_private(scene: Scene, record: RunRecord, transport: Transport, report: Report) -> None:
+    """Raises PreflightError where a task's port is open to this machine, or may be to the internet.
+
+    What was not tried counts as open: a host that cannot be asked is an error, too.
+    """
+    checked = check(scene, record, transport, report, (tasks.TOPIC,))
+    if checked.errors:
+        Outcomes({}, dict(checked.errors)).or_raise("look who reaches the ports")
+    exposed = [one for one in checked.found if is_exposed(one)]
+    if exposed:
+        hosts = fold(dict.fromkeys(host for one in exposed for host in one.seen.hosts))
+        raise PreflightError(
+            f"strangers reach the ports of tasks on {hosts}, or may do so, and --require-private was given",
+            detail="\n".join(_told(one) for one in exposed),
+            hint="dtctl check --print-firewall nftables    prints rules that close them (or iptables, ufw)",
+        )
+
+
+def _told(finding: Finding) -> str:
+    fields, hosts = finding.seen.fields, fold(finding.seen.hosts)
+    ports = ", ".join(map(str, fields["ports"]))
+    if finding.signature.name == "exposed":
+        return f"port {ports} of {hosts} answered this machine ({fields['seen_from']}), which is none of the hosts"
+    return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"
+
+
+def scene_of(
+    plan: RunPlan,
+    *,
+    brief: bool = False,
+    deep: bool = False,
+    network_speed: bool = False,
+    hostname: Callable[[SshSettings], str] | None = None,
+    allowed_here: bool = False,
+) -> Scene:
+    """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
+
+    `allowed_here`: the user lets the file start its programs on this machine.
+    """
+    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts} if hostname is not None else {}
+    return Scene(
+        plan,
+        needs_of(plan),
+        brief,
+        deep,
+        network_speed,
+        token=secrets.token_hex(8),
+        nonce=secrets.token_hex(16),
+        reached_at={name: hostname(reach) for name, reach in reaches.items() if isinstance(reach, SshSettings)}
+        if hostname is not None
+        else {},
+        allowed_here=allowed_here,
+        own_python=local_python(os.environ),
+    )

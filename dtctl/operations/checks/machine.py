@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.vitals import Disk
+from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.agent.records.words import HOME
-from dtctl.operations.checks import clocks, gpus
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.hosts import output_directories
+from dtctl.plan.roster import TaskPlan
 
 LOW_BYTES = 2 << 30
 LOW_SHARE = 0.05
@@ -46,8 +48,8 @@ def places(scene: Scene, host: str) -> list[str]:
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     yield from _disks(scene, heard.first)
     yield from _memory(scene, heard.first)
-    yield from gpus.judge(scene, heard.first)
-    yield from clocks.judge(heard.clocks)
+    yield from gpu_findings(scene, heard.first)
+    yield from clock_findings(heard.clocks)
     yield from _limits(heard.first)
 
 
@@ -137,15 +139,133 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(told["took"].values()) or None for host, told in facts.items()})
-    yield Line("GPUs", {host: gpus.summary(told["gpus"]) for host, told in facts.items()})
+    yield Line("GPUs", {host: gpu_words(told["gpus"]) for host, told in facts.items()})
     yield Line("free disk_bytes", {host: _least(told) for host, told in facts.items()})
-    yield Line("clock", {host: clocks.told(interval) for host, interval in heard.clocks.items()})
+    yield Line("clock", {host: clock_words(interval) for host, interval in heard.clocks.items()})
     rights = {host: told["rights"] for host, told in facts.items() if told["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 
 
 def _least(told: Facts) -> int | None:
     return min((disk["free_bytes"] for disk in told["disks"] if disk["size_bytes"]), default=None)
+
+
+OFF_S = 5.0
+WRONG_S = 60.0
+HERE = "this machine"
+
+
+def clock_findings(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Finding]:
+    """Hosts against the middle of all, this machine's clock among them; two that differ leave open who is wrong."""
+    if all(abs(apart(interval, 0.0)) < OFF_S for interval in clocks.values()):
+        return
+    every = {**clocks, HERE: (0.0, 0.0)}
+    usual = _middle(every.values()) if len(clocks) > 1 else 0.0
+    alike: dict[tuple[str, int], list[str]] = {}
+    for host, interval in every.items():
+        off = apart(interval, usual)
+        if abs(off) >= OFF_S:
+            alike.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
+    for (way, off_s), hosts in alike.items():
+        others = [host for host in every if host not in hosts and abs(apart(every[host], usual)) < OFF_S]
+        row = "clock_wrong" if off_s >= WRONG_S else "clock_off"
+        if hosts == [HERE]:
+            row = "clock_wrong_here"
+        asked = tuple(host for host in others if host != HERE)
+        named = {"others": asked, "here": HERE if HERE in others else ""} if asked else {"others": tuple(others)}
+        yield found(row, [host for host in hosts if host != HERE], off_s=off_s, way=way, **named)
+
+
+def _middle(intervals: Collection[tuple[float, float]]) -> float:
+    """With which the most agree, and from which all together are least apart; of several the earliest.
+
+    An answer that took long, as a login does that waits for a passphrase, has wide bounds, whose own middle is no news.
+    """
+
+    def worth(time: float) -> tuple[int, float]:
+        off = [abs(apart(each, time)) for each in intervals]
+        return sum(each >= OFF_S for each in off), round(sum(off), 6)
+
+    worths = {end: worth(end) for interval in intervals for end in interval}
+    return min(worths, key=lambda end: (worths[end], end))
+
+
+def apart(interval: tuple[float, float], usual: float) -> float:
+    """By how much it is certain that a clock is off; positive: ahead."""
+    least, most = interval
+    return least - usual if least > usual else min(0.0, most - usual)
+
+
+def clock_words(interval: tuple[float, float]) -> str:
+    """Against this machine's: what is within the bounds counts as right."""
+    off = apart(interval, 0.0)
+    if abs(off) < 1.0:
+        return "right"
+    return f"{abs(off):.0f} s {'ahead' if off > 0 else 'behind'}"
+
+
+USED_SHARE = 0.1
+"""From which on a GPU counts as in use: a desktop takes less."""
+_MOST_USERS = 3
+
+
+def gpu_findings(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
+    for host, told in facts.items():
+        tasks = [task for task in scene.plan.on_host(host) if task.gpus]
+        yield from _missing(host, told, tasks)
+        if not scene.brief:
+            yield from _shared(scene, host, told)
+        given = {index for task in tasks for index in task.gpus or ()}
+        yield from _in_use(host, told, given)
+    yield from _drivers(facts)
+
+
+def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
+    have = {gpu["index"] for gpu in told["gpus"]}
+    lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
+    if not lacking or (told["drivers"] and not told["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
+        return
+    wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
+    seen = "gpus_missing" if have else "gpus_silent"
+    row = seen if told["nvidia_smi"] else "gpus_unseen"
+    yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
+
+
+def _shared(scene: Scene, host: str, told: MachineFacts) -> Iterator[Finding]:
+    """None of these tasks is told which GPUs are its own."""
+    takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None]
+    if told["gpus"] and len(takers) > 1:
+        yield found("gpus_shared", [host], takers, have=len(told["gpus"]))
+
+
+def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
+    for gpu in told["gpus"]:
+        if gpu["index"] in set(given) and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"]:
+            users = [one for one in told["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
+            named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
+            used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
+            yield found("gpus_in_use", [host], gpu=gpu["index"], users=named, **used)
+
+
+def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
+    by_version: dict[str, list[str]] = {}
+    for host, told in facts.items():
+        for version in {gpu["driver"] for gpu in told["gpus"]}:
+            by_version.setdefault(version, []).append(host)
+    if len(by_version) > 1:
+        versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
+        rare = min(versions, key=commonness)
+        yield found("drivers_differ", rare[1], versions=versions)
+
+
+def gpu_words(gpus: Iterable[Gpu]) -> str:
+    """4 x NVIDIA A100, driver 550.54"""
+    kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
+    return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())
+
+
+def _indexes(indexes: Iterable[int]) -> str:
+    return ", ".join(map(str, sorted(indexes)))
 
 
 TOPIC = Topic("machine", ask, judge, tell)

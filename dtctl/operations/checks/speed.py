@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from dtctl.agent.records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.operations.checks import outliers, software
+from dtctl.operations.checks import software
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
 from dtctl.operations.diagnosis.signature import Finding
+
+SHARE = 0.8
+_SPREADS = 3.0
+
+
+def least_usual(others: Sequence[float]) -> float:
+    """What is below this stands out: 0.8 of their middle, and less where they differ that much among themselves.
+
+    They do on machines that are busy with something else; what counts is how many times they differ, in the middle.
+    """
+    usual = median(others)
+    if usual <= 0.0:
+        return 0.0
+    spread = median(abs(math.log(max(figure, 1e-9 * usual) / usual)) for figure in others)
+    return usual * min(SHARE, math.exp(-_SPREADS * spread))
+
 
 _WARMER = 10
 """Degrees that make a difference worth telling."""
@@ -22,7 +39,7 @@ def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
     for host, gpu in every:
         others = [one for _, one in every if one is not gpu and one["name"] == gpu["name"]]
         figures = [one["flops"] for one in others]
-        if others and gpu["flops"] < outliers.least(figures):
+        if others and gpu["flops"] < least_usual(figures):
             why = {**_less(gpu, others, "clock_mhz"), **_less(gpu, others, "lanes"), **_warmer(gpu, others)}
             speeds: dict[str, Any] = {"own_flops": gpu["flops"], "usual_flops": median(figures)}
             yield found("gpu_computes_slowly", [host], gpu=gpu["gpu"], model=gpu["name"], **speeds, **why)
@@ -99,9 +116,9 @@ def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
     if not others:
         return
     flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
-    if told["flops"] < outliers.least([one["flops"] for one in others]):
+    if told["flops"] < least_usual([one["flops"] for one in others]):
         yield found("host_computes_slowly", [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
-    elif told["copied_bytes"] < outliers.least([one["copied_bytes"] for one in others]):
+    elif told["copied_bytes"] < least_usual([one["copied_bytes"] for one in others]):
         own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
         yield found("host_copies_slowly", [host], **own, **_why(told, others))
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from dtctl.agent.records.checks import LookFor, StorageFacts, StorageQuestion
+from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.operations.checks import data, sharing
+from dtctl.model import TaskId
+from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, shown
+from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.plan.hosts import brought_along
+from dtctl.plan.roster import RunPlan
+from dtctl.strategies import KVSTORE_JOBS, PS, Strategy
 
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""
@@ -28,7 +33,7 @@ def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, StorageQuestion]:
 
 def _first(scene: Scene, host: str) -> StorageQuestion:
     plan = scene.plan
-    saves = list(plan.checkpoint_dirs[host]) if host in sharing.savers(plan) else []
+    saves = list(plan.checkpoint_dirs[host]) if host in savers(plan) else []
     written = [path for name, path in plan.dirs[host].items() if name != "data"]
     return made(
         StorageQuestion,
@@ -36,7 +41,7 @@ def _first(scene: Scene, host: str) -> StorageQuestion:
         host=host,
         write=list(dict.fromkeys([*written, *saves])),
         checkpoints=saves,
-        data=list(data.places(scene, host)),
+        data=list(data_places(scene, host)),
     )
 
 
@@ -45,7 +50,7 @@ def _second(scene: Scene, facts: Mapping[str, Facts]) -> Mapping[str, StorageQue
     told = facts.get(lead)
     wrote = {one["path"]: one["up"] for one in (told["written"] if told else ()) if not one["problem"]}
     questions = {}
-    for host in sharing.concerned(scene.plan):
+    for host in concerned(scene.plan):
         # the n-th directory of one host is the n-th of another; a home may lie elsewhere there
         pairs = zip(scene.plan.checkpoint_dirs[lead], scene.plan.checkpoint_dirs[host], strict=False)
         look = [made(LookFor, path=own, up=wrote[path], hosts=[lead]) for path, own in pairs if path in wrote]
@@ -57,9 +62,9 @@ def _second(scene: Scene, facts: Mapping[str, Facts]) -> Mapping[str, StorageQue
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     yield from _unwritable(heard.first)
     yield from _room(heard.first)
-    yield from data.judge(scene, heard.first)
+    yield from data_findings(scene, heard.first)
     if len(heard.rounds) > 1:
-        yield from sharing.judge(scene, heard.rounds[1])
+        yield from sharing_findings(scene, heard.rounds[1])
 
 
 def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -93,16 +98,144 @@ def _saved(told: Facts) -> Iterator[tuple[str, int, int]]:
 
 def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
     if len(heard.rounds) > 1:
-        yield from sharing.tell(scene, heard.rounds[1])
+        yield from sharing_lines(scene, heard.rounds[1])
     lead = scene.plan.coordinator.host
-    if lead in heard.errors and sharing.concerned(scene.plan):
+    if lead in heard.errors and concerned(scene.plan):
         yield Said("sharing_not_known", {"lead": lead})
     yield Line("room for checkpoints", {host: _fit(told) for host, told in heard.first.items() if told["checkpoints"]})
-    yield Line("data", {host: data.summary(told) for host, told in heard.first.items() if told["data"]})
+    yield Line("data", {host: data_words(told) for host, told in heard.first.items() if told["data"]})
 
 
 def _fit(told: Facts) -> int | None:
     return min((free // last for _, free, last in _saved(told)), default=None)
+
+
+def savers(plan: RunPlan) -> frozenset[str]:
+    """Hosts that may write parts of a checkpoint: the lead's, and those of its ps, or of all that train in step."""
+    roles = {"lead"}
+    if plan.strategy.keeps_parameters_on_ps:
+        roles.add("ps")
+    elif plan.strategy is Strategy.COLLECTIVE:
+        roles.add("worker")
+    return frozenset(task.host for task in plan.tasks if task.role in roles)
+
+
+def concerned(plan: RunPlan) -> tuple[str, ...]:
+    """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
+    wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
+    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator.host)
+
+
+def sharing_findings(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
+    plan = scene.plan
+    lead = plan.coordinator.host
+    blind: dict[str, list[str]] = {}
+    for host, told in looked.items():
+        for one in told["looked"]:
+            if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]:
+                blind.setdefault(one["path"], []).append(host)
+    for path, hosts in blind.items():
+        for row, roles in _rows(scene):
+            tasks = _tasks(plan, hosts, roles)
+            if tasks:
+                places = dict.fromkeys(task.host for task in plan.tasks if task.id in tasks)
+                yield found(row, places, tasks, where=shown(path), lead=lead, setting=_setting(plan))
+
+
+def _setting(plan: RunPlan) -> str:
+    """What in the cluster file says where the checkpoints lie."""
+    return "checkpoint.dir" if plan.cluster.checkpoint_dir is not None else "dirs.output"
+
+
+def _rows(scene: Scene) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """What it means, and for tasks of which roles."""
+    plan = scene.plan
+    yield "checkpoints_not_seen", ("evaluator",)
+    if plan.strategy.keeps_parameters_on_ps:
+        uses = scene.needs.get(plan.lead.job, Needs()).uses
+        if "saves_alone" not in uses:
+            yield ("checkpoints_not_shared" if "saves_sharded" in uses else "checkpoints_perhaps_not_shared"), ("ps",)
+    elif plan.strategy is Strategy.COLLECTIVE:
+        yield "restarts_apart", ("worker",)
+
+
+def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[TaskId, ...]:
+    there = set(hosts)
+    return tuple(task.id for task in plan.tasks if task.role in roles and task.host in there)
+
+
+def sharing_lines(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Said]:
+    """Who sees the checkpoint directory of the lead's host."""
+    lead = scene.plan.coordinator.host
+    seeing: dict[str, list[str]] = {}
+    for host, told in looked.items():
+        for one in told["looked"]:
+            seeing.setdefault(one["path"], []).extend([host] if lead in one["seen"] else [])
+    for path, hosts in seeing.items():
+        where = shown(path)
+        if hosts:
+            yield Said("shared", {"where": where, "hosts": (lead, *hosts)})
+        else:
+            yield Said("not_shared", {"where": where, "lead": lead})
+
+
+def data_places(scene: Scene, host: str) -> tuple[str, ...]:
+    """Data that is there already; what a trainer fetches by itself is not looked at."""
+    cluster = scene.plan.cluster
+    return brought_along(cluster, cluster.hosts[host], scene.plan.dirs[host])
+
+
+def data_findings(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
+    told = [(host, one) for host, each in facts.items() for one in each["data"]]
+    for path in dict.fromkeys(one["path"] for _, one in told):
+        yield from _of_path(scene, shown(path), [(host, one) for host, one in told if one["path"] == path])
+
+
+def _of_path(scene: Scene, path: str, told: list[tuple[str, Data]]) -> Iterator[Finding]:
+    missing = [host for host, one in told if not one["there"]]
+    if missing:
+        yield found("data_missing", missing, _readers(scene, missing), where=path)
+    for problem in dict.fromkeys(one["problem"] for _, one in told if one["problem"]):
+        hosts = [host for host, one in told if one["problem"] == problem]
+        yield found("data_unreadable", hosts, where=path, said=problem)
+    counted = [(host, one) for host, one in told if one["there"] and not one["problem"] and one["whole"]]
+    empty = [host for host, one in counted if not one["files"]]
+    full = [(host, one) for host, one in counted if one["files"]]
+    if empty and full:
+        yield found("data_empty", empty, where=path, others=tuple(host for host, _ in full))
+    yield from _different(path, full)
+
+
+def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
+    by_size: dict[tuple[int, int], list[tuple[str, Data]]] = {}
+    for host, one in full:
+        by_size.setdefault((one["files"], one["size_bytes"]), []).append((host, one))
+    if len(by_size) > 1:
+        versions = tuple(
+            (f"{files} files of {size_bytes} bytes", tuple(host for host, _ in group))
+            for (files, size_bytes), group in sorted(by_size.items())
+        )
+        rare = min(versions, key=commonness)
+        yield found("data_differs", rare[1], where=path, versions=versions)
+    for group in by_size.values():
+        by_digest: dict[str, list[str]] = {}
+        for host, one in group:
+            by_digest.setdefault(one["digest"], []).append(host)
+        if len(by_digest) > 1:
+            odd, *_, usual = sorted(by_digest.values(), key=len)
+            yield found("data_changed", odd, where=path, others=tuple(usual))
+
+
+def _readers(scene: Scene, hosts: list[str]) -> tuple[TaskId, ...]:
+    servers = (PS, *KVSTORE_JOBS)
+    return tuple(task.id for task in scene.plan.tasks if task.host in hosts and task.id.job not in servers)
+
+
+def data_words(told: StorageFacts) -> str:
+    """Of all directories of a host."""
+    files, size = sum(one["files"] for one in told["data"]), sum(one["size_bytes"] for one in told["data"])
+    more = "" if all(one["whole"] for one in told["data"]) else " or more"
+    return f"{files} files, {size / 1e6:.1f} MB{more}" if all(one["there"] for one in told["data"]) else "missing"
 
 
 TOPIC = Topic("storage", ask, judge, tell)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
 
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
@@ -13,7 +14,6 @@ from dtctl.operations.client.conversation import about, final, request, said
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, check_log, hosts_of
-from dtctl.operations.logs.merging import Merging
 from dtctl.transport.fanout import WIDTH
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
@@ -103,3 +103,73 @@ def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[Lo
                     raise wrong("lines", f"the last {wanted.lines} of each task", lines[message["task"]])
             yield LogLines.of(message)
     final(session, "logs", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
+
+
+_OVERHEAD_BYTES = 500
+"""What any lines take in memory besides their bytes."""
+
+
+class Merging:
+    """`add` and `end` are called by the threads of the hosts, `all` by whoever reads. A context manager."""
+
+    def __init__(self, hosts: Sequence[str], most_bytes: int) -> None:
+        self._hosts = list(hosts)
+        self._most_bytes = most_bytes
+        self._waiting: dict[str, deque[LogLines]] = {host: deque() for host in hosts}
+        self._ended: set[str] = set()
+        self._bytes = 0
+        self._bug: BaseException | None = None
+        self._closed = False
+        self._changed = threading.Condition()
+
+    def __enter__(self) -> Merging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def add(self, host: str, lines: LogLines) -> None:
+        """Returns when there is room for more. A host of which nothing is waiting may always add."""
+        waiting = self._waiting[host]
+        with self._changed:
+            waiting.append(lines)
+            self._bytes += len(lines.data) + _OVERHEAD_BYTES
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not waiting or self._bytes < self._most_bytes or self._closed)
+
+    def end(self, host: str, bug: BaseException | None = None) -> None:
+        """No more comes from there. A `bug` is raised in the thread that reads."""
+        with self._changed:
+            self._ended.add(host)
+            self._bug = self._bug or bug
+            self._changed.notify_all()
+
+    def all(self) -> Iterator[LogLines]:
+        """Until every host has ended."""
+        heads: list[tuple[float, int, LogLines]] = []
+        unheard = list(range(len(self._hosts)))
+        while unheard or heads:
+            for number in unheard:
+                lines = self._next(self._hosts[number])
+                if lines is not None:
+                    heapq.heappush(heads, (lines.time, number, lines))
+            unheard = []
+            if heads:
+                _, number, lines = heapq.heappop(heads)
+                yield lines
+                unheard = [number]
+
+    def _next(self, host: str) -> LogLines | None:
+        waiting = self._waiting[host]
+        with self._changed:
+            self._changed.wait_for(lambda: waiting or host in self._ended or self._bug)
+            if self._bug is not None:
+                raise self._bug
+            if not waiting:
+                return None
+            lines = waiting.popleft()
+            self._bytes -= len(lines.data) + _OVERHEAD_BYTES
+            self._changed.notify_all()
+            return lines

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from dtctl.agent.records.network import Measured
-from dtctl.operations.checks import outliers
-from dtctl.operations.networking.speed import Pair
+from dtctl.operations.checks import speed
 
 ROUNDS = 3
 """Of all hosts."""
@@ -21,6 +20,8 @@ MORE = 3
 LATE = 3.0
 LATE_S = 0.002
 """An answer takes so many times as long as usual, and so much longer."""
+
+Pair = tuple[str, str]
 
 Round = Mapping[Pair, Measured]
 """By source and target; what was not measured is left out."""
@@ -126,9 +127,79 @@ def judged(rounds: Iterable[Round]) -> list[Behind]:
         others = [pace for other, pace in every.items() if other != host]
         if others:
             columns = list(zip(*map(_figures, others), strict=True))
-            found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(outliers.least, columns))))
+            found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(speed.least_usual, columns))))
     return [behind for behind in found if behind]
 
 
 def _figures(pace: Pace) -> tuple[float, float, float, float]:
     return pace.sends, pace.receives, pace.latency_s, pace.again
+
+
+MOST_ROUNDS = 8
+
+
+def rounds(sources: Sequence[str], targets: Sequence[str], most: int = MOST_ROUNDS) -> tuple[tuple[Pair, ...], ...]:
+    """Pairs of hosts that are measured at the same time: none takes part in two of them.
+
+    Every source measures up to `most` targets, in rotation, so that each target is measured as often as the others.
+    """
+    wanted = [
+        (source, targets[(number + step) % len(targets)])
+        for step in range(min(most, len(targets)))
+        for number, source in enumerate(sources)
+    ]
+    left = list(dict.fromkeys(pair for pair in wanted if pair[0] != pair[1]))
+    told: list[tuple[Pair, ...]] = []
+    while left and len(told) < most:
+        busy: set[str] = set()
+        now = []
+        for pair in left:
+            if not busy & set(pair):
+                now.append(pair)
+                busy.update(pair)
+        left = [pair for pair in left if pair not in now]
+        told.append(tuple(now))
+    return tuple(told)
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Of all pairs: the middle, and the slowest of them."""
+
+    pairs: int
+    latency_s: float
+    bytes_s: float
+    slowest: Pair
+    slowest_bytes_s: float
+    farthest: Pair
+    farthest_s: float
+
+
+def summed(measured: Mapping[Pair, Measured]) -> Speed | None:
+    """None where nothing was measured. Of both directions the slower one counts."""
+    rates = {
+        pair: min(one["sent"], one["received"]) for pair, one in measured.items() if one["sent"] and one["received"]
+    }
+    delays = {pair: one["latency_s"] for pair, one in measured.items() if one["latency_s"] is not None}
+    if not rates or not delays:
+        return None
+    slowest, farthest = min(rates, key=lambda pair: rates[pair]), max(delays, key=lambda pair: delays[pair])
+    return Speed(
+        len(rates),
+        _middle(delays.values()),
+        _middle(rates.values()),
+        slowest,
+        rates[slowest],
+        farthest,
+        delays[farthest],
+    )
+
+
+def least_step_s(speed: Speed, moved_bytes: float) -> float:
+    """A step fetches variables from a ps and sends as many bytes of gradients back, and each waits for an answer."""
+    return 2 * (speed.latency_s + moved_bytes / speed.bytes_s)
+
+
+def _middle(values: Iterable[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]

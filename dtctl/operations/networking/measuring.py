@@ -10,8 +10,7 @@ from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQue
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking import exchange
-from dtctl.operations.networking.exchange import Behind
-from dtctl.operations.networking.speed import Pair, least_step_s, rounds, summed
+from dtctl.operations.networking.exchange import Behind, Pair, least_step_s, rounds, summed
 from dtctl.operations.networking.view import Place
 from dtctl.strategies import PS
 

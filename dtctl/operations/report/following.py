@@ -13,7 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.kept import Kept
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.metrics.reading import Metrics, read_metrics
+from dtctl.operations.metrics import Metrics, read_metrics
 from dtctl.operations.report.gathering import LINES, POINTS, Noting, put_together
 from dtctl.operations.report.tree import Report
 from dtctl.operations.status import RunStatus, status

@@ -15,7 +15,7 @@ from dtctl.model import Host
 from dtctl.operations.client.kept import NotAsked, for_one_look
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.metrics.reading import Metrics, Point, Series, read_metrics
+from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.report.timeline import timeline

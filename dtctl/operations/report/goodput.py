@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoint
     from dtctl.operations.client.snapshot import Incident
-    from dtctl.operations.metrics.reading import Point
+    from dtctl.operations.metrics import Point
     from dtctl.operations.status import RunStatus
 
 LEAST_GAIN = 0.005

@@ -9,7 +9,7 @@ from dtctl.agent.records.reasons import Fact
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.events import Happening
-from dtctl.operations.metrics.reading import Metrics, Series
+from dtctl.operations.metrics import Metrics, Series
 from dtctl.operations.report.configuration import Configuration
 from dtctl.operations.report.values import Goodput
 from dtctl.operations.status import RunStatus

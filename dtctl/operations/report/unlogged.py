@@ -17,7 +17,7 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.values import Span
 
 if TYPE_CHECKING:
-    from dtctl.operations.metrics.reading import Point, Series
+    from dtctl.operations.metrics import Point, Series
 
 
 def points_of(series: Iterable[Series]) -> list[Point]:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host, SshSettings
-from dtctl.operations.checks.scene import scene_of
+from dtctl.operations.checks.checking import scene_of
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import request
 from dtctl.operations.history.record import RunRecord, record_of

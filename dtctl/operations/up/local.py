@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.hooks import Post
 from dtctl.errors import PreflightError
+from dtctl.folder import read_regular
 from dtctl.model import Cluster, SshSettings, problem_of_post
-from dtctl.places import read_regular
 from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Cluster, Host, TaskId
-from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, telling
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.client.snapshot import TaskStatus

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checkpointing.finding import every, missing_elsewhere
+from dtctl.operations.checkpoints import every, missing_elsewhere
 from dtctl.render.machine import document
 
 if TYPE_CHECKING:
-    from dtctl.operations.checkpointing.pruning import Pruning
-    from dtctl.operations.checkpointing.pulling import Pulled
-    from dtctl.operations.checkpointing.pushing import Pushed
-    from dtctl.operations.checkpointing.verifying import Verification
     from dtctl.operations.checkpoints import Checkpoints
+    from dtctl.operations.checkpoints.pull import Pulled
+    from dtctl.operations.checkpoints.push import Pushed
+    from dtctl.operations.checkpoints.upkeep import Pruning, Verification
 
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:

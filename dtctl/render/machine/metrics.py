@@ -10,7 +10,7 @@ from dtctl.render.machine import document
 from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
-    from dtctl.operations.metrics.reading import Metrics, Point, Series
+    from dtctl.operations.metrics import Metrics, Point, Series
     from dtctl.operations.status import RunStatus
 
 

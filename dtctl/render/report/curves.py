@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from dtctl.operations.metrics.reading import Series
+from dtctl.operations.metrics import Series
 from dtctl.operations.report.tree import Report
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.shapes import curves, scaled

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.streams import Away, Back, Feed
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses, Over
 from dtctl.render.health.findings import ended_in_problem, problem_lines

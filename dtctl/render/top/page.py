@@ -11,7 +11,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
-from dtctl.operations.metrics.reading import Point
+from dtctl.operations.metrics import Point
 from dtctl.render.events import incident_lines
 from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short

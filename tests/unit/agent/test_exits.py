@@ -28,16 +28,6 @@ tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
 """
 
 
-@pytest.mark.parametrize("number", [1, 3, 42, 127, 134, 137, 139, 143, 255])
-def test_most_exit_codes_may_be_tried_again(number: int) -> None:
-    assert verdict(code(number), "", USUAL).retry
-
-
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV, signal.SIGABRT])
-def test_signals_may_be_tried_again(number: int) -> None:
-    assert verdict(killed(number), "", USUAL).retry
-
-
 @pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
 def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
     assert not verdict(ending, "", USUAL).retry
@@ -97,10 +87,6 @@ def test_who_aborts_did() -> None:
     assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
 
 
-def test_a_success_has_no_cause() -> None:
-    assert verdict(code(0), cause(OUT_OF_RANGE), USUAL).cause == ""
-
-
 def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
     ending = code(127, "cannot run it")
     exit_ = exit_record(ending, Verdict(retry=False), "last words")
@@ -116,11 +102,6 @@ def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_o
         "tail": "last words",
     }
     assert exit_record(killed(9), Verdict(retry=True), "")["signal"] == 9
-
-
-def test_an_error_of_another_code_than_127_says_nothing_against_another_try() -> None:
-    assert verdict(code(126, "cannot run it"), "", recovery(retry=[126])).retry
-    assert verdict(code(1, "it was not seen"), "", USUAL).retry
 
 
 def test_a_code_that_a_user_lists_may_be_tried_again_however_often_it_ends_alike() -> None:

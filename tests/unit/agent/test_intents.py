@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -206,29 +203,6 @@ def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
     assert "is damaged: it does not say what is wanted of worker:2" in text
 
 
-def test_what_a_session_has_written_over_the_damage_holds(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    followed = intents.IntentFollower(files, None, told.append)
-    good = on_disk(files)
-    Path(files.intent_path).write_text("{")
-    lock = files.intent_lock
-
-    @contextmanager
-    def written_meanwhile() -> Iterator[None]:
-        with lock():
-            paths.write_json(files.intent_path, {**good, "serial": 9})
-            yield
-
-    monkeypatch.setattr(files, "intent_lock", written_meanwhile)
-    followed.read()
-    assert (followed.value["serial"], told) == (9, [])
-    monkeypatch.undo()
-    changed = {**good, "serial": 10}
-    paths.write_json(files.intent_path, changed)
-    followed.read()
-    assert followed.value["serial"] == 10
-
-
 def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = intents.IntentFollower(files)
     followed.read()
@@ -259,17 +233,6 @@ def test_only_a_stop_is_written_at_any_price(
     followed = intents.IntentFollower(files)
     followed.take({f"worker:{index}": intent(want, 2) for index, want in enumerate(wants)})
     assert written == [urgent]
-
-
-def test_after_an_order_the_file_is_read_again_for_what_a_session_has_written(files: RunFiles) -> None:
-    followed = intents.IntentFollower(files)
-    followed.read()
-    followed.take({"worker:0": intent("run", 2)})
-    before = Path(files.intent_path).stat()
-    paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
-    os.utime(files.intent_path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    followed.read()
-    assert followed.value["serial"] == 3
 
 
 class Looks:

@@ -14,8 +14,7 @@ from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import Wrong, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.checks.checking import Checked, check
-from dtctl.operations.checks.passing import InPassing
+from dtctl.operations.checks.checking import Checked, InPassing, check
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.words import HOME
-from dtctl.operations.checks import data
+from dtctl.operations.checks.storage import data_findings, data_places, data_words
 from tests.unit.checks.scenes import scene, storage
 from tests.unit.clusters import cluster, job
 
@@ -20,7 +20,7 @@ def found(*told: tuple[str, dict[str, Any]]) -> list[tuple[str, tuple[str, ...],
     facts = {host: storage(data=[{**DATA, **each}]) for host, each in told}
     return [
         (one.signature.name, one.seen.hosts, tuple(map(str, one.seen.tasks)), dict(one.seen.fields))
-        for one in data.judge(SCENE, facts)
+        for one in data_findings(SCENE, facts)
     ]
 
 
@@ -74,9 +74,9 @@ def test_directories_are_judged_by_themselves() -> None:
     ],
 )
 def test_what_a_host_has_is_told_in_short(told: list[dict[str, Any]], words: str) -> None:
-    assert data.summary(storage(data=[{**DATA, **each} for each in told])) == words
+    assert data_words(storage(data=[{**DATA, **each} for each in told])) == words
 
 
 def test_data_is_looked_for_where_it_is_to_be_already() -> None:
     value = scene(cluster(dirs={"data": "/data"}))
-    assert [data.places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]
+    assert [data_places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from dtctl.operations.checks import gpus
+from dtctl.operations.checks.machine import gpu_findings, gpu_words
 from dtctl.operations.checks.topic import Scene
 from tests.unit.checks.scenes import GB, machine, scene
 from tests.unit.clusters import cluster, job, ssh_host
@@ -29,7 +29,9 @@ def planned(tasks: int, have: int, **settings: Any) -> Scene:
 
 def found(value: Scene, **told: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
     facts = {"a": machine(nvidia_smi=True, **told)}
-    return [(one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpus.judge(value, facts)]
+    return [
+        (one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpu_findings(value, facts)
+    ]
 
 
 def test_one_task_may_have_all_gpus() -> None:
@@ -68,14 +70,14 @@ def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given(
 
 def test_gpus_are_told_in_short_by_their_kind() -> None:
     told = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
-    assert gpus.summary(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
-    assert gpus.summary([]) == ""
+    assert gpu_words(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
+    assert gpu_words([]) == ""
 
 
 def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:
     other = gpu(0, driver="535.1")
     facts = {"a": machine(gpus=[gpu(0), gpu(1)]), "b": machine(gpus=[gpu(0)]), "c": machine(gpus=[other])}
-    (one,) = gpus.judge(scene(), facts)
+    (one,) = gpu_findings(scene(), facts)
     versions = (("535.1", ("c",)), ("550.54", ("a", "b")))
     assert (one.signature.name, one.seen.hosts, one.seen.fields) == ("drivers_differ", ("c",), {"versions": versions})
-    assert list(gpus.judge(scene(), {"a": facts["a"], "b": facts["b"]})) == []
+    assert list(gpu_findings(scene(), {"a": facts["a"], "b": facts["b"]})) == []

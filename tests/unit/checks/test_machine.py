@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.operations.checks import clocks
-from dtctl.operations.checks.machine import TOPIC
+from dtctl.operations.checks.machine import TOPIC, clock_findings
 from dtctl.operations.checks.topic import Heard, Line, fails
 from dtctl.render.health.findings import remedies
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
@@ -153,20 +152,20 @@ def test_limits_that_are_low_are_told() -> None:
     ],
 )
 def test_a_clock_is_wrong_by_what_is_certain(ahead: tuple[float, float], signature: str | None, said: str) -> None:
-    found = list(clocks.judge({**dict.fromkeys("abc", RIGHT), "d": ahead}))
+    found = list(clock_findings({**dict.fromkeys("abc", RIGHT), "d": ahead}))
     assert [one.signature.name for one in found] == ([signature] if signature else [])
     assert all(one.seen.hosts == ("d",) and sentence(one).startswith(said) for one in found)
 
 
 def test_where_all_hosts_agree_this_machines_clock_is_the_wrong_one() -> None:
-    found = list(clocks.judge(dict.fromkeys("abcd", (-300.2, -300.0))))
+    found = list(clock_findings(dict.fromkeys("abcd", (-300.2, -300.0))))
     assert [one.signature.name for one in found] == ["clock_wrong_here"]
     assert "ahead of that of a,b,c,d" in sentence(found[0])
     assert not fails(found[0])
 
 
 def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
-    (found,) = clocks.judge({"a": (300.0, 300.1), "b": (300.0, 300.1), "c": RIGHT})
+    (found,) = clock_findings({"a": (300.0, 300.1), "b": (300.0, 300.1), "c": RIGHT})
     assert (found.seen.hosts, found.seen.fields["others"]) == (("a", "b"), ("c",))
     assert found.seen.fields["here"] == "this machine"
 
@@ -174,13 +173,13 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
 def test_a_late_answer_accuses_nobody() -> None:
     """As of hosts that were reached only when a passphrase had been typed."""
     late = dict.fromkeys("abc", (-0.2, 12.0))
-    assert list(clocks.judge(late)) == []
-    (found,) = clocks.judge({**late, "d": (299.9, 300.4)})
+    assert list(clock_findings(late)) == []
+    (found,) = clock_findings({**late, "d": (299.9, 300.4)})
     assert (found.signature.name, found.seen.hosts) == ("clock_wrong", ("d",))
 
 
 def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
-    assert list(clocks.judge({})) == []
+    assert list(clock_findings({})) == []
 
 
 def test_in_passing_nothing_is_started_on_the_hosts() -> None:

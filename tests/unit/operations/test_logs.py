@@ -13,8 +13,7 @@ import pytest
 from dtctl.errors import ConnectionLost, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.logs.merging import Merging
-from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.logs.reading import Merging, read_logs
 from dtctl.operations.logs.saving import save_logs
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport

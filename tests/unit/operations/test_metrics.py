@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.metrics.following import follow_metrics
-from dtctl.operations.metrics.reading import Series, read_metrics
+from dtctl.operations.metrics import Series, follow_metrics, read_metrics
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.operations.checkpointing.delivering import Target
-from dtctl.operations.checkpointing.own import OwnCheckpoint, find, read
-from dtctl.operations.checkpointing.pushing import Pushed, push, targets
+from dtctl.operations.checkpoints.local import OwnCheckpoint, find, read
+from dtctl.operations.checkpoints.push import Pushed, Target, push, targets
 from dtctl.operations.client.conversation import silent
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster

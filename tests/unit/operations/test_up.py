@@ -14,8 +14,7 @@ import pytest
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
-from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.scene import scene_of
+from dtctl.operations.checks.checking import Checked, scene_of
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.launch import Authority, Start

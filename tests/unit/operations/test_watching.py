@@ -17,7 +17,7 @@ from dtctl.operations import watch as watching
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import MOST, Away, Back, Feed
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics.reading import Series
+from dtctl.operations.metrics import Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Over, follow_log, follow_loss, watch_run
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -9,13 +10,14 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.events import Happening, follow_events, read_events
-from dtctl.render.events import happening_line, incident_lines, news
+from dtctl.operations.events import Attempted, Folding, Happening, folded, follow_events, read_events
+from dtctl.render.events import happening_line, incident_lines, news, story_line
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -201,3 +203,129 @@ def test_who_follows_is_told_who_is_awaited_and_who_is_away() -> None:
 
 def test_what_was_over_before_following_began_is_not_news() -> None:
     assert news(None, told_of(incidents=[incident()])) == []
+
+
+EXIT = because([fact("exited", code=1), fact("cause", text="KeyError: 'x'")])
+
+
+def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "worker:0", **fields: Any) -> Happening:
+    line = {"time": at, "kind": "task", "host": "gpu-1", "task": task, "attempt": attempt, "from": before, "to": after}
+    return Happening.of(checked(StoryLine, {**line, **fields}))
+
+
+def decided(at: float, text: str) -> Happening:
+    return Happening.of(checked(StoryLine, {"time": at, "kind": "decision", "reason": text}))
+
+
+def attempts_shown(*story: Happening) -> list[str]:
+    return [re.sub(r"^\S+ \S+  ", "", story_line(one)) for one in folded(story)]
+
+
+def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[Happening]:
+    before = "pending" if attempt == 1 else "backoff"
+    return [moved(at, before, "starting", attempt, task), moved(at + 1, "starting", "running", attempt, task)]
+
+
+RESTART = because([fact("restart")])
+STALLED = because([fact("stalled", seconds=300.0)])
+CANNOT_RUN = because([fact("cannot_run", what="python", text="No such file or directory")])
+ENDING, DAMAGE = because([fact("ending")]), because([fact("said", text="state.json was damaged")])
+FAILS = moved(20, "running", "backoff", **EXIT)
+FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted"
+
+STORIES: dict[str, tuple[list[Happening], list[str]]] = {
+    "from its start to its end": (
+        [
+            *begun(10),
+            moved(261, "running", "backoff", **EXIT),
+            *begun(262, 2),
+            moved(270, "running", "succeeded", 2),
+        ],
+        [
+            "worker:0 attempt 1 on gpu-1 ran 4m10s, exit code 1 (KeyError: 'x'), restarted",
+            "worker:0 attempt 2 on gpu-1 ran 7s, succeeded",
+        ],
+    ),
+    "what is no attempt stands where it stood": (
+        [*begun(10), decided(12, "a decision"), FAILS, decided(19.9, "it is restarted")],
+        ["a decision", FAILED, "it is restarted"],
+    ),
+    "a cause that is reported late stands before its effects": (
+        [*begun(10), decided(12, "before"), decided(25, "the gang is restarted"), FAILS],
+        ["before", FAILED, "the gang is restarted"],
+    ),
+    "one that runs stands where it began": (
+        [*begun(10), decided(12, "a decision"), moved(13, "pending", "starting", 1, "worker:1")],
+        ["worker:0 attempt 1 on gpu-1 runs", "a decision", "worker:1 attempt 1 on gpu-1 starts"],
+    ),
+    "one that stalled ran until it was ended": (
+        [*begun(10), moved(311, "running", "stalled", **STALLED), moved(312, "stalled", "backoff", **STALLED)],
+        ["worker:0 attempt 1 on gpu-1 ran 5m1s, stalled: no sign of progress for 5 min, to be restarted"],
+    ),
+    "one that never ran": (
+        [moved(10, "pending", "starting"), moved(11, "starting", "failed", **CANNOT_RUN)],
+        ["worker:0 attempt 1 on gpu-1 did not run, cannot run python: No such file or directory, failed"],
+    ),
+    "its end and the next one are seen at once": (
+        [
+            *begun(10),
+            moved(20, "running", "starting", 2, **RESTART),
+            moved(21, "starting", "running", 2),
+            *begun(15, task="worker:1"),
+        ],
+        [
+            "worker:1 attempt 1 on gpu-1 runs",
+            "worker:0 attempt 1 on gpu-1 ran 9s, restarted",
+            "worker:0 attempt 2 on gpu-1 runs",
+        ],
+    ),
+    "the end of a wait is no attempt": (
+        [*begun(10), FAILS, moved(25, "backoff", "failed", **EXIT)],
+        [FAILED, "worker:0 on gpu-1 backoff -> failed: exit code 1 (KeyError: 'x')"],
+    ),
+    "the end of one that never began": (
+        [moved(10, "pending", "stopped")],
+        ["worker:0 on gpu-1 pending -> stopped"],
+    ),
+    "damage is shown by itself, and that it was asked to end with its end": (
+        [
+            *begun(10),
+            moved(19, "running", "running", **ENDING),
+            moved(19, "running", "running", **DAMAGE),
+            moved(20, "running", "stopped"),
+        ],
+        ["worker:0 on gpu-1 running: state.json was damaged", "worker:0 attempt 1 on gpu-1 ran 9s, stopped"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("story", "shown"), STORIES.values(), ids=STORIES)
+def test_attempts_are_one_line_each(story: list[Happening], shown: list[str]) -> None:
+    assert attempts_shown(*story) == shown
+
+
+@pytest.mark.parametrize(
+    ("after", "why", "words"),
+    [
+        ("failed", EXIT, "ran 9s, exit code 1 (KeyError: 'x'), failed"),
+        ("stopped", because([fact("stopped_by", by="me@desk")]), "ran 9s, stopped by me@desk"),
+        ("stopped", because([fact("run_succeeded")]), "ran 9s, stopped: the run has succeeded"),
+        ("stopped", because([]), "ran 9s, stopped"),
+        ("pending", because([fact("restarted_with", task="ps:0"), fact("killed", signal=9)]),
+         "ran 9s, restarted with ps:0 (killed by SIGKILL)"),
+        ("pending", RESTART, "ran 9s, restarted"),
+        ("succeeded", because([fact("exited", code=0)]), "ran 9s, succeeded"),
+    ],
+)  # fmt: skip
+def test_each_end_has_its_words(after: str, why: Any, words: str) -> None:
+    assert attempts_shown(*begun(10), moved(20, "running", after, **why)) == [f"worker:0 attempt 1 on gpu-1 {words}"]
+
+
+def test_who_follows_sees_an_attempt_when_it_ends() -> None:
+    folding = Folding()
+    seen = [list(folding.take(one)) for one in [*begun(10), FAILS]]
+    assert seen[:2] == [[], []]
+    (entry,) = seen[2]
+    assert isinstance(entry, Attempted)
+    assert story_line(entry).endswith(", to be restarted")
+    assert folding.rest() == []

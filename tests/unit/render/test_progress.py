@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 
 import pytest
+import typer
 from rich.console import Console
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host, Local
+from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress, telling
+from dtctl.operations.logs import LogLines
+from dtctl.operations.stopping import Leaving, Stopping
 from dtctl.render import progress
-from dtctl.render.progress import UpProgress
+from dtctl.render.logs import REMEMBERED, LogPrinter
+from dtctl.render.progress import MOST_LINES, StopProgress, UpProgress, stopping_line
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import moving, still
+from tests.waiting import PATIENCE_S
 
 HOSTS = [f"gpu-{number}" for number in range(1, 31)]
 
@@ -85,3 +93,187 @@ def test_the_error_that_ends_the_work_for_a_host_is_told() -> None:
     with pytest.raises(DtctlError):
         watched(Host("gpu-2", Local()))
     assert told == [Progress("gpu-2", "failed")]
+
+
+PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "tasks"),
+    [
+        ("", {}),
+        ("worker:0, worker:1 saving, 12 s of 30 s", {W0: Leaving("saving", 12.2), W1: Leaving("saving", 11.0)}),
+        ("worker:0 saving", {W0: Leaving("saving")}),
+        (
+            "1 of 3 ended; worker:1 saving, 3 s of 30 s; ps:0 to be ended after them",
+            {PS: Leaving("waits"), W0: Leaving("ended", 2.0, None), W1: Leaving("saving", 3.0)},
+        ),
+        (
+            "2 of 2 ended; worker:1: SIGKILL after 30 s",
+            {W0: Leaving("ended", 2.0, 15), W1: Leaving("ended", 30.1, 9)},
+        ),
+        ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: Leaving("waits"), W1: Leaving("killed", 31.0)}),
+        ("worker:0 out of reach", {W0: Leaving("away")}),
+        ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): Leaving("saving", 1.0) for n in range(6)}),
+    ],
+)
+def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, tasks: dict[TaskId, Leaving]) -> None:
+    assert stopping_line(tasks, 30.0) == line
+
+
+def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopProgress() as progress:
+        assert not progress.heard
+        progress(Stopping(30.0, {W0: Leaving("saving", 1.0), W1: Leaving("saving", 1.0)}))
+        progress(Stopping(30.0, {W0: Leaving("saving", 1.0)}))
+        progress(Stopping(30.0, {W0: Leaving("ended", 4.0)}))
+        assert progress.heard
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines() == [
+        "worker:0, worker:1 saving, 1 s of 30 s",
+        "1 of 2 ended; worker:1 saving, 1 s of 30 s",
+    ]
+
+
+def test_the_lines_are_bounded_and_none_is_shown_where_programs_read(capsys: pytest.CaptureFixture[str]) -> None:
+    with StopProgress(quiet=True) as quiet, StopProgress() as progress:
+        for number in range(2 * MOST_LINES):
+            for each in (quiet, progress):
+                each(Stopping(30.0, {TaskId("worker", number): Leaving("saving", 1.0)}))
+    assert len(capsys.readouterr().err.splitlines()) == MOST_LINES
+
+
+class Drawn:
+    """A display that notes whether it moves."""
+
+    moves = False
+
+    def start(self) -> None:
+        self.moves = True
+
+    def stop(self) -> None:
+        self.moves = False
+
+
+def test_nothing_moves_while_something_is_asked() -> None:
+    display = Drawn()
+    with moving(display):
+        assert display.moves
+        with still():
+            assert not display.moves
+            with still():
+                assert not display.moves
+            assert not display.moves
+        assert display.moves
+    assert not display.moves
+
+
+def test_what_begins_while_something_is_asked_moves_when_it_is_answered() -> None:
+    display = Drawn()
+    with still(), moving(display):
+        assert not display.moves
+    with still():
+        pass
+    assert not display.moves, "it has ended"
+
+
+def test_what_is_shown_again_after_a_question_erases_nothing_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.StringIO()
+    terminal = Console(file=written, force_terminal=True, width=80)
+    monkeypatch.setattr(console, "err", lambda: terminal)
+    monkeypatch.setattr(console, "interactive", lambda: True)
+    with UpProgress(["a", "b", "c"]) as progress:
+        for host in ("a", "b", "c"):
+            progress(Progress(host, "connect"))
+        assert progress._bars is not None
+        progress._bars.refresh()
+        with still():
+            assert written.getvalue().count("\x1b[1A"), "its own log_of are gone"
+            written.truncate(0)
+            terminal.print("Passphrase: ")
+        progress._bars.refresh()
+        above, _, _ = written.getvalue().partition("0 of 3 hosts ready")
+        assert "Passphrase" in above
+        assert "\x1b[1A" not in above, "the cursor goes up"
+
+
+def test_a_question_that_is_interrupted_stays_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(question: str, **_: object) -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise typer.Abort from None
+
+    class Erasing(Drawn):
+        def start(self) -> None:
+            console.tell("drawn")
+
+    monkeypatch.setattr(typer, "confirm", interrupted)
+    with moving(Erasing()), pytest.raises(KeyboardInterrupt):
+        console.confirm("Stop it?")
+    assert capsys.readouterr().err == "drawn\n\ndrawn\n"
+
+
+def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
+    """The main thread ends its display while a passphrase is still asked for."""
+    asked, over = threading.Event(), threading.Event()
+
+    def ask() -> None:
+        with still():
+            asked.set()
+            over.wait(PATIENCE_S)
+
+    display = Drawn()
+    with moving(display):
+        thread = threading.Thread(target=ask)
+        thread.start()
+        assert asked.wait(PATIENCE_S)
+    over.set()
+    thread.join()
+    assert not display.moves
+
+
+def log_of(task: TaskId, text: str) -> LogLines:
+    return LogLines(task, 1, 1.0, text.encode())
+
+
+def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
+    printer = LogPrinter((W0, W1), prefix=True, timestamps=False)
+    tail = ["Traceback (most recent call last):", '  File "x"', "ValueError: boom"]
+    printer.print(log_of(W0, "step 1\n" + "\n".join(tail) + "\n\n"))
+    printer.print(log_of(W1, "step 1\n"))
+    assert printer.has_just_shown(W0, tail)
+    assert printer.has_just_shown(W0, [])
+    assert not printer.has_just_shown(W1, tail)
+    assert not printer.has_just_shown(W0, ["another", *tail])
+    printer.print(log_of(W1, "more\n" * REMEMBERED))
+    assert not printer.has_just_shown(W0, tail), "it has scrolled away"
+
+
+class Stream(io.TextIOWrapper):
+    """A screen of another encoding than UTF-8."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "ascii", "cp1252", "iso8859-15", "koi8-r"])
+def test_any_encoding_of_a_screen_is_survived(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    for name in ("stdout", "stderr"):
+        monkeypatch.setattr(f"sys.{name}", Stream(raw, encoding=encoding, write_through=True))
+    console.show_whatever_comes()
+    LogPrinter((W0,), prefix=True, timestamps=True).print(log_of(W0, "größe … — ✓ 中 \x1b[31mrot\x1b[0m\n"))
+    shows: list[Callable[[], None]] = [lambda: console.say("größe ✓"), lambda: console.tell("größe ✓")]
+    for show in shows:
+        show()
+    with StopProgress() as progress:
+        progress(Stopping(30.0, {W0: Leaving("saving", 1.0)}))
+    console.say("step 3 · loss 1…")
+    shown = raw.getvalue().decode(encoding)
+    assert shown.endswith(("step 3 - loss 1...\n", "step 3 · loss 1...\n", "step 3 · loss 1…\n"))
+    assert r"\u2713" in shown
+    assert "�" not in shown

@@ -62,6 +62,8 @@ TABLE: list[tuple[str, dict[str, Any], str]] = [
         "left 1 process behind (pid 123, python serve.py), which was ended",
     ),
     ("cause", {"text": "ImportError: no tensors"}, "exit code 1 (ImportError: no tensors)"),
+    ("shortage", {}, "exit code 1, a shortage on its host"),
+    ("cannot_restore", {}, "exit code 1, a file that cannot be read"),
     (
         "out_of_memory",
         {"count": 1},

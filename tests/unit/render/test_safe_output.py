@@ -29,14 +29,11 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
-from dtctl.operations.checkpointing.delivering import Placed
-from dtctl.operations.checkpointing.finding import Found
-from dtctl.operations.checkpointing.own import OwnCheckpoint, OwnFile
-from dtctl.operations.checkpointing.pruning import Pruned, Pruning
-from dtctl.operations.checkpointing.pulling import Pulled
-from dtctl.operations.checkpointing.pushing import Pushed
-from dtctl.operations.checkpointing.verifying import Verification, Verified
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
+from dtctl.operations.checkpoints.pull import Pulled
+from dtctl.operations.checkpoints.push import Placed, Pushed
+from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
@@ -51,16 +48,16 @@ from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
 from dtctl.operations.logs import LogLines
-from dtctl.operations.logs.onward import Onward
+from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
-from dtctl.operations.metrics.reading import Metrics, Point, Series, Unread
+from dtctl.operations.metrics import Metrics, Point, Series, Unread
 from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
-from dtctl.operations.tensorboard.choosing import Place as BoardPlace
+from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.local import Exposure
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, Unseen, UpResult

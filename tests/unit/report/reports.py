@@ -17,7 +17,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
 from dtctl.operations.events import Happening, Story
-from dtctl.operations.metrics.reading import Metrics, Point, Series
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together
 from dtctl.operations.report.tree import Report
 from dtctl.operations.status import RunStatus

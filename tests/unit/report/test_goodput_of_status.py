@@ -10,7 +10,7 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.metrics import Point, Series
 from dtctl.operations.report.goodput import goodput_of, without_unsaved
 from dtctl.operations.report.unlogged import points_of, with_points
 from dtctl.operations.report.values import Gain, Goodput, Span

@@ -117,7 +117,7 @@ def test_a_long_healthy_life_gives_the_budget_back() -> None:
 def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
     world = async_ps()
     world.loss = Loss("/out/model.ckpt-200", "the index is cut short", "/old/model.ckpt-50")
-    world.die("chief:0", why=fact("cause", text="DataLossError: Unable to open table file /out/model.ckpt-200"))
+    world.die("chief:0", why=fact("cannot_restore"))
     world.until(lambda: world.data["phase"] == "ended")
     assert (world.condition, world.attempts["chief:0"]) == ("Failed", 1)
     why = world.data["condition"]["why"]
@@ -129,7 +129,7 @@ def test_the_only_checkpoint_is_damaged_and_the_run_fails_at_once() -> None:
 def test_who_may_start_over_does_so() -> None:
     world = async_ps(recovery={"allow_scratch": True})
     world.loss = Loss("/out/model.ckpt-200", "the index is cut short", None)
-    world.die("chief:0", why=fact("cause", text="DataLossError: Unable to open table file"))
+    world.die("chief:0", why=fact("cannot_restore"))
     world.until(lambda: recovered(world))
     assert world.distrusted
 

@@ -724,7 +724,7 @@ def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_r
 ) -> None:
     run = Run("sync-ps", recovery={"allow_scratch": True})
     if unreadable:
-        views.told(run.view, unreadable, **because([fact("cause", text="DataLossError: Checksum does not match")]))
+        views.told(run.view, unreadable, **because([fact("cannot_restore")]))
     run.dies("ps:0", ended=1008.0)
     run.dies("chief:0", ended=1009.0)
     run.step(100.0)

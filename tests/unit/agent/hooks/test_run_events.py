@@ -26,10 +26,6 @@ def names(found: list[RunEvent]) -> list[tuple[str, ...]]:
     return [one.kinds for one in found]
 
 
-def test_of_a_run_that_only_trains_nothing_is_told() -> None:
-    assert events_of(view()) == []
-
-
 def test_a_loss_and_its_recovery_are_told_each_at_its_time() -> None:
     lost, back = events_of(view(incidents=[incident()]))
     assert (lost.kinds, lost.time, lost.task, lost.host, lost.attempt) == (("restarting",), 1002.0, "ps:1", "b", 1)
@@ -99,11 +95,6 @@ def test_a_payload_has_the_cause_and_the_next_command() -> None:
     assert body["reason"] == "worker:0 failed: exit code 1 (KeyError: 'x')"
     assert body["next"] == "dtctl logs worker:0 --run digits-1"
     assert body["text"] == f"digits has failed: {body['reason']}\n{body['next']}"
-
-
-def test_a_run_that_failed_by_no_task_is_looked_at_as_a_whole() -> None:
-    [end] = events_of(ended("Failed", fact("deadline", seconds=60.0)))
-    assert payload(end, "digits", "")["next"] == "dtctl status --run digits-1"
 
 
 def test_what_a_log_holds_calls_nobody_and_stays_on_its_line() -> None:

@@ -180,7 +180,7 @@ def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopt
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
     launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
-    keeper._record_exit(launch, 7 << 8, None, None)
+    keeper._record_exit(launch, 7 << 8, None, [])
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
 
@@ -190,14 +190,14 @@ def test_a_keeper_ends_where_nothing_can_be_written() -> None:
         attempt.chmod(0o555)
         launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/", "key")
         with without_privileges():
-            keeper._record_exit(launch, 7 << 8, None, None)
+            keeper._record_exit(launch, 7 << 8, None, [])
         assert not list(attempt.iterdir())
 
 
 def test_what_was_in_the_way_of_a_start_comes_through_the_pipe() -> None:
     for text_, final in (("cannot run x: No such file", True), ("", False), ("\udcff\ud800" * 9000, True)):
-        fault = keeper.Fault.decode(keeper.Fault(fact("said", text=text_), final).encode())
+        fault = keeper.Fault.decode(keeper.Fault([fact("said", text=text_)], final).encode())
         assert fault is not None
         assert fault.final is final
-        assert len(fault.why["text"]) <= 4096
+        assert len(fault.why[0]["text"]) <= 4096
     assert keeper.Fault.decode(b"") is None

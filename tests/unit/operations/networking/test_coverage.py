@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.networking.coverage import MOST, distances, spread
+from dtctl.operations.networking.tasks import MOST, distances, spread
 from dtctl.operations.networking.view import Place
 from tests.fuzz import cases
 

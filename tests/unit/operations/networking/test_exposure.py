@@ -14,7 +14,6 @@ from dtctl.operations.checks import checking
 from dtctl.operations.checks.topic import Heard, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.history.record import record_of
-from dtctl.operations.networking import private
 from dtctl.operations.networking.dialling import Dialled, Door, dial
 from dtctl.operations.networking.exposure import doors
 from dtctl.operations.networking.tasks import TOPIC
@@ -131,12 +130,12 @@ def test_require_private_refuses_what_is_open_and_passes_what_is_not(monkeypatch
 
     open_doors((opened("a"), opened("b")))
     with pytest.raises(PreflightError) as raised:
-        private.require_private(value, record, FakeTransport(agent), silent)  # type: ignore[arg-type]
+        checking.require_private(value, record, FakeTransport(agent), silent)  # type: ignore[arg-type]
     assert "strangers reach the ports of tasks on a,b" in raised.value.summary
     assert "--print-firewall" in raised.value.hint
     answers = {host: iter(facts) for host, facts in by_host(played(value)).items()}
     open_doors(())
-    private.require_private(value, record, FakeTransport(agent), silent)  # type: ignore[arg-type]
+    checking.require_private(value, record, FakeTransport(agent), silent)  # type: ignore[arg-type]
 
 
 def by_host(rounds: list[dict[str, object]]) -> dict[str, list[object]]:

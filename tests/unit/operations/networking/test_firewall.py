@@ -7,8 +7,7 @@ from typing import get_args
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.firewall import Kind, Rules, firewall, version
-from dtctl.operations.networking.rules import rules_of
+from dtctl.operations.networking.firewall import Kind, Rules, firewall, rules_of, version
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster, job
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from dtctl.operations.networking.matrix import MOST_PAIRS, matrix_causes
+from dtctl.operations.networking.judging import MOST_PAIRS, matrix_causes
 from dtctl.operations.networking.view import Attempt, Cause
 from tests.unit.operations.networking.networks import Fails, attempts, names, place
 

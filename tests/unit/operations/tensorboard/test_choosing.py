@@ -6,7 +6,7 @@ import pytest
 
 from dtctl.agent.records.tensorboard import EventDirsResult
 from dtctl.errors import PreflightError
-from dtctl.operations.tensorboard.choosing import Looked, Place, choose
+from dtctl.operations.tensorboard.copies import Looked, Place, choose
 
 
 def answer(*names: str, tensorboard: bool = True) -> EventDirsResult:

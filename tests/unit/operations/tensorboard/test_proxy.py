@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from dtctl.operations.tensorboard.proxy import proxy
+from dtctl.operations.tensorboard.tunnel import proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render.dashboard import page
 from tests.browser import Page

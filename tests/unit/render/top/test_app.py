@@ -10,6 +10,8 @@ import inspect
 import signal
 import textwrap
 from collections.abc import Awaitable, Callable, Generator
+from importlib import util
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,13 +22,15 @@ from textual.screen import ModalScreen
 from textual.scroll_view import ScrollView
 from textual.widget import Widget
 
-from dtctl.errors import AgentError, ExitCode, TransportError
+from dtctl.errors import AgentError, ExitCode, PreflightError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Away, Feed
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.metrics import Point, Series
 from dtctl.operations.watch import Over
+from dtctl.render.terminal import console
+from dtctl.render.top import running
 from dtctl.render.top.app import Top
 from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
@@ -353,3 +357,49 @@ def test_signals_are_heeded_only_where_the_screen_is_the_program() -> None:
         assert signal.getsignal(signal.SIGTERM) is before
 
     typed(table(), look)
+
+
+class Terminal:
+    encoding = "utf-8"
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """In place of `sys`, whose own streams are pytest's."""
+    streams = {name: Terminal() for name in ("stdin", "stdout", "stderr")}
+    found = SimpleNamespace(**streams)
+    monkeypatch.setattr(console, "sys", found)
+    monkeypatch.setenv("TERM", "xterm")
+    return found
+
+
+@pytest.mark.usefixtures("terminal")
+def test_a_terminal_and_textual_are_all_that_it_needs() -> None:
+    running.need_screen()
+
+
+@pytest.mark.usefixtures("terminal")
+def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "find_spec", lambda name: None if name == "textual" else util.find_spec(name))
+    with pytest.raises(PreflightError, match="needs Textual") as raised:
+        running.need_screen()
+    assert raised.value.exit_code == ExitCode.PREFLIGHT
+    assert "pip install 'dtctl[top]'" in raised.value.hint
+
+
+@pytest.mark.usefixtures("terminal")
+@pytest.mark.parametrize("term", ["dumb", None])
+def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPatch, term: str | None) -> None:
+    monkeypatch.setenv("TERM", term) if term else monkeypatch.delenv("TERM")
+    with pytest.raises(UsageError, match="draws on a terminal"):
+        running.need_screen()
+
+
+def test_a_pipe_is_no_terminal(terminal: SimpleNamespace) -> None:
+    terminal.stdin = None
+    with pytest.raises(UsageError) as raised:
+        running.need_screen()
+    assert "dtctl status --watch" in raised.value.hint

@@ -15,7 +15,7 @@ from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away
-from dtctl.operations.metrics.reading import Point, Series
+from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses
 from dtctl.render.health.findings import problem_lines

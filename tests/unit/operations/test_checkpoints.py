@@ -17,12 +17,19 @@ import pytest
 
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
-from dtctl.operations.checkpointing.finding import Found, chosen, each_once, every, missing_elsewhere, named
-from dtctl.operations.checkpointing.landing import Landing
-from dtctl.operations.checkpointing.pruning import prune
-from dtctl.operations.checkpointing.pulling import pull
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.places import Folder
+from dtctl.folder import Folder
+from dtctl.operations.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    Found,
+    chosen,
+    each_once,
+    every,
+    missing_elsewhere,
+    named,
+)
+from dtctl.operations.checkpoints.pull import Landing, pull
+from dtctl.operations.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 

@@ -1,23 +1,33 @@
-"""One host's part of a push: what is said to it, and what it is sent."""
+"""A checkpoint of this machine is brought to the hosts on which the next run restores it.
+
+Every host says first that it has room and no live run; then one of those that share a directory is sent the files; when
+all of them hold what was sent, it gets its name everywhere, at the lead's host last.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
-from dtctl.errors import ConnectionLost, DtctlError, PreflightError
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
+from dtctl.folder import open_regular
 from dtctl.model import Host
-from dtctl.operations.checkpointing.own import OwnCheckpoint
+from dtctl.operations.checkpoints.local import OwnCheckpoint
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
-from dtctl.places import open_regular
+from dtctl.operations.up.conflicts import strangers
+from dtctl.plan.hosts import on_host
+from dtctl.plan.roster import RunPlan, restoring_hosts
+from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Message, Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 from dtctl.transport.wire import untrue
@@ -172,3 +182,101 @@ class Delivery:
     def placed(self, others: Sequence[str]) -> Placed:
         assert self._result is not None
         return Placed(self.host, self._result["dir"], self._result["prefix"], self._sent_bytes, tuple(others))
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """The lead's host first."""
+
+    own: OwnCheckpoint
+    placed: tuple[Placed, ...]
+
+
+def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
+    """Where the next run of this plan looks. `into`: a directory there, or, with a / at its front or a ~, another one.
+
+    Raises PreflightError where no setting says where that is.
+    """
+    elsewhere = into is not None and into.startswith(("/", "~"))
+    below = None if into is None or elsewhere else into.strip("/")
+    if below is not None and ("/" in below or below in ("", ".", "..")):
+        raise PreflightError(
+            f"{into!r} is not the name of a directory in the checkpoint directory",
+            hint="--into chief    or a whole path: --into /shared/checkpoints",
+        )
+    found = []
+    for host in restoring_hosts(plan):
+        named = (on_host(into, plan.cluster.name),) if into is not None and elsewhere else plan.checkpoint_dirs[host]
+        if not named:
+            raise PreflightError(
+                f"no setting of {plan.cluster.file} says where {plan.cluster.name} looks for checkpoints",
+                hint="set dirs.output or checkpoint.dir and have the trainer read it; or name the place: --into DIR",
+            )
+        found.append(Target(host, named[0], below))
+    return tuple(found)
+
+
+def push(
+    record: RunRecord, transport: Transport, own: OwnCheckpoint, where: Sequence[Target], by: str, report: Report
+) -> Pushed:
+    """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
+    with ExitStack() as stack:
+        push = secrets.token_hex(16)
+        deliveries = {one.host: Delivery(record, own, one, (push, by), report) for one in where}
+        for one in deliveries.values():
+            stack.callback(one.close)
+        every = list(deliveries.values())
+
+        def all_do(doing: str, those: Sequence[Delivery], work: Callable[[Delivery], None]) -> None:
+            outcomes = fan_out(those, work, name=lambda one: one.host, cancel=stack.close)
+            _refuse_live(outcomes)
+            outcomes.or_raise(doing)
+
+        try:
+            all_do("store the checkpoint", every, lambda one: one.open(transport))
+            _refuse_directories_of_others(record, deliveries, by)
+        except DtctlError:
+            fan_out(every, Delivery.give_up, name=lambda one: one.host)
+            raise
+        shared = _shared(every)
+        for one in every:
+            if one.host not in shared:
+                one.close()
+        senders = [deliveries[host] for host in shared]
+        all_do("store the checkpoint", senders, Delivery.send)
+        all_do("give the checkpoint its name", senders[1:], Delivery.keep)
+        senders[0].keep()
+        return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
+
+
+def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
+    """The hosts that are sent the files, and for each those that see the same directory."""
+    first: dict[str, str] = {}
+    found: dict[str, list[str]] = {}
+    for one in every:
+        sender = first.setdefault(one.landed["token"], one.host)
+        found.setdefault(sender, [])
+        if sender != one.host:
+            found[sender].append(one.host)
+    return found
+
+
+def _refuse_live(outcomes: Outcomes[None]) -> None:
+    for error in outcomes.errors.values():
+        if isinstance(error, AgentError) and error.code == "run_live":
+            raise PreflightError(
+                f"{error.summary}: its trainers would save beside the checkpoint, and go on from their own",
+                detail="nothing was sent",
+                hint="dtctl stop    ends it; then type the same again",
+            )
+
+
+def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, Delivery], by: str) -> None:
+    told = {host: one.landed["owners"] for host, one in deliveries.items()}
+    lines = strangers(told, record.cluster, by, record.file or Path())
+    if lines:
+        raise PreflightError(
+            "the directory was last written by a cluster of another directory; nothing was sent",
+            detail="\n".join([*lines, f"this is cluster {record.cluster} of {(record.file or Path()).parent}"]),
+            hint=f"give this cluster a name, or dirs.output, of its own in {record.file}; or name a place: --into DIR",
+        )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from dtctl.agent.records.answers import Log, States
 from dtctl.agent.records.run_state import State
+from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, request, said
 from dtctl.operations.client.plausible import check_state, wrong
 from dtctl.operations.client.streams import Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, check_log
-from dtctl.transport.seam import Message, Session
+from dtctl.operations.status import RunStatus, status
+from dtctl.transport.seam import Message, Session, Transport
 
 
 @dataclass(frozen=True)
@@ -77,3 +82,53 @@ class LogStream:
             raise wrong("state", f"that of {self._host.name}", None)
         check_state("state", told["state"], told["run"], self._host.name, self._record.names_on(self._host.name))
         return told["state"]
+
+
+PATIENCE_S = 120.0
+"""For a run that is about to begin where another was stopped for it: its hosts end the old one first."""
+
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True)
+class Onward:
+    """`record` None: the run for which the old one was stopped has not begun."""
+
+    record: RunRecord | None
+
+
+def made_room(ended: RunStatus) -> bool:
+    """It was stopped for another run."""
+    return any(fact["kind"] in ("makes_room", "replaced") for fact in ended.verdict.why)
+
+
+def onward(
+    ended: RunStatus,
+    record: RunRecord,
+    transport: Transport,
+    *,
+    wait: Callable[[float], None] = time.sleep,
+    now: Callable[[], float] = time.monotonic,
+) -> Onward | None:
+    """The run that the cluster has now; one for which the old one was stopped is waited for. None: there is none.
+
+    `record`: how the cluster's hosts are reached.
+    """
+    deadline = now() + PATIENCE_S
+    while True:
+        found = _current(record, transport)
+        if found is not None and found.run and found.run != ended.record.run and found.created > ended.record.created:
+            return Onward(found)
+        if not made_room(ended):
+            return None
+        if now() > deadline:
+            return Onward(None)
+        wait(_LOOK_EVERY_S)
+
+
+def _current(record: RunRecord, transport: Transport) -> RunRecord | None:
+    """None while no host tells of one: it may be about to begin."""
+    try:
+        return status(dataclasses.replace(record, run=None), transport).record
+    except DtctlError:
+        return None
