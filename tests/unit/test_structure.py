@@ -193,7 +193,7 @@ CYCLES: tuple[set[str], ...] = (
         *("dtctl.render.machine.document", "dtctl.render.machine.speech"),
         *("dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"),
     },
-    {"dtctl.render.checkpoints", "dtctl.render.health.roster", "dtctl.render.status", "dtctl.render.tables"},
+    {"dtctl.render.checkpoints", "dtctl.render.roster", "dtctl.render.status", "dtctl.render.tables"},
 )
 """Modules that import each other, though one of them does so inside a function. No others may."""
 
