@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from dtctl.agent.records.dump import Frame, Missing, ProcessDump, Stack, Thread
+from dtctl.agent.records.vitals import Frame, Missing, ProcessDump, Stack, Thread
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.render.terminal import console
 from dtctl.render.words import count

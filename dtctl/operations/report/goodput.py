@@ -21,8 +21,7 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.tree import Gain, Goodput, Span
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.goodput import Account
-    from dtctl.agent.records.whole_run import Incident
+    from dtctl.agent.records.whole_run import Account, Incident
     from dtctl.operations.checkpoints import Checkpoint
     from dtctl.operations.metrics import Point, Series
     from dtctl.operations.status import RunStatus
