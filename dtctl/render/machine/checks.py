@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.operations.checks.topic import Line, Said, fails
 from dtctl.render.diagnosis import filled, remedies, words
-from dtctl.render.machine.document import errors
+from dtctl.render.machine.document import errors, plain
 
 if TYPE_CHECKING:
     from dtctl.operations.checks.checking import Checked
@@ -39,18 +39,11 @@ def _finding(found: Finding) -> dict[str, Any]:
         "tasks": [str(task) for task in found.seen.tasks],
         "means": filled(found.signature.means, words(found)),
         "remedies": remedies(found),
-        "fields": {name: _plain(value) for name, value in found.seen.fields.items()},
+        "fields": plain(found.seen.fields),
     }
 
 
 def _line(one: Line | Said) -> dict[str, Any]:
     if isinstance(one, Said):
-        return {"kind": one.kind, "fields": {name: _plain(value) for name, value in one.fields.items()}}
-    return {"what": one.what, "hosts": {host: _plain(value) for host, value in one.values.items()}}
-
-
-def _plain(value: Any) -> Any:
-    """As JSON has it."""
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+        return {"kind": one.kind, "fields": plain(one.fields)}
+    return {"what": one.what, "hosts": plain(one.values)}

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
-from dtctl.render.machine.document import errors
-from dtctl.render.words import iso_utc
+from dtctl.render.machine.document import errors, picked
 
 if TYPE_CHECKING:
     from dtctl.operations.diagnosis.asking import Diagnosis
@@ -15,10 +14,8 @@ if TYPE_CHECKING:
 
 
 def diagnosis(found: Diagnosis) -> dict[str, Any]:
-    record = found.status.record
     return {
-        "cluster": record.cluster,
-        "run": record.run,
+        **picked(found.status.record, "cluster run"),
         "problems": problems(found.found),
         "hosts": [
             {"host": host, **{name: value for name, value in told.items() if name in _HOST}}
@@ -53,15 +50,9 @@ def _problem(found: Finding) -> dict[str, Any]:
         "lastLines": last_lines(found),
         "over": seen.over,
         "remedies": remedies(found),
-        "end": None
-        if seen.end is None
-        else {
-            "exitCode": seen.end.code,
-            "signal": seen.end.signal,
-            "time": iso_utc(seen.end.at),
-            "cause": seen.end.cause or None,
-            "timesInARow": seen.end.times,
-            "restarted": iso_utc(seen.end.restarted),
-        },
+        "end": picked(seen.end, _END) if seen.end is not None else None,
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }
+
+
+_END = "code=exitCode signal at=time@ cause? times=timesInARow restarted@"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from dtctl.render.machine.document import picked
+
 if TYPE_CHECKING:
     from dtctl.agent.records.dump import ProcessDump
     from dtctl.operations.dump import Dumps
@@ -14,10 +16,8 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "run": found.run,
         "tasks": [
             {
-                "task": str(one.task),
-                "host": one.host,
-                "attempt": one.told["attempt"],
-                "state": one.told["state"],
+                **picked(one, "task host"),
+                **picked(one.told, "attempt state"),
                 "processes": [_process(process) for process in one.told["processes"]],
                 "processesOmitted": one.told["omitted"],
             }
@@ -28,34 +28,14 @@ def dumps(found: Dumps) -> dict[str, Any]:
 
 def _process(process: ProcessDump) -> dict[str, Any]:
     return {
-        "pid": process["pid"],
-        "command": process["command"],
-        "stacksBy": process["way"],
+        **picked(process, "pid command way=stacksBy"),
         "stacks": [
-            {
-                "thread": stack["thread"],
-                "name": stack["name"] or None,
-                "tid": stack["tid"],
-                "main": stack["main"],
-                "active": stack["active"],
-                "holdsGil": stack["gil"],
-                "frames": [dict(frame) for frame in stack["frames"]],
-                "framesOmitted": stack["omitted"],
-            }
+            picked(stack, "thread name? tid main active gil=holdsGil frames omitted=framesOmitted")
             for stack in process["stacks"]
         ],
-        "stacksOmitted": process["stacks_omitted"],
-        "missing": process["missing"],
-        "pySpySaid": process["said"] or None,
+        **picked(process, "stacks_omitted missing said=pySpySaid?"),
         "threads": [
-            {
-                "tid": thread["tid"],
-                "name": thread["name"],
-                "state": thread["state"],
-                "waitsIn": thread["wchan"] or None,
-                "kernelStack": list(thread["kernel"]),
-            }
-            for thread in process["threads"]
+            picked(thread, "tid name state wchan=waitsIn? kernel=kernelStack") for thread in process["threads"]
         ],
         "threadsOmitted": process["threads_omitted"],
     }

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dtctl.render.machine import document
-from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
     from dtctl.operations.metrics import Metrics, Point, Series
@@ -20,11 +19,10 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
     return {
         "run": found.run,
         "series": [_series(one) for one in found.series],
-        "tasks": [{"task": str(task.id), "step": task.step, "rate": task.rate, "loss": task.loss} for task in telling],
-        "lookedIn": {host: list(places) for host, places in found.looked_in.items()},
-        "notRead": [{"host": one.host, "path": one.path, "problem": one.problem} for one in found.unread],
-        "unreadBytes": dict(found.unread_bytes),
-        "valuesLeftOut": dict(found.omitted),
+        "tasks": [document.picked(task, "id=task step rate loss") for task in telling],
+        **document.picked(found, "looked_in"),
+        "notRead": [document.picked(one, "host path problem") for one in found.unread],
+        **document.picked(found, "unread_bytes omitted=valuesLeftOut"),
         "errors": document.errors(found.errors),
     }
 
@@ -32,13 +30,7 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
 def _series(one: Series) -> Mapping[str, Any]:
     last = one.last
     return {
-        "tag": one.tag,
-        "run": one.name,
-        "host": one.host,
-        "directory": one.directory,
-        "count": one.count,
-        "min": one.least,
-        "max": one.most,
+        **document.picked(one, "tag name=run host directory count least=min most=max"),
         "last": point(last) if last else None,
         "points": [point(each) for each in one.points],
     }
@@ -46,10 +38,10 @@ def _series(one: Series) -> Mapping[str, Any]:
 
 def line(series: Series, each: Point) -> dict[str, Any]:
     """One point by itself."""
-    return {"tag": series.tag, "run": series.name, "host": series.host, **point(each)}
+    return {**document.picked(series, "tag name=run host"), **point(each)}
 
 
 def point(one: Point) -> dict[str, Any]:
     """A value that is no number is told as text: `nan`, `inf` or `-inf`."""
     value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
-    return {"step": one.step, "time": iso_utc(one.time), "value": value}
+    return {**document.picked(one, "step time@"), "value": value}

@@ -33,18 +33,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {
-        "programs": [
-            {
-                "what": one.what,
-                "hosts": list(one.hosts),
-                "words": list(one.words),
-                "settings": dict(one.settings),
-                "new": one in new,
-            }
-            for one in programs
-        ]
-    }
+    return {"programs": [{**document.picked(one, "what hosts words settings"), "new": one in new} for one in programs]}
 
 
 def push(outcome: PushResult, bundle: Bundle) -> dict[str, Any]:
@@ -61,10 +50,7 @@ def push(outcome: PushResult, bundle: Bundle) -> dict[str, Any]:
 def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
     return {
         **document.started(exchange.cluster.name, outcome),
-        "host": exchange.old,
-        "newHost": exchange.new,
-        "moved": [str(task) for task in exchange.tasks],
-        "leadMoved": exchange.moves_the_lead,
+        **document.picked(exchange, "old=host new=newHost tasks=moved moves_the_lead=leadMoved"),
         "file": str(exchange.cluster.file),
     }
 
@@ -81,10 +67,9 @@ def trust(found: Look, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict
     return {
         "pinned": [
             {
-                "host": one.station.name,
-                "where": one.station.where,
-                "files": [str(file) for file in files],
-                "keys": [{"type": key.type, "fingerprint": key.fingerprint} for key in one.keys],
+                **document.picked(one.station, "name=host where"),
+                "files": document.plain(files),
+                "keys": [document.picked(key, "type fingerprint") for key in one.keys],
             }
             for one, files in pinned
         ],
