@@ -84,13 +84,13 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
-    verdict, told = status.verdict, status.coordination
+    verdict, coordination = status.verdict, status.coordination
     for line in restarts_lines(status, _INCIDENTS):
         note(line)
     _show_others(status)
     for line in checkpoint_lines(status):
         note(line)
-    for warning in told.warnings if told else ():
+    for warning in coordination.warnings if coordination else ():
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:

@@ -20,7 +20,7 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.tree import Gain, Goodput, Span
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.goodput import Account
+    from dtctl.agent.records.whole_run import Account
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoint
     from dtctl.operations.client.snapshot import Incident

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.dump import ProcessDump
+    from dtctl.agent.records.vitals import ProcessDump
     from dtctl.operations.dump import Dumps
 
 

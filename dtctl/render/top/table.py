@@ -55,8 +55,8 @@ def _since(seen: Seen) -> float | None:
 
 def _silent(seen: Seen) -> float | None:
     """Since its last output; of a task that has ended nobody waits for more."""
-    told = seen.task.output_time
-    return None if told is None or seen.task.state.final else max(0.0, seen.moment.now - told)
+    written = seen.task.output_time
+    return None if written is None or seen.task.state.final else max(0.0, seen.moment.now - written)
 
 
 def _span(seconds: float | None) -> str:

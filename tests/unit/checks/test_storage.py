@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.marks import HOME
+from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
 from dtctl.operations.checks.topic import Heard, Line, Said, fails

@@ -22,9 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
-from dtctl.agent.records.dump import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
