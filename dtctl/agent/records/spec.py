@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also, checked
 from .words import (
     MOST_TASKS,
     BundleId,
@@ -272,15 +272,4 @@ def comes_back_alone(role: Role, scope: Scope) -> bool:
 
 
 def inventory_of(spec: Spec) -> Inventory:
-    return {
-        "cluster": spec["cluster"],
-        "run": spec["run"],
-        "created": spec["created"],
-        "lead": spec["lead"],
-        "success": spec["success"],
-        "fail_fast": spec["fail_fast"],
-        "roster": spec["roster"],
-        "replaced": spec["replaced"],
-        "absent": spec["absent"],
-        "target_step": spec["target_step"],
-    }
+    return checked(Inventory, spec)
