@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How
-    from ..records.words import Way
+    from ..records.words import StopPhase
 
 
 END_LIMIT_S = 15.0
@@ -170,7 +170,7 @@ class _Teller:
         end = entry["exit"] if entry is not None and way == "ended" else None
         return {"way": way, "for_s": for_s, "signal": end["signal"] if end is not None else None}
 
-    def _way(self, task: str) -> Way:
+    def _way(self, task: str) -> StopPhase:
         entry = self._handle.entry(task)
         if run_handles.has_ended(self._handle, task):
             return "ended"
