@@ -39,7 +39,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "state": run.state(),
         "intents": _intents(run),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "checkpoints": _checkpoints(talk, run, guess=request["guess"]),
     }
 

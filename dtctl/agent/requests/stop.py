@@ -109,7 +109,7 @@ def _told(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str]
         "omitted": max(0, len(survivors) - MOST_PROCESSES),
         "unreached": handle.unreached([task for task in tasks if not run_handles.has_ended(handle, task)]),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
 
@@ -214,7 +214,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
         "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
         "unreached": unreached + handle.absent(request["tasks"]),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
 
