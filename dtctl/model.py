@@ -32,6 +32,9 @@ TRANSPORTS: dict[str, TransportKind] = {
 """By the names in a cluster file. The settings of `ssh` are a section of their own."""
 
 
+HostKeys = Literal["strict", "accept-new"]
+
+
 @dataclass(frozen=True)
 class SshSettings:
     """None leaves the choice to ~/.ssh/config and then to the defaults of SSH."""
@@ -45,7 +48,7 @@ class SshSettings:
     identity_file: str | None = None
     jump: str | None = None
     """[USER@]HOST[:PORT], as for ssh -J."""
-    host_keys: Literal["strict", "accept-new"] = "strict"
+    host_keys: HostKeys = "strict"
     known_hosts: str | None = None
     project: str | None = None
     """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
@@ -91,6 +94,10 @@ LEAD_JOBS = ("chief", "master")
 
 DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
 """What a cluster file says of the strategy; what it means is decided in `dtctl.strategies`."""
+
+RecoveryMode = Literal["auto", "task", "gang", "never"]
+RebootRule = Literal["auto", "never"]
+DeclaredSuccess = Literal["auto", "lead", "all-workers"]
 
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
@@ -208,7 +215,7 @@ class Job:
 class Recovery:
     """When, how often and with whom a lost task is started again."""
 
-    mode: Literal["auto", "task", "gang", "never"] = "auto"
+    mode: RecoveryMode = "auto"
     """What the loss of a task restarts: what its strategy needs, it alone, everything, or nothing."""
     max_restarts: int = 10
     """Of one task."""
@@ -232,7 +239,7 @@ class Recovery:
     """None: learnt from earlier attempts; 0: off."""
     host_timeout_s: float | None = None
     """How long a host may be out of touch before its tasks are given up; None: for ever."""
-    reboot: Literal["auto", "never"] = "auto"
+    reboot: RebootRule = "auto"
     """Whether the agents come back by themselves when their host has been restarted."""
 
 
@@ -289,7 +296,7 @@ class Cluster:
     tf_config: TfConfig = TfConfig()
     strategy: DeclaredStrategy = "auto"
     recovery: Recovery = Recovery()
-    success: Literal["auto", "lead", "all-workers"] = "auto"
+    success: DeclaredSuccess = "auto"
     fail_fast: bool = True
     """A task that is lost for good ends the run, and does not leave the others running."""
     start_timeout_s: float = 600.0

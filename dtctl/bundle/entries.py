@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import json
 import os
+import re
 import stat
 import sys
+import time
+from collections.abc import Collection, Iterable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from dtctl.errors import PreflightError
+from dtctl.folder import make_private, read_regular, replace_file
+from dtctl.paths import cache_directory, check_private
 
 _SPARSE_BYTES = 1 << 30
 _SPARSE_PART = 16
@@ -93,3 +103,118 @@ def check_utf8(text: str, what: str) -> None:
 
 def printable(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+_LIMIT_BYTES = 1 << 20
+
+
+class OwnSecrets:
+    """The files of secrets and keys that a run is started with, and the directories of dtctl itself.
+
+    A file is recognised by device and inode, because a hard link is another name of it, and by its content, because a
+    copy is as secret.
+    """
+
+    def __init__(self, files: Collection[Path], directories: Iterable[Path]) -> None:
+        self._names = {os.path.realpath(path) for path in files}
+        self._identities = {_identity(found) for path in (*files, *directories) if (found := _stat(path))}
+        self._hashes = {sha256 for path in files if (sha256 := _hash(path))}
+
+    def include(self, found: os.stat_result, entry: os.DirEntry[str]) -> bool:
+        """The entry is one of them, or a link to one."""
+        if stat.S_ISLNK(found.st_mode):
+            with suppress(OSError):  # a link that leads nowhere
+                return _identity(entry.stat()) in self._identities
+            return False
+        return _identity(found) in self._identities
+
+    def name(self, path: str) -> bool:
+        """It is called what the user called it."""
+        return os.path.realpath(path) in self._names
+
+    def hold(self, sha256: str) -> bool:
+        return sha256 in self._hashes
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except (OSError, ValueError):
+        return None
+
+
+def _hash(path: Path) -> str | None:
+    """None for an empty file: every empty file would be a copy of it."""
+    try:
+        content = read_regular(path, _LIMIT_BYTES)
+    except (OSError, ValueError):
+        return None
+    return hashlib.sha256(content).hexdigest() if content.strip() else None
+
+
+_VERSION = 3
+"""Of what is judged as well: a file that was once taken for harmless is remembered as such."""
+_CACHE_BYTES = 1 << 28
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_SETTLED_NS = 2 * 10**9
+
+
+class Fingerprints:
+    """The cache of one code directory."""
+
+    def __init__(self, code: Path, now_ns: int | None = None) -> None:
+        self._code = str(code)
+        self._file = cache_directory() / f"code-{hashlib.sha256(os.fsencode(code)).hexdigest()[:32]}.json"
+        self._old = self._load()
+        self._new: dict[str, list[Any]] = {}
+        self._newest_ns = (time.time_ns() if now_ns is None else now_ns) - _SETTLED_NS
+
+    def get(self, path: str, found: os.stat_result) -> str | None:
+        """The file's SHA-256, when it is known and nothing about the file has changed."""
+        entry = self._old.get(path)
+        if entry is None or entry[:4] != _signature(found):
+            return None
+        self.put(path, found, entry[4])
+        return str(entry[4])
+
+    def put(self, path: str, found: os.stat_result, sha256: str) -> None:
+        if max(found.st_mtime_ns, found.st_ctime_ns) < self._newest_ns:
+            self._new[path] = [*_signature(found), sha256]
+
+    def save(self) -> None:
+        """Keeps what this scan has seen, and forgets the rest."""
+        if self._new == self._old:
+            return
+        value = {"version": _VERSION, "code": self._code, "files": self._new}
+        text = json.dumps(value, separators=(",", ":")).encode("ascii")
+        with contextlib.suppress(OSError):  # without them the next scan only reads every file again
+            make_private(self._file.parent)
+            replace_file(self._file, _sum(text) + b"\n" + text, durable=False)
+
+    def _load(self) -> dict[str, list[Any]]:
+        check_private(self._file.parent)
+        try:
+            checksum, _, text = read_regular(self._file, _CACHE_BYTES).partition(b"\n")
+            value = json.loads(text) if checksum == _sum(text) else {}
+            if value["version"] == _VERSION and value["code"] == self._code:
+                return {path: entry for path, entry in value["files"].items() if _is_entry(entry)}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            pass  # as if there were none
+        return {}
+
+
+def _signature(found: os.stat_result) -> list[int]:
+    return [found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns]
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, list) and len(entry) == 5 and isinstance(entry[4], str) and bool(_SHA256.match(entry[4]))
+
+
+def _sum(text: bytes) -> bytes:
+    """Nothing in a damaged file is believed: with a wrong hash `up` would refuse the same file for ever."""
+    return hashlib.sha256(text).hexdigest().encode("ascii")

@@ -11,6 +11,8 @@ from pathlib import Path, PurePosixPath
 
 from dtctl.bundle.entries import (
     IGNORE_HINT,
+    Fingerprints,
+    OwnSecrets,
     check_file,
     check_utf8,
     listed,
@@ -19,12 +21,11 @@ from dtctl.bundle.entries import (
     stat_entry,
     target_of,
 )
-from dtctl.bundle.fingerprints import Fingerprints
 from dtctl.bundle.ignore import IgnoreRules, is_never_sent
 from dtctl.bundle.manifest import OWN, Bundle, FileEntry, LeftOut, Manifest
-from dtctl.bundle.own_secrets import OwnSecrets
 from dtctl.errors import PreflightError
-from dtctl.places import open_regular, own_directories
+from dtctl.folder import open_regular
+from dtctl.paths import own_directories
 from dtctl.secret_files import needs_a_look, rule_of_content, rule_of_name
 
 ScanReport = Callable[[int, int], None]

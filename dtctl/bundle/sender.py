@@ -2,16 +2,136 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import sys
+import tempfile
+import threading
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 
-from dtctl.bundle.chunks import Chunks
-from dtctl.bundle.manifest import Bundle
-from dtctl.errors import ConnectionLost
+from dtctl.bundle.manifest import Bundle, FileEntry
+from dtctl.errors import ConnectionLost, PreflightError
+from dtctl.folder import open_regular
 from dtctl.transport.seam import Message, Session
+
+CHUNK = 256 * 1024
+"""Bytes of a file in one frame, before compression (docs/agent.md, "Bundles")."""
+
+_WORTH_IT = 0.9
+"""A file travels uncompressed unless its first chunk shrinks below this part of itself."""
+_IN_MEMORY = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One frame's bytes: in memory, or a piece of the overflow file."""
+
+    compressed: bool
+    plain_size: int
+    data: bytes = b""
+    offset: int = -1
+    size: int = 0
+
+
+class Chunks:
+    """The chunks of a bundle's files, made when they are first asked for. Safe for many threads."""
+
+    def __init__(self, bundle: Bundle, in_memory_bytes: int = _IN_MEMORY) -> None:
+        self._bundle = bundle
+        self._room = in_memory_bytes
+        self._made: dict[int, tuple[Chunk, ...]] = {}
+        self._file_locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._lock = threading.Lock()
+        self._overflow: int | None = None
+        self._overflow_size = 0
+
+    def of(self, index: int) -> tuple[Chunk, ...]:
+        """The chunks of one file, at least one. Raises PreflightError when the file is not what was scanned."""
+        with self._lock:
+            file_lock = self._file_locks[index]
+        with file_lock:
+            made = self._made.get(index)
+            if made is None:
+                made = self._made[index] = self._make(self._bundle.manifest.files[index])
+            return made
+
+    def data(self, chunk: Chunk) -> bytes:
+        if chunk.offset < 0:
+            return chunk.data
+        assert self._overflow is not None, "a chunk in the overflow file"
+        return os.pread(self._overflow, chunk.size, chunk.offset)
+
+    def close(self) -> None:
+        """Lets go of everything; nothing may be asked for any more."""
+        with self._lock:
+            self._made.clear()
+            if self._overflow is not None:
+                os.close(self._overflow)
+                self._overflow = None
+
+    def _make(self, file: FileEntry) -> tuple[Chunk, ...]:
+        """Reads the file once, so that what is sent is what was hashed."""
+        hasher = hashlib.sha256()
+        chunks: list[Chunk] = []
+        compress = True
+        for plain in _read(self._bundle.root / file.path, file.size):
+            hasher.update(plain)
+            packed = zlib.compress(plain, 1) if compress else plain
+            if not chunks:
+                compress = len(packed) <= _WORTH_IT * len(plain)
+            smaller = compress and len(packed) < len(plain)
+            chunks.append(self._kept(smaller, len(plain), packed if smaller else plain))
+        if hasher.hexdigest() != file.sha256:
+            raise _changed(self._bundle.root / file.path)
+        return tuple(chunks) or (Chunk(compressed=False, plain_size=0),)
+
+    def _kept(self, compressed: bool, plain_size: int, data: bytes) -> Chunk:
+        with self._lock:
+            if len(data) <= self._room:
+                self._room -= len(data)
+                return Chunk(compressed, plain_size, data)
+            if self._overflow is None:
+                with tempfile.TemporaryFile() as file:  # has no name: it ends with its descriptor
+                    self._overflow = os.dup(file.fileno())
+            offset = self._overflow_size
+            self._overflow_size += len(data)
+        _write_at(self._overflow, data, offset)
+        return Chunk(compressed, plain_size, offset=offset, size=len(data))
+
+
+def _read(path: Path, size: int) -> Iterator[bytes]:
+    """Reads at most a chunk beyond the size: a file that has grown is not the one that was scanned."""
+    try:
+        with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:
+            while size >= 0 and (plain := _read_fully(file.fileno(), CHUNK)):
+                size -= len(plain)
+                yield plain
+    except OSError as error:
+        raise _changed(path, str(error.strerror)) from error
+
+
+def _read_fully(descriptor: int, size: int) -> bytes:
+    data = os.read(descriptor, size)
+    while data and len(data) < size and (more := os.read(descriptor, size - len(data))):
+        data += more
+    return data
+
+
+def _write_at(descriptor: int, data: bytes, offset: int) -> None:
+    while data:
+        written = os.pwrite(descriptor, data, offset)
+        data, offset = data[written:], offset + written
+
+
+def _changed(path: Path, detail: str = "") -> PreflightError:
+    return PreflightError(f"{path} changed while it was being sent", detail=detail, hint="run dtctl up again")
+
 
 SendReport = Callable[[str, int, int], None]
 """Called with the host's name, the bytes given to its connection and all that it needs, at most 20 times a second."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.errors import UsageError
-from dtctl.places import is_around_home
+from dtctl.paths import is_around_home
 
 LONGEST = 255
 

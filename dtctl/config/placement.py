@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import count, expand, fold
-from dtctl.config.sections import JobEntry
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
+
+if TYPE_CHECKING:
+    from dtctl.config.sections import JobEntry
 
 FIRST_PORT = 2222
 """Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""

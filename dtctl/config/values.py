@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import Discriminator, Tag
 
@@ -27,7 +27,7 @@ from dtctl.config.kinds import (
 )
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, USER_WORDS
 from dtctl.errors import did_you_mean
-from dtctl.model import EVENTS, FIELD, TRANSPORTS, OtherTransport, problem_of_url
+from dtctl.model import EVENTS, TRANSPORTS, OtherTransport, problem_of_url
 
 _SINGLE = "text, a number, true or false"
 _ANY_SCALAR = {"type": ["string", "number", "boolean"]}
@@ -38,29 +38,24 @@ _NAMES = r"[A-Za-z0-9._:%@+\\\[\],-]+"
 """What names of hosts and users are made of (`dtctl.config.names`), and ranges in them."""
 
 
-def _read_positive_duration(raw: Any) -> float:
-    duration = read_duration(raw)
-    if duration == 0:
-        raise Unfit()
-    return duration
+def _duration(most: str = "") -> Kind:
+    """More than no time, and at most so much."""
+    most_s = durations.seconds(most) if most else durations.LONGEST_S
 
+    def read(raw: Any) -> float:
+        duration = read_duration(raw)
+        if duration == 0:
+            raise Unfit()
+        if duration > most_s:
+            raise Unfit(f"a duration of at most {most}")
+        return duration
 
-def _read_connect_timeout(raw: Any) -> float:
-    """The kernel takes no timeout of weeks."""
-    timeout = _read_positive_duration(raw)
-    if timeout > 86400:
-        raise Unfit("a duration of at most 1d")
-    return timeout
+    return Kind(f"{durations.WORDS}, more than 0", read, _DURATION_SCHEMA)
 
 
 def _split_template(text: str) -> list[str]:
     """Splits like a shell, except at blanks within a field."""
-    return shlex.split(FIELD.sub(lambda found: "{" + "|".join(filter(None, found.groups())) + "}", text))
-
-
-def _read_word(raw: Any) -> str:
-    """Any single value, as written: a word of a command line."""
-    return written(raw)
+    return shlex.split(model.FIELD.sub(lambda found: "{" + "|".join(filter(None, found.groups())) + "}", text))
 
 
 def _read_env_value(raw: Any) -> str:
@@ -83,13 +78,6 @@ def _read_url(raw: Any) -> str:
     return url
 
 
-def _read_hook_timeout(raw: Any) -> float:
-    timeout = _read_positive_duration(raw)
-    if timeout > LONGEST_HOOK_S:
-        raise Unfit(f"a duration of at most {LONGEST_HOOK_S:g}s")
-    return timeout
-
-
 def _read_arg_value(raw: Any) -> str | bool:
     """True: the bare flag; False: no flag at all; text: its value."""
     if raw is None:
@@ -100,9 +88,6 @@ def _read_arg_value(raw: Any) -> str | bool:
         return raw.value
     return written(raw)
 
-
-LONGEST_HOOK_S = 60.0
-"""The end of a run does not wait for longer."""
 
 _BARE_TRANSPORTS = [name for name, kind in TRANSPORTS.items() if not kind.settings]
 _FULL_TRANSPORTS = {name: kind.settings for name, kind in TRANSPORTS.items() if kind.settings}
@@ -156,10 +141,7 @@ _PLAIN_ENV_NAME = text(
     "the name of a variable: letters, digits and _, not starting with a digit", r"[A-Za-z_][A-Za-z0-9_]*"
 )
 
-Name = Annotated[
-    str,
-    text(CLUSTER_WORDS, CLUSTER_PATTERN),
-]
+Name = Annotated[str, text(CLUSTER_WORDS, CLUSTER_PATTERN)]
 HostNames = Annotated[
     str, text("the name of a host, or of several with a range as in gpu-[1-4]", r"[A-Za-z0-9\[][A-Za-z0-9_.,\[\]-]*")
 ]
@@ -197,8 +179,8 @@ Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]
 Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
 _DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
-_POSITIVE_DURATION = Kind(f"{durations.WORDS}, more than 0", _read_positive_duration, _DURATION_SCHEMA)
-ConnectTimeout = Annotated[float, Kind(f"{durations.WORDS}, more than 0", _read_connect_timeout, _DURATION_SCHEMA)]
+_POSITIVE_DURATION = _duration()
+ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel takes no timeout of weeks
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]
@@ -215,7 +197,7 @@ Backoff = Annotated[
         {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{durations.PATTERN}(\.\.{durations.PATTERN})?$"}]},
     ),
 ]
-HostKeys = Annotated[Literal["strict", "accept-new"], choice("strict", "accept-new")]
+HostKeys = Annotated[model.HostKeys, choice(*get_args(model.HostKeys))]
 Transport = Annotated[
     OtherTransport,
     Kind(
@@ -227,22 +209,16 @@ Transport = Annotated[
 ]
 """The settings of `ssh` stand elsewhere: it is an OtherTransport until they are known."""
 Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
-Strategy = Annotated[
-    Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"],
-    choice("auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"),
-]
-RecoveryMode = Annotated[Literal["auto", "task", "gang", "never"], choice("auto", "task", "gang", "never")]
-RebootRule = Annotated[Literal["auto", "never"], choice("auto", "never")]
+Strategy = Annotated[model.DeclaredStrategy, choice(*get_args(model.DeclaredStrategy))]
+RecoveryMode = Annotated[model.RecoveryMode, choice(*get_args(model.RecoveryMode))]
+RebootRule = Annotated[model.RebootRule, choice(*get_args(model.RebootRule))]
+SuccessRule = Annotated[model.DeclaredSuccess, choice(*get_args(model.DeclaredSuccess))]
 ExitCode = Annotated[int, whole(1, 255)]
-SuccessRule = Annotated[Literal["auto", "lead", "all-workers"], choice("auto", "lead", "all-workers")]
 
-Word = Annotated[str, Kind(_SINGLE, _read_word, _ANY_SCALAR)]
-Words = Annotated[
-    list[Word], OrText(shlex.split, "one or more words: a list, or text that is split as a shell would split it")
-]
-Template = Annotated[
-    list[Word], OrText(_split_template, "one or more words: a list, or text that is split as a shell would split it")
-]
+Word = Annotated[str, Kind(_SINGLE, written, _ANY_SCALAR)]
+_WORDS = "one or more words: a list, or text that is split as a shell would split it"
+Words = Annotated[list[Word], OrText(shlex.split, _WORDS)]
+Template = Annotated[list[Word], OrText(_split_template, _WORDS)]
 Platform = Annotated[
     list[
         Annotated[str, choice("flags", "env", *model.PLATFORM_NAMES, *(name.upper() for name in model.PLATFORM_NAMES))]
@@ -275,7 +251,7 @@ Url = Annotated[
 ]
 HeaderName = Annotated[str, text("the name of a header", r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")]
 HeaderValue = Annotated[str, text("text without control characters", r"[^\x00-\x1f\x7f]+")]
-HookTimeout = Annotated[float, Kind(f"{durations.WORDS}, more than 0", _read_hook_timeout, _DURATION_SCHEMA)]
+HookTimeout = Annotated[float, _duration("60s")]  # the end of a run waits for it
 ArgName = Annotated[str, text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*")]
 ArgValue = Annotated[
     str | bool,

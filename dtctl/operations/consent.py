@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dtctl.errors import PreflightError
+from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Cluster, Host, Job
-from dtctl.places import check_private, make_private, open_regular, read_regular, replace_file, state_directory
+from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
 
 _MOST_SCRIPT_BYTES = 1 << 24

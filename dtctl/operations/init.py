@@ -12,7 +12,7 @@ import dtctl
 from dtctl.config import FILE_NAME
 from dtctl.config.names import CLUSTER_PATTERN, CLUSTER_WORDS, LONGEST_CLUSTER
 from dtctl.errors import UsageError, did_you_mean
-from dtctl.places import Folder
+from dtctl.folder import Folder
 
 UNNAMED = "training"
 """A cluster in a directory whose name has nothing of a name in it."""

@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs
 
-from dtctl.places import temporary_folder
+from dtctl.folder import temporary_folder
 
 HERE = "127.0.0.1"
 COOKIE = "dtctl"

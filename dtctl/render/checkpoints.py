@@ -94,7 +94,7 @@ def show_verified(outcome: Verification) -> None:
 
 def show_pull(found: Found, directory: Path) -> None:
     step = f" (step {found.checkpoint.step})" if found.checkpoint.step is not None else ""
-    console.tell(f"{found.path}{step} from {fold(found.hosts)} to {directory}")
+    console.report(f"{found.path}{step} from {fold(found.hosts)} to {directory}")
 
 
 def show_pulled(outcome: Pulled) -> None:
@@ -102,11 +102,11 @@ def show_pulled(outcome: Pulled) -> None:
     resumed = f", {size(before)} of it had arrived before" if before > 0 else ""
     for path in outcome.files:
         console.say(str(path))
-    console.tell(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
+    console.report(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
 
 
 def show_reading(prefix: Path) -> None:
-    console.tell(f"reading every byte of {prefix}")
+    console.report(f"reading every byte of {prefix}")
 
 
 def show_pushed(outcome: Pushed) -> None:
@@ -120,7 +120,7 @@ def show_pushed(outcome: Pushed) -> None:
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
         console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
     at = "from it" if own.step is None else f"at step {own.step}"
-    console.tell(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
+    console.report(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
@@ -136,9 +136,9 @@ def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
         if one.problem:
             console.out().print(f"  not all: {one.problem}", style="yellow")
         if one.removed and not one.listed:
-            console.tell("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
+            console.report("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
     if not outcome.directories and not outcome.errors:
-        console.tell("no complete checkpoint was found, so nothing is removed")
+        console.report("no complete checkpoint was found, so nothing is removed")
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:

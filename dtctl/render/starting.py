@@ -14,8 +14,8 @@ from dtctl.errors import DtctlError
 from dtctl.model import Hook
 from dtctl.operations.client.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
-from dtctl.render.health.findings import fold_tasks
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
@@ -40,9 +40,9 @@ def show_hooks(hooks: Sequence[Hook]) -> None:
 
 def show_programs(programs: Sequence[Program]) -> None:
     """Before they are allowed."""
-    console.tell("this would start on this machine:")
+    console.report("this would start on this machine:")
     for line in program_lines(programs):
-        console.tell(f"  {line}")
+        console.report(f"  {line}")
 
 
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
@@ -93,8 +93,8 @@ def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
     by_rule.pop(OWN, None)
     if by_rule:
         number = count(sum(map(len, by_rule.values())), "path")
-        told = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
-        note(f"not pushed by your ignore rules: {number}: {_folded(told)}")
+        rules = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
+        note(f"not pushed by your ignore rules: {number}: {_folded(rules)}")
 
 
 def show_exposure(exposed: Exposure | None) -> None:
@@ -153,7 +153,7 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
     for why in dict.fromkeys(result.without_revival.values()):
-        hosts = [host for host, told in result.without_revival.items() if told == why]
+        hosts = [host for host, reason in result.without_revival.items() if reason == why]
         note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
     for kind, hosts in _alike(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
@@ -301,10 +301,10 @@ def show_unseen(unseen: Unseen) -> None:
         )
 
 
-def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
+def _alike(answers: Mapping[str, T]) -> dict[T, list[str]]:
     """What hosts tell, and which of them tell it."""
     found: dict[T, list[str]] = {}
-    for host, one in told.items():
+    for host, one in answers.items():
         found.setdefault(one, []).append(host)
     return found
 

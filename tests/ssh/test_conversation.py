@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 
@@ -18,6 +19,13 @@ from tests.hosts.sshd import Sshd
 from tests.waiting import PATIENCE_S, eventually
 
 tiny = pytest.mark.usefixtures("tiny_agent")
+
+
+@pytest.fixture
+def session(tiny_agent: None, transport: SshTransport, host: Host) -> Iterator[Session]:
+    made = answering(transport, host)
+    yield made
+    made.close()
 
 
 def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd) -> None:
@@ -41,62 +49,40 @@ def test_one_conversation_costs_one_login(transport: SshTransport, host: Host, s
     assert sshd.logins() == before + 1
 
 
-@tiny
 @pytest.mark.parametrize("size", [1, 32_704, 32_705, 5_000_000])
-def test_bytes_arrive_whole_in_both_directions(transport: SshTransport, host: Host, size: int) -> None:
+def test_bytes_arrive_whole_in_both_directions(session: Session, size: int) -> None:
     data = os.urandom(size)
-    session = answering(transport, host)
-    try:
-        session.send({"type": "digest"}, data)
-        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
-        session.send({"type": "give", "size": size})
-        assert session.receive(PATIENCE_S).payload == b"x" * size
-    finally:
-        session.close()
+    session.send({"type": "digest"}, data)
+    assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
+    session.send({"type": "give", "size": size})
+    assert session.receive(PATIENCE_S).payload == b"x" * size
 
 
-@tiny
-def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(
-    transport: SshTransport, host: Host
-) -> None:
+def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(session: Session) -> None:
     data = os.urandom(6_000_000)  # more than all windows and buffers on the way
-    session = answering(transport, host)
-    try:
-        session.send({"type": "stop_reading", "seconds": 1.0})
-        sender = threading.Thread(target=session.send, args=({"type": "digest"}, data))
-        sender.start()
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                session.receive(0.1)
-        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
-        sender.join()
-    finally:
-        session.close()
-
-
-@tiny
-def test_receive_gives_up_after_its_time(transport: SshTransport, host: Host) -> None:
-    session = answering(transport, host)
-    try:
+    session.send({"type": "stop_reading", "seconds": 1.0})
+    sender = threading.Thread(target=session.send, args=({"type": "digest"}, data))
+    sender.start()
+    for _ in range(3):
         with pytest.raises(TimeoutError):
-            session.receive(0.05)
-        with pytest.raises(TimeoutError):
-            session.receive(0)
-        session.send({"type": "digest"})
-        assert session.receive(PATIENCE_S).type == "result"
-    finally:
-        session.close()
+            session.receive(0.1)
+    assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
+    sender.join()
 
 
-@tiny
-def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTransport, host: Host) -> None:
-    session = answering(transport, host)
-    try:
-        session.send({"type": "refuse"})
-        with pytest.raises(AgentError) as caught:
-            session.receive(PATIENCE_S)
-    finally:
-        session.close()
+def test_receive_gives_up_after_its_time(session: Session) -> None:
+    with pytest.raises(TimeoutError):
+        session.receive(0.05)
+    with pytest.raises(TimeoutError):
+        session.receive(0)
+    session.send({"type": "digest"})
+    assert session.receive(PATIENCE_S).type == "result"
+
+
+def test_an_error_frame_is_an_agent_error_that_names_the_host(session: Session) -> None:
+    session.send({"type": "refuse"})
+    with pytest.raises(AgentError) as caught:
+        session.receive(PATIENCE_S)
     error = caught.value
     assert (error.code, error.summary, error.detail, error.hint) == (
         "disk_full",
@@ -106,40 +92,25 @@ def test_an_error_frame_is_an_agent_error_that_names_the_host(transport: SshTran
     )
 
 
-@tiny
-def test_much_on_stderr_does_not_block_the_conversation(transport: SshTransport, host: Host) -> None:
-    session = answering(transport, host)
-    try:
-        for _ in range(4):
-            session.send({"type": "chatter", "size": 1_000_000})
-            assert session.receive(PATIENCE_S).type == "result"
-    finally:
-        session.close()
+def test_much_on_stderr_does_not_block_the_conversation(session: Session) -> None:
+    for _ in range(4):
+        session.send({"type": "chatter", "size": 1_000_000})
+        assert session.receive(PATIENCE_S).type == "result"
 
 
-@tiny
-def test_an_agent_that_dies_is_reported_with_its_last_words(transport: SshTransport, host: Host) -> None:
-    session = answering(transport, host)
-    try:
-        session.send({"type": "die"})
-        with pytest.raises(ConnectionLost) as caught:
-            session.receive(PATIENCE_S)
-    finally:
-        session.close()
+def test_an_agent_that_dies_is_reported_with_its_last_words(session: Session) -> None:
+    session.send({"type": "die"})
+    with pytest.raises(ConnectionLost) as caught:
+        session.receive(PATIENCE_S)
     assert caught.value.summary == "lost the agent on gpu-a"
     assert "exit code 3" in caught.value.detail
     assert "out of luck" in caught.value.detail
 
 
-@tiny
-def test_garbage_in_place_of_a_frame_is_a_transport_error(transport: SshTransport, host: Host) -> None:
-    session = answering(transport, host)
-    try:
-        session.send({"type": "garbage"})
-        with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
-            session.receive(PATIENCE_S)
-    finally:
-        session.close()
+def test_garbage_in_place_of_a_frame_is_a_transport_error(session: Session) -> None:
+    session.send({"type": "garbage"})
+    with pytest.raises(TransportError, match="gpu-a sends what no agent sends"):
+        session.receive(PATIENCE_S)
 
 
 @tiny

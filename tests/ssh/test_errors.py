@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from dtctl.model import Host, SshSettings
 from dtctl.transport import payload, stream
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
-from tests.hosts.ports import free_port, silent_port, talking_port
+from tests.hosts.ports import free_port, talking_port
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct
 from tests.waiting import PATIENCE_S
@@ -59,12 +60,6 @@ def test_a_host_that_does_not_answer() -> None:
     assert error.summary == f"gpu-a (127.0.0.1:{port}) does not answer within 1 s"
 
 
-def test_a_port_that_never_greets() -> None:
-    with silent_port() as port:
-        error = failure(at(port, timeout_s=1.0))
-    assert "does not greet as SSH servers do within 1 s" in error.summary
-
-
 def test_a_port_that_is_no_ssh_server() -> None:
     with talking_port(b"HTTP/1.1 400 Bad Request\r\n\r\n") as port:
         error = failure(at(port, timeout_s=1.0))
@@ -94,29 +89,35 @@ def test_a_server_that_greets_and_then_says_nothing() -> None:
     assert "does not complete the login within 1 s" in error.summary
 
 
-def test_ways_to_encrypt_that_have_nothing_in_common() -> None:
-    with Sshd(options={"Ciphers": "aes128-cbc"}) as server:
-        error = failure(direct(server))
-    assert error.summary.startswith("cannot agree with gpu-a")
-
-
 @pytest.mark.usefixtures("needs_users")
 class TestTheOtherSide:
     """What the host's account and its login shell do."""
 
-    def test_a_login_shell_that_lets_nobody_in(self) -> None:
-        with Sshd(shells={"train": "/usr/sbin/nologin"}) as server:
+    @pytest.mark.parametrize(
+        ("settings", "summary", "detail", "hint"),
+        [
+            (
+                {"shells": {"train": "/usr/sbin/nologin"}},
+                "the agent does not start on gpu-a",
+                "it ended with exit code 1\nThis account is currently not available",
+                "dtctl ssh gpu-a",
+            ),
+            ({"options": {"SetEnv": "PATH=/nowhere"}}, "gpu-a has no python3", "", "install Python 3.8 or later"),
+            (
+                {"options": {"ForceCommand": "internal-sftp"}},
+                "the agent does not start on gpu-a",
+                "",
+                "dtctl ssh gpu-a",
+            ),
+        ],
+        ids=["nologin", "no python3", "only sftp"],
+    )
+    def test_account_that_runs_no_agent(self, settings: dict[str, Any], summary: str, detail: str, hint: str) -> None:
+        with Sshd(**settings) as server:
             error = failure(direct(server))
-        assert error.summary == "the agent does not start on gpu-a"
-        assert "it ended with exit code 1" in error.detail
-        assert "This account is currently not available" in error.detail
-        assert error.hint.startswith("dtctl ssh gpu-a")
-
-    def test_no_python3(self) -> None:
-        with Sshd(options={"SetEnv": "PATH=/nowhere"}) as server:
-            error = failure(direct(server))
-        assert error.summary == "gpu-a has no python3"
-        assert "install Python 3.8 or later" in error.hint
+        assert error.summary == summary
+        assert detail in error.detail
+        assert error.hint.startswith(hint)
 
     def test_a_python3_that_cannot_be_run(self, tmp_path: Path) -> None:
         with Sshd() as server:
@@ -160,16 +161,17 @@ class TestTheOtherSide:
         assert error.summary == "the agent on gpu-a did not answer within 1 s"
         assert "password please" in error.detail
 
-    def test_an_account_that_only_transfers_files(self) -> None:
-        with Sshd(options={"ForceCommand": "internal-sftp"}) as server:
-            error = failure(direct(server))
-        assert error.summary == "the agent does not start on gpu-a"
 
-
-def test_a_server_that_opens_no_sessions() -> None:
-    with Sshd(options={"MaxSessions": "0"}) as server:
-        error = failure(direct(server))
-    assert "lets us log in, but opens no session" in error.summary
+@pytest.mark.parametrize(
+    ("options", "summary"),
+    [
+        ({"Ciphers": "aes128-cbc"}, "cannot agree with gpu-a"),
+        ({"MaxSessions": "0"}, "lets us log in, but opens no session"),
+    ],
+)
+def test_server_without_common_ciphers_or_sessions(options: dict[str, str], summary: str) -> None:
+    with Sshd(options=options) as server:
+        assert summary in failure(direct(server)).summary
 
 
 def test_an_agent_of_another_protocol(monkeypatch: pytest.MonkeyPatch, sshd: Sshd) -> None:

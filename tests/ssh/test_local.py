@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,17 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import Host, Local
 from dtctl.transport.connect import Transports
 from dtctl.transport.local import LocalTransport
-from dtctl.transport.seam import answering
+from dtctl.transport.seam import Session, answering
 from tests.waiting import PATIENCE_S
 
 HERE = Host("here", Local())
-tiny = pytest.mark.usefixtures("tiny_agent")
+
+
+@pytest.fixture
+def session(tiny_agent: None) -> Iterator[Session]:
+    made = answering(LocalTransport(), HERE)
+    yield made
+    made.close()
 
 
 def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
@@ -35,7 +42,7 @@ def test_the_real_agent_lives_below_its_root(tmp_path: Path) -> None:
 
 def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from dtctl.model import Host; from dtctl.model import Local\n"
+        "import sys; from pathlib import Path; from dtctl.model import Host, Local\n"
         "from dtctl.transport.connect import Transports\n"
         "Transports(local_root=Path(sys.argv[1])).open(Host('here', Local())).close()\n"
         "sys.exit(bool({'fabric', 'paramiko', 'invoke'} & set(sys.modules)))"
@@ -43,48 +50,31 @@ def test_local_use_never_imports_ssh(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True)
 
 
-@tiny
-def test_bytes_arrive_whole_in_both_directions() -> None:
+def test_bytes_arrive_whole_in_both_directions(session: Session) -> None:
     data = os.urandom(5_000_000)
-    session = answering(LocalTransport(), HERE)
-    try:
-        session.send({"type": "digest"}, data)
-        assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
-        session.send({"type": "give", "size": 5_000_000})
-        assert len(session.receive(PATIENCE_S).payload) == 5_000_000
-    finally:
-        session.close()
+    session.send({"type": "digest"}, data)
+    assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
+    session.send({"type": "give", "size": 5_000_000})
+    assert len(session.receive(PATIENCE_S).payload) == 5_000_000
 
 
-@tiny
-def test_receive_gives_up_after_its_time_and_errors_are_agent_errors() -> None:
-    session = answering(LocalTransport(), HERE)
-    try:
-        with pytest.raises(TimeoutError):
-            session.receive(0.05)
-        session.send({"type": "refuse"})
-        with pytest.raises(AgentError, match="here: no space"):
-            session.receive(PATIENCE_S)
-    finally:
-        session.close()
+def test_receive_gives_up_after_its_time_and_errors_are_agent_errors(session: Session) -> None:
+    with pytest.raises(TimeoutError):
+        session.receive(0.05)
+    session.send({"type": "refuse"})
+    with pytest.raises(AgentError, match="here: no space"):
+        session.receive(PATIENCE_S)
 
 
-@tiny
-def test_an_agent_that_dies_is_reported_with_its_last_words() -> None:
-    session = answering(LocalTransport(), HERE)
-    try:
-        session.send({"type": "die"})
-        with pytest.raises(ConnectionLost) as caught:
-            session.receive(PATIENCE_S)
-    finally:
-        session.close()
+def test_an_agent_that_dies_is_reported_with_its_last_words(session: Session) -> None:
+    session.send({"type": "die"})
+    with pytest.raises(ConnectionLost) as caught:
+        session.receive(PATIENCE_S)
     assert "exit code 3" in caught.value.detail
     assert "out of luck" in caught.value.detail
 
 
-@tiny
-def test_closing_waits_for_the_child_and_wakes_who_receives() -> None:
-    session = answering(LocalTransport(), HERE)
+def test_closing_waits_for_the_child_and_wakes_who_receives(session: Session) -> None:
     lost: list[BaseException] = []
 
     def receive() -> None:
@@ -106,13 +96,8 @@ def test_closing_waits_for_the_child_and_wakes_who_receives() -> None:
         session.send({"type": "digest"})
 
 
-@tiny
-def test_the_terminals_interrupt_is_not_for_the_agent() -> None:
-    session = answering(LocalTransport(), HERE)
-    try:
-        assert os.getsid(session.facts["pid"]) != os.getsid(0)
-    finally:
-        session.close()
+def test_the_terminals_interrupt_is_not_for_the_agent(session: Session) -> None:
+    assert os.getsid(session.facts["pid"]) != os.getsid(0)
 
 
 def test_a_python_that_is_not_there_is_named() -> None:

@@ -132,8 +132,8 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         starting.show_unremembered(outcome)
         if output == "json":
-            told = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
-            document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
+            fields = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
+            document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
             starting.show_started(outcome, launch.plan)
 

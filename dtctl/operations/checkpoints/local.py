@@ -14,7 +14,7 @@ from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import Index
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.errors import DtctlError, PreflightError, UsageError
-from dtctl.places import open_regular, read_regular
+from dtctl.folder import open_regular, read_regular
 
 _FILE = re.compile(r"(.+)\.(index|meta|data-[0-9]{5}-of-[0-9]{5})\Z", re.DOTALL)
 _NAME = re.compile(r"(?!\.)[^/\\\"\x00-\x1f\x7f]{1,200}\Z")

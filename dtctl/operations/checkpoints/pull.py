@@ -17,12 +17,12 @@ from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
+from dtctl.folder import PRIVATE, Folder, open_regular
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import digest, is_name
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.history.record import RunRecord
-from dtctl.places import PRIVATE, Folder, open_regular
 from dtctl.transport.seam import Session, Transport
 
 

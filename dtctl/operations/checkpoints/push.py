@@ -18,13 +18,13 @@ from typing import Any
 from dtctl.agent.records.checkpoints import Landing, StoreResult
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
+from dtctl.folder import open_regular
 from dtctl.model import Host
 from dtctl.operations.checkpoints.local import OwnCheckpoint
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.up.conflicts import strangers
-from dtctl.places import open_regular
 from dtctl.plan.hosts import on_host
 from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
+from dtctl.folder import read_regular
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
-from dtctl.places import read_regular
 from dtctl.plan.roster import Roster, SuccessRule
 
 if TYPE_CHECKING:

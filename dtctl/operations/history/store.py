@@ -18,8 +18,9 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError, UsageError
+from dtctl.folder import Folder, make_private, read_regular, replace_file
 from dtctl.operations.history.record import RECORD_VERSION, RunRecord
-from dtctl.places import Folder, check_private, make_private, read_regular, replace_file, state_directory
+from dtctl.paths import check_private, state_directory
 
 if TYPE_CHECKING:
     from dtctl.operations.history.record import RunRecord

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from dtctl.errors import DtctlError, UsageError
+from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import about
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.logs.reading import told
-from dtctl.places import PRIVATE, Folder
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 

@@ -14,8 +14,8 @@ from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
 from dtctl.config.document import Scalar
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
+from dtctl.folder import read_regular
 from dtctl.operations.up.local import read_env_file
-from dtctl.places import read_regular
 
 LIMIT_BYTES = 1 << 20
 LEAST_SECRET = 4

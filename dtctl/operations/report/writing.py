@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from dtctl.errors import DtctlError, UsageError
-from dtctl.places import Folder, open_regular, replace_file
+from dtctl.folder import Folder, open_regular, replace_file
 
 MARK = "<!-- dtctl report"
 """How a report begins, or its second line."""

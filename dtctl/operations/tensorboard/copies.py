@@ -12,12 +12,12 @@ from typing import Literal
 
 from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
 from dtctl.errors import DtctlError, PreflightError
+from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, knows_no_run, request, said
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
-from dtctl.places import PRIVATE, temporary_folder
 from dtctl.transport.seam import Session, Transport
 
 Key = tuple[str, str, str]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.hooks import Post
 from dtctl.errors import PreflightError
+from dtctl.folder import read_regular
 from dtctl.model import Cluster, SshSettings, problem_of_post
-from dtctl.places import read_regular
 from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _CLAIM = "dtctl/port/{}"
-"""As dtctl/agent/host/claims.py names them."""
+"""As dtctl/agent/host/ports.py names them."""
 
 _CHOOSING = "\0dtctl/choosing/{}"
 """Held by the `up` that has chosen the port, until its agent has claimed it."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
-from dtctl.places import read_regular
+from dtctl.folder import read_regular
 
 if TYPE_CHECKING:
     from paramiko.config import SSHConfig, SSHConfigDict

@@ -21,7 +21,7 @@ from paramiko.pkey import PKey
 from paramiko.rsakey import RSAKey
 from paramiko.ssh_exception import PasswordRequiredException, SSHException
 
-from dtctl.places import read_regular
+from dtctl.folder import read_regular
 
 DEFAULT_FILES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 KEY_BYTES = 1 << 20

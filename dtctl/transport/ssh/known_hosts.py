@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dtctl.config.names import is_named_so, is_of_ssh, why_not_written
 from dtctl.errors import ExitCode, TransportError
-from dtctl.places import PRIVATE, folder_of, read_regular
+from dtctl.folder import PRIVATE, folder_of, read_regular
 from dtctl.transport.ssh.hostkeys import HostKey, KnownFile, Pinned, is_known_hosts_line, parse_known_hosts
 
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records.goodput import MOST_SPANS, Account
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.whole_run import MOST_SPANS, Account
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import AWAY_GAPS, AWAY_S, STALL_GAPS, STALL_S, Seen
 from tests.fuzz import cases

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import scan
-from dtctl.bundle.fingerprints import Fingerprints
+from dtctl.bundle.entries import Fingerprints
 from dtctl.bundle.scanning import _Found
 from dtctl.errors import PreflightError
 from tests.fuzz import cases

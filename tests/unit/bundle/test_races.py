@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from dtctl.bundle import scan
-from dtctl.bundle.chunks import Chunks
 from dtctl.bundle.scanning import _Found
+from dtctl.bundle.sender import Chunks
 from dtctl.errors import PreflightError
 
 pytestmark = pytest.mark.timeout(120)

@@ -13,8 +13,7 @@ import pytest
 
 from dtctl.agent.bundles.tree import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
-from dtctl.bundle.entries import check_utf8
-from dtctl.bundle.own_secrets import OwnSecrets
+from dtctl.bundle.entries import OwnSecrets, check_utf8
 from dtctl.bundle.scanning import _Found
 from dtctl.errors import ExitCode, PreflightError
 from tests.unit.privileges import public_directory, without_privileges

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.bundle import Bundle, scan
+from dtctl.bundle import Bundle, entries, scan
 from dtctl.operations.up.launch import Authority
 from dtctl.render.starting import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
@@ -218,13 +218,11 @@ def test_the_config_of_a_bare_repository_stays_at_home(code: Path, prefix: str) 
 def test_what_was_judged_harmless_by_fewer_rules_is_judged_again(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import time
 
-    from dtctl.bundle import fingerprints
-
     now = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
     write(code, {"some.cfg": TOKENS["GitHub token"]})
     with monkeypatch.context() as patched:
-        patched.setattr(fingerprints, "_VERSION", 2)
+        patched.setattr(entries, "_VERSION", 2)
         patched.setattr("dtctl.bundle.scanning.rule_of_content", lambda path, start: "")
         assert "some.cfg" in sent(scan(code))
     assert withheld(scan(code)) == ("some.cfg",)

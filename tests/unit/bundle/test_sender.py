@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dtctl.bundle import Bundle, FileEntry, Sender, scan
-from dtctl.bundle.chunks import CHUNK, Chunk, Chunks
+from dtctl.bundle.sender import CHUNK, Chunk, Chunks
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message

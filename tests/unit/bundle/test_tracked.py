@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.bundle import scan
-from dtctl.bundle.git_index import TrackedFiles, _parsed
+from dtctl.bundle.ignore import TrackedFiles, _parsed
 from tests.fuzz import cases
 
 

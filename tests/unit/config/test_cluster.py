@@ -179,41 +179,34 @@ def test_no_two_tasks_of_a_machine_get_the_same_port(
 
 
 @pytest.mark.parametrize(
-    ("args", "words"),
+    ("key", "text", "expected"),
     [
-        ("{batch_size: 128}", ["--batch_size=128"]),
-        ("{lr: 1e-4, ratio: 1.10, zero: 007}", ["--lr=1e-4", "--ratio=1.10", "--zero=007"]),
-        ("{sync: true, log: false, more: null}", ["--sync"]),
-        ("{sync: 'true', empty: ''}", ["--sync=true", "--empty="]),
-        ("{layers: [64, 1.0, true, x y]}", ["--layers=64,1.0,true,x y"]),
-        ("{text: 'a b\"c$d'}", ['--text=a b"c$d']),
-        ("[-v, --lr, 1e-4, true]", ["-v", "--lr", "1e-4", "true"]),
-        ("{}", []),
-        ("", []),
+        ("args", "{batch_size: 128}", ["--batch_size=128"]),
+        ("args", "{lr: 1e-4, ratio: 1.10, zero: 007}", ["--lr=1e-4", "--ratio=1.10", "--zero=007"]),
+        ("args", "{sync: true, log: false, more: null}", ["--sync"]),
+        ("args", "{sync: 'true', empty: ''}", ["--sync=true", "--empty="]),
+        ("args", "{layers: [64, 1.0, true, x y]}", ["--layers=64,1.0,true,x y"]),
+        ("args", "{text: 'a b\"c$d'}", ['--text=a b"c$d']),
+        ("args", "[-v, --lr, 1e-4, true]", ["-v", "--lr", "1e-4", "true"]),
+        ("args", "{}", []),
+        ("args", "", []),
+        ("command", "[python, -m, pkg.train]", ["python", "-m", "pkg.train"]),
+        ("command", "python -m 'my train'", ["python", "-m", "my train"]),
+        ("command", "[./run, 1.10, true]", ["./run", "1.10", "true"]),
+        (
+            "env",
+            "{A: 1.10, B: True, C: 0x10, D: '', E: no}",
+            {"A": "1.10", "B": "True", "C": "0x10", "D": "", "E": "no"},
+        ),
+        ("env", "{F: 'a b', G: 12:30}", {"F": "a b", "G": "12:30"}),
     ],
 )
-def test_args_become_words_as_they_are_written(write: Path, args: str, words: list[str]) -> None:
-    cluster = load(write, ONE_WORKER.replace("train.py]", f"train.py], args: {args}"))
-    assert list(cluster.jobs["worker"].launch.args) == words
-
-
-@pytest.mark.parametrize(
-    ("command", "words"),
-    [
-        ("[python, -m, pkg.train]", ["python", "-m", "pkg.train"]),
-        ("python -m 'my train'", ["python", "-m", "my train"]),
-        ("[./run, 1.10, true]", ["./run", "1.10", "true"]),
-    ],
-)
-def test_a_command_is_a_list_of_words_or_one_text(write: Path, command: str, words: list[str]) -> None:
-    cluster = load(write, ONE_WORKER.replace("[python, train.py]", command))
-    assert list(cluster.jobs["worker"].launch.command) == words
-
-
-def test_env_keeps_the_text_that_was_written(write: Path) -> None:
-    env = "{A: 1.10, B: True, C: 0x10, D: '', E: no, F: 'a b', G: 12:30}"
-    cluster = load(write, ONE_WORKER.replace("train.py]", f"train.py], env: {env}"))
-    assert list(cluster.jobs["worker"].launch.env.values()) == ["1.10", "True", "0x10", "", "no", "a b", "12:30"]
+def test_values_of_a_launch_are_kept_as_written(
+    write: Path, key: str, text: str, expected: list[str] | dict[str, str]
+) -> None:
+    trainer = {"command": "[python, train.py]", key: text}
+    text = ONE_WORKER.replace("command: [python, train.py]", ", ".join(f"{k}: {v}" for k, v in trainer.items()))
+    assert type(expected)(getattr(load(write, text).jobs["worker"].launch, key)) == expected
 
 
 def test_a_job_stands_over_the_trainer(write: Path) -> None:
@@ -262,14 +255,24 @@ def test_a_template_is_a_dialect_of_its_own(
     ("text", "seconds"),
     [("500ms", 0.5), ("30s", 30.0), ("5m", 300.0), ("1.5h", 5400.0), ("1d", 86400.0), ("7", 7.0), ("0.5", 0.5)],
 )
-def test_a_duration_has_a_unit_or_is_a_number_of_seconds(write: Path, text: str, seconds: float) -> None:
+def test_duration_has_a_unit_or_is_a_number_of_seconds(write: Path, text: str, seconds: float) -> None:
     assert load(write, ONE_WORKER + f"grace: {text}\n").grace_s == seconds
 
 
-@pytest.mark.parametrize(("text", "ends"), [("1s..60s", (1.0, 60.0)), ("5s", (5.0, 5.0)), ("500ms..2m", (0.5, 120.0))])
-def test_a_backoff_has_one_delay_or_two(write: Path, text: str, ends: tuple[float, float]) -> None:
-    recovery = load(write, ONE_WORKER + f"recovery: {{backoff: {text}, max_restarts: 0}}\n").recovery
-    assert (recovery.backoff_min_s, recovery.backoff_max_s, recovery.max_restarts) == (*ends, 0)
+@pytest.mark.parametrize(
+    ("recovery", "expected"),
+    [
+        ("{backoff: 1s..60s}", {"backoff_min_s": 1.0, "backoff_max_s": 60.0}),
+        ("{backoff: 5s, max_restarts: 0}", {"backoff_min_s": 5.0, "backoff_max_s": 5.0, "max_restarts": 0}),
+        ("{backoff: 500ms..2m}", {"backoff_min_s": 0.5, "backoff_max_s": 120.0}),
+        ("{mode: never}", {"max_restarts": 0, "max_run_restarts": 0}),
+        ("{retry: [2, 1, 1]}", {"retry": (1, 2), "permanent": ()}),
+        ("{permanent: [137, 9]}", {"retry": (42, 139, 143), "permanent": (9, 137)}),
+    ],
+)
+def test_recovery_is_read(write: Path, recovery: str, expected: dict[str, object]) -> None:
+    found = load(write, ONE_WORKER + f"recovery: {recovery}\n").recovery
+    assert {name: getattr(found, name) for name in expected} == expected
 
 
 def test_what_may_be_never_or_learnt_is_none_and_off_is_no_time(write: Path) -> None:
@@ -282,18 +285,6 @@ def test_what_may_be_never_or_learnt_is_none_and_off_is_no_time(write: Path) -> 
     cluster = load(write, ONE_WORKER + said)
     assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (43200.0, 604800.0, 0.0)
     assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (90.0, 300.0)
-
-
-def test_the_recovery_never_has_no_budget(write: Path) -> None:
-    recovery = load(write, ONE_WORKER + "recovery: {mode: never}\n").recovery
-    assert (recovery.max_restarts, recovery.max_run_restarts) == (0, 0)
-
-
-def test_exit_codes_that_the_file_names_are_taken_out_of_the_other_default(write: Path) -> None:
-    recovery = load(write, ONE_WORKER + "recovery: {retry: [2, 1, 1]}\n").recovery
-    assert (recovery.retry, recovery.permanent) == ((1, 2), ())
-    recovery = load(write, ONE_WORKER + "recovery: {permanent: [137, 9]}\n").recovery
-    assert (recovery.retry, recovery.permanent) == ((42, 139, 143), (9, 137))
 
 
 def test_spares_are_hosts_without_a_task(write: Path) -> None:

@@ -11,7 +11,7 @@ from dtctl.config import placement
 from dtctl.config.document import Findings, dotted
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.sections import JobEntry
-from dtctl.model import CHOSEN_PORT, Host, Local, Reach, SshSettings
+from dtctl.model import Host, Local, Reach, SshSettings
 
 
 class Noted(Findings):
@@ -94,19 +94,6 @@ def test_what_hosts_was_meant_to_have_and_lacks_is_not_asked_for() -> None:
     assert findings.said == []
 
 
-def test_a_name_that_is_nearly_one_of_the_hosts_is_suggested() -> None:
-    findings = Noted()
-    place_tasks({"ps": job("worker-a")}, inventory("workers-a", "n1"), findings)
-    assert findings.said[0][2] == "did you mean 'workers-a'?"
-
-
-def test_a_range_that_cannot_be_read_is_told_where_it_stands() -> None:
-    findings = Noted()
-    assert place_tasks({"ps": job("n[2-1]", "a")}, inventory("a"), findings) == {"ps": ["a"]}
-    summary = "jobs.ps.hosts[0]: 'n[2-1]': the range 2-1 runs backwards"
-    assert findings.said == [("jobs.ps.hosts[0]", summary, "write 1-2", False)]
-
-
 def test_spares_are_each_once_and_have_no_task() -> None:
     hosts, findings = inventory("a", "b", "n1", "n2"), Noted()
     placed = {"ps": ["a"], "worker": ["b"]}
@@ -116,17 +103,6 @@ def test_spares_are_each_once_and_have_no_task() -> None:
     summary = "spares[1] names a,b, which jobs.worker uses"
     hint = "a spare has no task; take it out of spares, or out of the job"
     assert findings.said == [("spares[1]", summary, hint, False)]
-
-
-def test_a_job_without_a_port_takes_what_is_free_from_2222_on() -> None:
-    findings = Noted()
-    jobs = {"ps": job("a", "a"), "worker": job("a", "b", port=2223), "late": job("a", "b")}
-    assert ports(jobs, inventory("a", "b"), findings) == {
-        "worker": [2223, 2223],
-        "ps": [2222, 2224],
-        "late": [2225, 2222],
-    }
-    assert findings.said == []
 
 
 def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:
@@ -142,11 +118,6 @@ def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:
 def test_without_a_lead_that_has_a_place_there_is_no_coordinator_to_make_way_for() -> None:
     assert ports({"worker": job("gone")}, inventory("a"), Noted()) == {"worker": []}
     assert give_ports({}, {}, {}, FIRST_PORT, 2221, Noted()) == {}
-
-
-def test_tasks_on_one_machine_take_ports_one_up_whatever_the_machine_is_called() -> None:
-    jobs = {"worker": job("here-a", "c", "here-b", "c", "c", port=3000)}
-    assert ports(jobs, inventory("here-a", "here-b", "c"), Noted()) == {"worker": [3000, 3000, 3001, 3001, 3002]}
 
 
 def test_one_address_has_one_listener_on_a_port() -> None:
@@ -218,10 +189,3 @@ def test_the_last_port_is_a_port_and_there_is_none_after_it() -> None:
     ports({"worker": job("b", "a", "a", port=65535)}, inventory("a", "b"), findings)
     summary = "jobs.worker: worker:2 would listen past the last port, 65535"
     assert findings.said == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]
-
-
-def test_where_hosts_choose_each_task_has_that_for_a_port_unless_the_file_sets_one() -> None:
-    jobs, hosts = {"ps": job("a", "a"), "worker": job("a", port=3000)}, inventory("a")
-    placed = place_tasks(jobs, hosts, Noted())
-    given = give_ports(jobs, placed, hosts, CHOSEN_PORT, CHOSEN_PORT, Noted())
-    assert given == {"ps": [CHOSEN_PORT] * 2, "worker": [3000]}

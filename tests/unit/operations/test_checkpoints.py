@@ -17,6 +17,7 @@ import pytest
 
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
+from dtctl.folder import Folder
 from dtctl.operations.checkpoints import (
     Checkpoint,
     Checkpoints,
@@ -29,7 +30,6 @@ from dtctl.operations.checkpoints import (
 )
 from dtctl.operations.checkpoints.pull import Landing, pull
 from dtctl.operations.checkpoints.upkeep import prune
-from dtctl.places import Folder
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 

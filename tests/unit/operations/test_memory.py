@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl.errors import DtctlError, PreflightError, UsageError
+from dtctl.folder import make_private, open_regular
 from dtctl.model import Local, OtherTransport, Reach, SshSettings
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.history.store import DamagedRecord, Memory, OtherVersion, read_record
-from dtctl.places import check_private, make_private, open_regular
+from dtctl.paths import check_private
 from dtctl.plan.run import plan_run
 from tests.fuzz import cases
 from tests.unit.clusters import cluster
@@ -344,7 +345,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtctl.places.os.fchmod", full)
+    monkeypatch.setattr("dtctl.folder.os.fchmod", full)
     with pytest.raises(DtctlError, match="run digits-1 cannot be remembered in") as error:
         memory.save(newer)
     assert error.value.detail == "no space left on device"

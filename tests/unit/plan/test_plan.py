@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Spec
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Host, Launch, Local, Recovery, TaskId, TfConfig, Trainer
+from dtctl.model import Cluster, Host, Job, Launch, Local, Recovery, TaskId, TfConfig, Trainer
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
@@ -158,22 +158,18 @@ def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
     assert seen == {"ps:0": ((), "-1"), "worker:0": ((0, 1), "0,1"), "worker:1": ((2, 3), "2,3")}
 
 
-def test_an_own_number_of_gpus_is_taken_first_and_the_rest_is_shared() -> None:
-    hosts = [ssh_host("a", gpus=3)]
-    jobs = (job("chief", ["a"], [2222], gpus_per_task=2), job("worker", ["a"], [2223]))
-    plan = planned(cluster(*jobs, hosts=hosts))
-    assert [one.gpus for one in plan.tasks] == [(0, 1), (2,)]
-
-
-def test_of_an_uneven_share_the_first_tasks_have_one_more() -> None:
-    plan = planned(cluster(job("worker", ["a", "a", "a"], [1, 2, 3]), hosts=[ssh_host("a", gpus=5)]))
-    assert [one.gpus for one in plan.tasks] == [(0, 1), (2, 3), (4,)]
-
-
-def test_a_job_may_have_fewer_than_its_even_share() -> None:
-    jobs = (job("chief", ["a"], [2222], gpus_per_task=1), job("worker", ["a"], [2223]))
-    plan = planned(cluster(*jobs, hosts=[ssh_host("a", gpus=4)]))
-    assert [one.gpus for one in plan.tasks] == [(0,), (1, 2, 3)]
+@pytest.mark.parametrize(
+    ("gpus", "jobs", "shares"),
+    [
+        (3, [job("chief", ["a"], [1], gpus_per_task=2), job("worker", ["a"], [2])], [(0, 1), (2,)]),
+        (4, [job("chief", ["a"], [1], gpus_per_task=1), job("worker", ["a"], [2])], [(0,), (1, 2, 3)]),
+        (5, [job("worker", ["a", "a", "a"], [1, 2, 3])], [(0, 1), (2, 3), (4,)]),
+    ],
+    ids=["own number first", "fewer than an even share", "uneven"],
+)
+def test_gpus_are_shared(gpus: int, jobs: list[Job], shares: list[tuple[int, ...]]) -> None:
+    plan = planned(cluster(*jobs, hosts=[ssh_host("a", gpus=gpus)]))
+    assert [one.gpus for one in plan.tasks] == shares
 
 
 def test_gpus_stay_as_they_are_where_none_are_declared_but_ps_sees_none() -> None:

@@ -114,33 +114,6 @@ def test_a_plain_name_is_not_looked_at_for_other_names() -> None:
     assert Counted.compared == 0
 
 
-@pytest.mark.parametrize(
-    ("text", "stands"),
-    [
-        ("", True),
-        ("# a comment", True),
-        ("#", True),
-        (line("gpu-a"), True),
-        (line("gpu-a,10.0.0.2,*.lan,!bad"), True),
-        (line("|1|AAAA|AAAA"), True),
-        (line("@revoked gpu-a"), True),
-        (line("@cert-authority *.lan"), True),
-        (line("@revoked"), False),
-        (line("@other gpu-a"), False),
-        (line("@revoked @revoked"), False),
-        ("gpu-a ssh-ed25519", False),
-        (line("gpu-a,a=b"), False),
-        (line("a=b,gpu-a"), False),
-        (line("restrict"), False),
-        (line("restrict,gpu-a"), True),
-        (f"gpu-a ssh-rsa {key().base64}", False),
-        ("gpu-a ssh-ed25519 ***", False),
-    ],
-)
-def test_a_line_of_known_hosts_is_told_from_those_of_other_files(text: str, stands: bool) -> None:
-    assert is_known_hosts_line(text) is stands
-
-
 @pytest.mark.parametrize("text", [f"# {line('gpu-a')}", line("#gpu-a"), line("@cert-authority gpu-a"), "gpu-a ssh-rsa"])
 def test_comments_authorities_and_halves_of_lines_pin_nothing(text: str) -> None:
     assert parse_known_hosts(text, Path("f")) == []

@@ -66,33 +66,16 @@ AUTHORIZED_KEYS = [
     line("").strip() + f" {key().base64}",
 ]
 OTHERS = [
-    *(
-        "alias ls=ls",
-        "export PATH=$PATH:~/bin",
-        "[ -z x ] && return",
-        "Host gpu-z",
-        "  HostName x",
-        "-----BEGIN KEY-----",
-    ),
-    *("gpu-z", "gpu-z ssh-ed25519", "gpu-z ssh-ed25519 !!!", "gpu-z ssh-ed25519 AAAA", "gpu-z ssh-rsa " + key().base64),
-    *("@other " + line("gpu-z"), "gpu$(x) ssh-ed25519 " + key().base64, "PATH=x ssh-ed25519 " + key().base64),
+    *("alias ls=ls", "export PATH=$PATH:~/bin", "[ -z x ] && return", "Host gpu-z", "  HostName x"),
+    *("-----BEGIN KEY-----", "gpu-z", "gpu-z ssh-ed25519", "gpu-z ssh-ed25519 !!!", "gpu-z ssh-ed25519 AAAA"),
+    *(f"gpu-z ssh-rsa {key().base64}", line("@other gpu-z"), line("gpu$(x)"), line("PATH=x"), line("gpu-z,a=b")),
+    *(line("a=b,gpu-z"), line("@revoked"), line("@revoked @revoked")),
 ]
 KNOWN_HOSTS = [
-    *(
-        "",
-        "  ",
-        "# a comment",
-        "  # $(another)",
-        line("gpu-a"),
-        line("gpu-a,10.0.0.2"),
-        line("[gpu-a]:2222") + " comment",
-    ),
-    *(line("*.lan,!bad.lan"), line("fe80::1%eth0"), f"@revoked {line('*')}", f"@cert-authority {line('*.lan')}"),
-    *(
-        line("|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg="),
-        "\t" + line("gpu_1"),
-        line("restrict,gpu-1"),
-    ),
+    *("", "  ", "#", "# a comment", "  # $(another)", line("gpu-a"), line("gpu-a,10.0.0.2"), "\t" + line("gpu_1")),
+    *(line("[gpu-a]:2222") + " comment", line("*.lan,!bad.lan"), line("fe80::1%eth0"), line("restrict,gpu-1")),
+    *(f"@revoked {line('*')}", f"@cert-authority {line('*.lan')}", line("|1|AAAA|AAAA")),
+    line("|1|F1E1KeoE/eEWhi10WpGv4OdiO6Y=|3988QV0VE8wmZL7suNrYQLITLCg="),
 ]
 
 

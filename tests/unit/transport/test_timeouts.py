@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -144,39 +145,49 @@ def test_a_host_that_takes_nothing_is_given_up() -> None:
 
 
 def test_beats_are_a_sign_of_life_and_nothing_else() -> None:
-    def beats() -> Iterator[bytes]:
-        for _ in range(20):
-            yield from (b"", encode({"type": "beat"}))
-        yield encode({"type": "result", "run": None, "time": 1.0})
-
-    assert greeted(beats()).receive().type == "result"
+    result = encode({"type": "result", "run": None, "time": 1.0})
+    assert greeted(iter([*(b"", encode({"type": "beat"})) * 20, result])).receive().type == "result"
 
 
-def test_who_beats_and_gives_no_answer_is_given_up_all_the_same() -> None:
-    def beats() -> Iterator[bytes]:
-        while True:
-            yield from (b"", encode({"type": "beat"}))
-
-    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 1 s"):
-        list(said(greeted(beats()), within_s=1.0))
+def beats(*before: bytes) -> Iterator[bytes]:
+    yield from before
+    while True:
+        yield from (b"", encode({"type": "beat"}))
 
 
-def test_who_only_beats_after_a_while_of_progress_is_given_up_before_the_whole_time_is_over() -> None:
-    def beats() -> Iterator[bytes]:
-        for _ in range(5):
-            yield encode({"type": "progress", "phase": "gc"})
-        while True:
-            yield from (b"", encode({"type": "beat"}))
+PROGRESS = encode({"type": "progress", "phase": "gc"})
+EVENT = encode({"type": "event", "time": 1.0})
+LONG_EVENT = encode({"type": "event", "time": 1.0, "reason": "x" * 4000})
+ENDLESS: dict[str, tuple[Callable[[], Iterator[bytes]], dict[str, Any], str]] = {
+    "only beats": (beats, {"within_s": 1.0}, "gpu-3 did not finish its answer within 1 s"),
+    "beats after progress": (
+        lambda: beats(*[PROGRESS] * 5),
+        {"within_s": 60.0, "quiet_s": 0.2},
+        "gpu-3 told of no progress for 0.2 s",
+    ),
+    "progress": (
+        lambda: again(PROGRESS * 1000),
+        {"most_bytes": None, "within_s": 0.5, "quiet_s": 0.2},
+        "gpu-3 did not finish its answer within 0.5 s",
+    ),
+    "events": (
+        lambda: again(EVENT * 20),
+        {"most_bytes": None, "within_s": 0.3},
+        "did not finish its answer within 0.3 s",
+    ),
+    "too many bytes": (lambda: again(LONG_EVENT), {"most_bytes": 1 << 20}, "answered with more than 1 MiB"),
+}
 
-    with pytest.raises(TransportError, match=r"gpu-3 told of no progress for 0.2 s"):
-        list(said(greeted(beats()), "progress", within_s=60.0, quiet_s=0.2))
 
-
-def test_who_tells_of_progress_has_the_whole_time_and_no_more() -> None:
-    frames = encode({"type": "progress", "phase": "gc"}) * 1000
-    with pytest.raises(TransportError, match=r"gpu-3 did not finish its answer within 0.5 s"):
-        for _ in said(greeted(again(frames)), "progress", most_bytes=None, within_s=0.5, quiet_s=0.2):
+@pytest.mark.parametrize("case", ENDLESS)
+def test_endless_answer_is_given_up(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
+    script, limits, why = ENDLESS[case]
+    begun = CLOCK.now
+    with pytest.raises(TransportError, match=why):
+        for _ in said(greeted(script()), "progress", "event", **limits):
             pass
+    assert CLOCK.now - begun < 3
 
 
 def test_a_byte_now_and_then_is_no_sign_of_life() -> None:
@@ -232,23 +243,6 @@ def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
     script = iter([b"\x1e" + encode({**GREETING, "pid": "7"})])
     with pytest.raises(TransportError, match="gpu-3 sent an invalid `greeting`: pid"):
         StreamSession(Host("gpu-3", Local()), Scripted(script)).greeted()
-
-
-def test_an_answer_of_any_length_is_refused_before_it_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conversation, "ANSWER_BYTES", 1 << 20)
-    frame = encode({"type": "event", "time": 1.0, "reason": "x" * 4000})
-    with pytest.raises(TransportError, match="answered with more than 1 MiB"):
-        for _ in said(greeted(again(frame)), "event", most_bytes=1 << 20):
-            pass
-
-
-def test_an_answer_of_which_there_is_always_more_is_given_up() -> None:
-    frames = encode({"type": "event", "time": 1.0}) * 20
-    begun = CLOCK.now
-    with pytest.raises(TransportError, match=r"did not finish its answer within 0.3 s"):
-        for _ in said(greeted(again(frames)), "event", most_bytes=None, within_s=0.3):
-            pass
-    assert CLOCK.now - begun < 3
 
 
 def test_one_hung_host_withholds_nobodys_answer() -> None:

@@ -11,8 +11,8 @@ import pytest
 from dtctl.agent.records.kinds import Wrong, checked
 from dtctl.agent.records.tensorboard import EventFile
 from dtctl.errors import DtctlError
+from dtctl.folder import Folder
 from dtctl.operations.tensorboard.copies import Copies
-from dtctl.places import Folder
 
 
 @pytest.fixture

@@ -1,11 +1,9 @@
-"""Where dtctl keeps things of its own on this machine; how files are replaced, and read that others may have made."""
+"""How files are written on this machine, and how those are read that others may have made."""
 
 from __future__ import annotations
 
 import errno
-import grp
 import os
-import pwd
 import re
 import secrets
 import shutil
@@ -16,7 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from dtctl.errors import PreflightError
+from dtctl.paths import check_private, is_around_home
 
 PRIVATE = 0o700
 RESERVE_BYTES = 500 << 20
@@ -26,32 +24,6 @@ _MOST_LINKS = 40
 _LONGEST_PART = 200
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 """As a path has it: gs:/bucket/x."""
-
-
-def cache_directory() -> Path:
-    """For what may be lost at any time."""
-    return _base("XDG_CACHE_HOME", ".cache") / "dtctl"
-
-
-def state_directory() -> Path:
-    """For the records of runs."""
-    return _base("XDG_STATE_HOME", ".local/state") / "dtctl"
-
-
-def local_root() -> Path:
-    """The root of the agents of this machine, as they choose it themselves."""
-    return Path(os.environ.get("DTCTL_ROOT") or Path.home() / ".dtctl").absolute()
-
-
-def own_directories() -> tuple[Path, ...]:
-    """None of them is ever part of a training program, though that may lie in the home directory itself."""
-    return cache_directory(), state_directory(), local_root()
-
-
-def is_around_home(directory: Path) -> bool:
-    """It is the user's home or above it: programs read many files there that have nothing to do with dtctl."""
-    real, home = Path(os.path.realpath(directory)), Path(os.path.realpath(Path.home()))
-    return real == home or real in home.parents
 
 
 class Folder:
@@ -299,33 +271,6 @@ def make_private(directory: Path) -> None:
         check_private(directory)
 
 
-def check_private(directory: Path) -> None:
-    """Closes a directory of ours that others may look into. Raises PreflightError for one that others may write to.
-
-    What lies in it decides where dtctl connects to and what it sends. One that is not there is fine.
-    """
-    try:
-        found = directory.stat()
-    except OSError:  # not there, or out of reach for whoever uses it too
-        return
-    mode = stat.S_IMODE(found.st_mode)
-    if found.st_uid != os.geteuid():
-        raise PreflightError(
-            f"{directory} belongs to {_user(found.st_uid)}, not to you",
-            detail="what lies in it decides where dtctl connects to and what it sends",
-            hint=f"ls -ld {directory}    shows it; move it away, and dtctl makes one of its own",
-        )
-    if mode & 0o002 or (mode & 0o020 and not _is_own_group(found.st_gid)):
-        raise PreflightError(
-            f"{directory} can be written to by other users (mode {mode:04o})",
-            detail="what lies in it decides where dtctl connects to and what it sends",
-            hint=f"look at what is in it, then chmod 700 {directory}",
-        )
-    if mode & 0o077:
-        with suppress(OSError):  # it may lie on a disk that cannot be written to: nobody else can write there either
-            directory.chmod(0o700)
-
-
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
     """A descriptor for reading what is a regular file now that it is open; nobody waits for a FIFO. Raises OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
@@ -356,25 +301,3 @@ def _read(descriptor: int, limit_bytes: int, path: Path) -> bytes:
     if len(content) > limit_bytes:
         raise _failed(errno.EFBIG, path, f"It holds more than {limit_bytes} bytes")
     return content
-
-
-def _is_own_group(group: int) -> bool:
-    """The group that has this user's name and nobody else in it, as distributions make one for each user."""
-    try:
-        user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
-    except KeyError:
-        return False
-    return entry.gr_name == user.pw_name and set(entry.gr_mem) <= {user.pw_name}
-
-
-def _user(number: int) -> str:
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
-
-
-def _base(variable: str, usual: str) -> Path:
-    """Paths that are not absolute are not valid (XDG Base Directory Specification)."""
-    given = Path(os.environ.get(variable, ""))
-    return given if given.is_absolute() else Path.home() / usual
