@@ -153,14 +153,14 @@ def check(
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
-    """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
+    """Inspect every host before a start: network, storage, software, machine. Report problems, and what to type."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors
-    from dtctl.render.machine import checks as machine
+    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 

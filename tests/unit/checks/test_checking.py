@@ -12,15 +12,14 @@ import pytest
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import Wrong, made
-from dtctl.agent.records.network.logins import SshFacts
-from dtctl.agent.records.network.peers import NetworkFacts
+from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.checks.checking import Checked, InPassing, check
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
 from dtctl.render import checks
-from dtctl.render.machine import checks as machine_form
+from dtctl.render.machine import diagnosis as machine_form
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.networking.rounds import listening, reaching
