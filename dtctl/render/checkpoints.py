@@ -83,18 +83,16 @@ def show_verified(outcome: Verification) -> None:
     """One line for each, and below it what is wrong."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
-        step = f" (step {checkpoint.step})" if checkpoint.step is not None else ""
         read = f"{size(one.read_bytes)} in {one.seconds:.1f} s"
         word = "damaged" if one.problems else "not all read" if one.unread else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
-        console.out().print(styled(f"{one.found.host}:{one.found.path}{step}: {word}, {read}", style))
+        console.out().print(styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {word}, {read}", style))
         for line in (*one.problems, *([one.unread] if one.unread else [])):
             console.out().print(f"  {line}")
 
 
 def show_pull(found: Found, directory: Path) -> None:
-    step = f" (step {found.checkpoint.step})" if found.checkpoint.step is not None else ""
-    console.report(f"{found.path}{step} from {fold(found.hosts)} to {directory}")
+    console.report(f"{found.path}{_at_step(found.checkpoint)} from {fold(found.hosts)} to {directory}")
 
 
 def show_pulled(outcome: Pulled) -> None:
@@ -129,8 +127,7 @@ def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
     for one in outcome.directories:
         where = f"{one.host}:{one.directory}"
         for each in one.removed:
-            step = f" (step {each.step})" if each.step is not None else ""
-            console.say(f"{where}/{each.prefix}{step}: {would}")
+            console.say(f"{where}/{each.prefix}{_at_step(each)}: {would}")
         freed = f", {size(one.freed_bytes)}" if one.removed else ""
         console.say(f"{where}: {len(one.removed)} {would}{freed}, {len(one.kept)} complete kept")
         if one.problem:
@@ -139,6 +136,10 @@ def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
             console.report("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
     if not outcome.directories and not outcome.errors:
         console.report("no complete checkpoint was found, so nothing is removed")
+
+
+def _at_step(checkpoint: Checkpoint) -> str:
+    return f" (step {checkpoint.step})" if checkpoint.step is not None else ""
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:

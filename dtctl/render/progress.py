@@ -96,13 +96,11 @@ class StopProgress(ExitStack):
     def _live(self) -> Live:
         from rich.live import Live
 
-        from dtctl.render.terminal.rich_console import text
+        from dtctl.render.terminal.rich_console import cropped
 
         def draw() -> object:
             awaited = dialling_line(self._dialled(), self._failed(), console.columns() - 1)
-            line = text("; ".join(filter(None, [self.now(), awaited])))
-            line.no_wrap, line.overflow = True, "crop"
-            return line
+            return cropped("; ".join(filter(None, [self.now(), awaited])))
 
         return Live(get_renderable=draw, console=console.err(), transient=True, refresh_per_second=4)  # type: ignore[arg-type]
 
@@ -283,11 +281,10 @@ def _shown(bars: Bars, below: Callable[[], str]) -> Live:
     from rich.console import Group
     from rich.live import Live
 
-    from dtctl.render.terminal.rich_console import text
+    from dtctl.render.terminal.rich_console import cropped
 
     def drawn() -> Group:
-        line = text((below(), "dim"))
-        line.no_wrap, line.overflow = True, "crop"
+        line = cropped(below(), "dim")
         return Group(bars.get_renderable(), *([line] if line else []))
 
     bars.live = Live(get_renderable=drawn, console=bars.console, transient=True, refresh_per_second=8)
