@@ -172,7 +172,7 @@ class _Waiting:
             if self._is_over(event):
                 break
             narrate(event)
-        narrate.tell_away()
+        narrate.report_away()
         assert self._seen is not None
         return self._seen
 
