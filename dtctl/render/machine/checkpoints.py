@@ -37,11 +37,11 @@ def verified(outcome: Verification) -> list[dict[str, Any]]:
             "prefix": one.found.checkpoint.prefix,
             "step": one.found.checkpoint.step,
             "sound": one.sound,
-            "problems": list(one.problems),
-            "unread": one.unread or None,
-            "tensors": one.tensors,
-            "readBytes": one.read_bytes,
-            "seconds": one.seconds,
+            "problems": list(one.told["problems"]),
+            "unread": one.told["unread"],
+            "tensors": one.told["tensors"],
+            "readBytes": one.told["read_bytes"],
+            "seconds": one.told["seconds"],
         }
         for one in outcome.checked
     ]

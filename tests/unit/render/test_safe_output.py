@@ -22,6 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
+from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.dump import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
@@ -112,7 +113,9 @@ def poisoned(value: Any) -> Any:
         return Path(f"{value}{BAD}".replace("\0", ""))
     if isinstance(value, DtctlError):
         return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
-    if isinstance(value, Mapping) and "kind" in value:  # a fact, whose kind was looked at before
+    if isinstance(value, list):
+        return [poisoned(one) for one in value]
+    if isinstance(value, Mapping) and ("kind" in value or "read_bytes" in value):  # a fact or a record: keys are known
         return {key: one if key == "kind" else poisoned(one) for key, one in value.items()}
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
@@ -239,7 +242,19 @@ REMAINS = GcResult(
 )
 LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
 PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
-VERIFIED = Verification((Verified(PICKED, ("is wrong",), "too long", 1, 2, 0.1),), {"b": ERROR})
+READ = checked(
+    VerifiedRecord,
+    {
+        "dir": "/d",
+        "prefix": "m",
+        "problems": ["is wrong"],
+        "unread": "long",
+        "tensors": 1,
+        "read_bytes": 2,
+        "seconds": 0.1,
+    },
+)
+VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (Placed("a", "/dir", "model-7", 5, ("b",)), Placed("c", "/dir", "model-7", 0)))
