@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks import coordinator, delay, event_files, first_step, idle, lines, looking, overhead, startup, ways
+from benchmarks import coordinator, delay, event_files, first_step, idle, lines, overhead, startup, ways
 from benchmarks.measuring import CannotRun
 from benchmarks.peers import command, push, report, start
-from benchmarks.peers.environment import Environment, peers
-from benchmarks.peers.options import Options
+from benchmarks.peers.contest import Options
+from benchmarks.peers.doing import Environment, peers
 from tests.hosts import private_network
 
 BESIDE_PEERS = {"command": command.run, "start": start.run, "push": push.run}
@@ -22,7 +22,7 @@ ALONE = {
     "coordinator": coordinator.run,
     "ways": ways.run,
     "lines": lines.run,
-    "looking": looking.run,
+    "looking": lines.run_looking,
     "delay": delay.run,
     "events": event_files.run,
 }

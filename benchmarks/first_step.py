@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.by_hand import Process, found_at_work
 from benchmarks.measuring import CannotRun, heading, show
+from benchmarks.overhead import Process, found_at_work
 from tests.desk import Desk, desk
 from tests.environments import environment
 from tests.hosts import private_network

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 import subprocess
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL, heading, measure, show
+from benchmarks.measuring import DTCTL, alternate, heading, measure, show
 from benchmarks.servers import Servers, loopback_servers, need
 
 TASKS = 20
@@ -36,15 +37,6 @@ while size < {VOLUME_MB} << 20:
     sys.stdout.write(text)
 print("{END}", flush=True)
 time.sleep(3600)
-"""
-CLUSTER = """\
-name: lines
-ports: auto
-ssh: {{port: {port}, identity_file: {key}, known_hosts: known_hosts}}
-hosts:
-{hosts}
-jobs: {{worker: {{hosts: [{places}]}}}}
-trainer: {{code: code, command: [python3, train.py], dialect: none}}
 """
 
 
@@ -76,16 +68,8 @@ def run(rounds: int | None = None) -> None:
 @contextmanager
 def running(servers: Servers, program: str, tasks: int) -> Iterator[None]:
     """So many tasks, spread over the hosts in turn."""
-    code = servers.directory / "code"
-    code.mkdir(exist_ok=True)
-    (code / "train.py").write_text(program)
-    hosts = "\n".join(
-        f"  host-{number}: {{ssh: {{target: {address}, user: {user}}}, address: 127.0.0.1}}"
-        for number, (address, user) in enumerate(zip(servers.addresses, servers.users, strict=True), 1)
-    )
-    places = ", ".join(f"host-{at % len(servers.addresses) + 1}" for at in range(tasks))
-    ssh = {"port": servers.sshd.port, "key": servers.sshd.key}
-    (servers.directory / "cluster.yaml").write_text(CLUSTER.format(hosts=hosts, places=places, **ssh))
+    servers.write_cluster("command: [python3, train.py], dialect: none", workers=tasks)
+    (servers.directory / "code" / "train.py").write_text(program)
     measure([*DTCTL, "up", "-q"], cwd=servers.directory, env=servers.env)
     try:
         yield
@@ -140,3 +124,32 @@ def _printing(argv: Sequence[str], servers: Servers) -> Iterator[Iterator[bytes]
         process.terminate()
         process.stdout.close()
         process.wait()
+
+
+LOOKED_AT_HOSTS = 50
+LOOKED_AT_TASKS = 100
+LOOKS = 7
+PROGRAM = "import time\ntime.sleep(86400)\n"
+
+
+def run_looking(rounds: int | None = None) -> None:
+    rounds = rounds or LOOKS
+    need("ssh")
+    with tempfile.TemporaryDirectory() as name, loopback_servers(LOOKED_AT_HOSTS, Path(name), homes=True) as servers:
+        with running(servers, PROGRAM, LOOKED_AT_TASKS):
+            look = functools.partial(measure, cwd=servers.directory, env=servers.env)
+            ssh = ["ssh", "-F", str(servers.ssh_config), servers.addresses[0], "python3", "-c", "pass"]
+            look([*DTCTL, "status"])
+            costs = alternate(
+                rounds,
+                {
+                    "ssh HOST python3 -c pass": functools.partial(look, ssh),
+                    "dtctl status": functools.partial(look, [*DTCTL, "status"]),
+                },
+            )
+        heading("looking", f"{LOOKED_AT_TASKS} tasks on {LOOKED_AT_HOSTS} hosts, medians of {rounds} alternating runs")
+        bare = costs["ssh HOST python3 -c pass"]
+        for what, cost in costs.items():
+            ours = what.startswith("dtctl")
+            show(what, f"{cost.wall_s * 1000:.0f} ms", cost.wall_s / bare.wall_s, "ssh's", "1.5" if ours else "")
+            show("", f"{cost.cpu_s * 1000:.0f} ms CPU", cost.cpu_s / bare.cpu_s, "ssh's")

@@ -30,23 +30,19 @@ class Servers:
     def ssh_config(self) -> Path:
         return self.directory / "ssh_config"
 
-    def write_cluster(self, trainer: str) -> Path:
-        """A cluster.yaml with a worker on every host, each with a port of its own."""
+    def write_cluster(self, trainer: str, *, port: int = 0, workers: int = 0) -> None:
+        """A cluster.yaml with a worker on every host, or so many on them in turn. `port`: of SSH, if not sshd's own."""
         hosts = [
             f"  host-{number}: {{ssh: {{target: {address}, user: {user}}}, address: 127.0.0.1}}"
             for number, (address, user) in enumerate(zip(self.addresses, self.users, strict=True), 1)
         ]
-        ssh = f"{{port: {self.sshd.port}, identity_file: {self.sshd.key}, known_hosts: known_hosts}}"
-        text = "\n".join(
-            ["name: bench", f"ssh: {ssh}", "hosts:", *hosts, f"jobs: {{worker: {{hosts: {_all(hosts)}}}}}", trainer, ""]
-        )
-        file = self.directory / "cluster.yaml"
-        file.write_text(text)
-        return file
-
-
-def _all(hosts: Sequence[str]) -> str:
-    return f'"host-[1-{len(hosts)}]"'
+        ssh = f"{{port: {port or self.sshd.port}, identity_file: {self.sshd.key}, known_hosts: known_hosts}}"
+        places = ", ".join(f"host-{at % len(hosts) + 1}" for at in range(workers or len(hosts)))
+        head = ["name: bench", *(["ports: auto"] if workers else []), f"ssh: {ssh}", "hosts:", *hosts]
+        lines = [*head, f"jobs: {{worker: {{hosts: [{places}]}}}}", f"trainer: {{code: code, {trainer}}}", ""]
+        (self.directory / "cluster.yaml").write_text("\n".join(lines))
+        (self.directory / "code").mkdir(exist_ok=True)
+        (self.directory / "code" / "train.py").touch()
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from dtctl.operations.checks.checking import TOPICS
 from dtctl.operations.checks.topic import Topic, fails, found
 from dtctl.operations.diagnosis.signature import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.render.health.findings import pattern_of
+from dtctl.render.diagnosis import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble
 
 _WRITTEN = "<!-- Written by docs/generate.py from dtctl/render/manual.yaml; change it there. -->"

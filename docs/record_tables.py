@@ -19,10 +19,9 @@ from dtctl.agent.records import (
     answers,
     checkpoints,
     checks,
-    dump,
-    goodput,
     messages,
     metrics,
+    network,
     reasons,
     requests,
     run_state,
@@ -31,49 +30,53 @@ from dtctl.agent.records import (
     vitals,
     whole_run,
     words,
-    working,
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
-from dtctl.agent.records.network import logins, peers
 
 _MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
 _MODULES: dict[str, ModuleType] = {
     "answers": answers,
-    "goodput": goodput,
     "checkpoints": checkpoints,
     "checks": checks,
-    "check_network": peers,
-    "check_ssh": logins,
+    "check_network": network,
     "messages": messages,
     "reasons": reasons,
     "requests": requests,
     "run_state": run_state,
     "metrics": metrics,
     "spec": spec,
-    "dump": dump,
     "tensorboard": tensorboard,
     "vitals": vitals,
     "whole_run": whole_run,
     "words": words,
-    "working": working,
 }
+_APART: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
+    "check_ssh": (network, ("SshQuestion", "SshFacts")),
+    "dump": (vitals, ("Frame", "Stack", "Thread", "ProcessDump", "Dump")),
+    "goodput": (whole_run, ("Span", "Account")),
+    "working": (run_state, ("Copy", "Code")),
+}
+"""Records that have a place of their own in the pages, apart from the others of their module."""
 _NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
 """Of the kinds that have one."""
 
 
 def filled(page: str) -> str:
     """The page with a table of every record of a module between the marks that name the module."""
-    return _MARKED.sub(
-        lambda mark: mark.group(1) + "\n" + _tables(_MODULES[mark.group(2)]) + "\n" + mark.group(3), page
-    )
+    return _MARKED.sub(lambda mark: mark.group(1) + "\n" + _tables(mark.group(2)) + "\n" + mark.group(3), page)
 
 
-def _tables(module: ModuleType) -> str:
-    if module is words:
+def _tables(section: str) -> str:
+    if section == "words":
         rows = [(name, _spelled(getattr(words, name)), _told(words)[name][0]) for name in _NAMES.values()]
         return _grid(("word", "is", "meaning"), rows)
-    return "\n".join(_table(name, record, module) for name, record in _records(module))
+    if section in _APART:
+        module, names = _APART[section]
+        return "\n".join(_table(name, getattr(module, name), module) for name in names)
+    module = _MODULES[section]
+    apart = [name for one, names in _APART.values() if one is module for name in names]
+    return "\n".join(_table(name, record, module) for name, record in _records(module) if name not in apart)
 
 
 def _records(module: ModuleType) -> Iterator[tuple[str, Any]]:

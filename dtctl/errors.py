@@ -69,6 +69,11 @@ class Problem:
     hint: str = ""
 
 
+def clipped(text: str) -> str:
+    """What a message quotes, by its beginning where it is long."""
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
 class ConfigError(DtctlError):
     """A cluster file that cannot be used; holds every problem found, in the order of the file."""
 

@@ -10,17 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import DTCTL
-from benchmarks.peers import page
-from benchmarks.peers.contest import Contender, Standings, compete
-from benchmarks.peers.doing import all_kept, all_new
-from benchmarks.peers.environment import Environment
-from benchmarks.peers.field import Field, field
-from benchmarks.peers.options import Options, Report
+from benchmarks.peers import report
+from benchmarks.peers.contest import Options, Report, Standings, compete
+from benchmarks.peers.doing import Contender, Environment, Field, all_kept, all_new, field
 
 HOSTS = 30
 STEP = "command"
 COMMAND = "sh where.sh"
-TRAINER = 'trainer: {code: code, command: ["true"]}'
+TRAINER = 'command: ["true"]'
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -29,8 +26,6 @@ def run(options: Options, environment: Environment) -> Report:
         directory = Path(name)
         with field(hosts, options.width, directory, homes=False) as ground:
             ground.put_script("where.sh", "python3 -c pass")
-            (directory / "code").mkdir()
-            (directory / "code" / "train.py").touch()
             ground.servers.write_cluster(TRAINER)
             new = [_dtctl(ground), *all_new(ground, environment, {STEP: COMMAND})]
             kept = [_dtctl(ground), *all_kept(ground, environment, {STEP: COMMAND})]
@@ -53,7 +48,7 @@ def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequen
         f"`python3 -c pass` on {hosts} hosts, over connections that are open",
     )
     sections = [
-        page.section(title, some, standings, STEP)
+        report.section(title, some, standings, STEP)
         for title, some, standings in zip(titles, contenders, found, strict=True)
     ]
     return Report(hosts, sections, found)

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import statistics
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
-from benchmarks.peers.field import Field
+from benchmarks.peers.doing import Contender, Field
 from benchmarks.peers.gauge import Gauge, Outcome, Taken
-
-Argv = Sequence[str | Path]
-
-
-@dataclass(frozen=True)
-class Contender:
-    name: str
-    how: str
-    """What it was told that is not its default, for the table."""
-    steps: Mapping[str, Argv]
-    """What is typed for each step that it can do."""
-    env: Mapping[str, str]
-    ours: bool = False
-    kept: bool = False
-    """It uses connections that are kept open."""
-    lacks: str = ""
-    """What it needs and this machine has not got."""
+from dtctl.transport.fanout import WIDTH
 
 
 class Course(Protocol):
@@ -101,3 +84,19 @@ def _take_turn(field: Field, contender: Contender, course: Course, standings: St
 
 def _wrong(outcome: Outcome) -> str:
     return f"it ended with {outcome.code}" if outcome.code else ""
+
+
+@dataclass(frozen=True)
+class Options:
+    rounds: int = 3
+    hosts: int | None = None
+    """None: as many as each benchmark says."""
+    width: int = WIDTH
+    """How many hosts at once; dtctl's own cannot be changed."""
+
+
+@dataclass(frozen=True)
+class Report:
+    hosts: int
+    sections: Sequence[str]
+    standings: Sequence[Standings]

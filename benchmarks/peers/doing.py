@@ -2,15 +2,159 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from benchmarks.peers.contest import Contender
-from benchmarks.peers.environment import Environment
-from benchmarks.peers.field import Field
+from benchmarks.peers.gauge import Clients
+from benchmarks.servers import Servers, loopback_servers
+from tests.environments import Recipe, Unfit, build
 
-SCRIPTS = Path(__file__).with_name("scripts")
+RECIPE = Recipe(
+    "ansible, asyncssh, fabric, paramiko, pssh, ClusterShell",
+    ("3.12", "3.13", "3.11", "3.10"),
+    ("ansible", "asyncssh", "fabric", "paramiko", "parallel-ssh", "ClusterShell"),
+)
+"""Not pinned: what a user would install today. The page tells the versions."""
+
+OF_DEBIAN = {"pdsh": ["pdsh", "-V"], "rsync": ["rsync", "--version"], "OpenSSH": ["ssh", "-V"]}
+
+
+@dataclass(frozen=True)
+class Environment:
+    python: Path | None
+    lacks: str = ""
+    """Why there is no such environment."""
+
+    def program(self, name: str) -> str:
+        return str(self.python.with_name(name)) if self.python else name
+
+    def missing(self, program: str = "") -> str:
+        """Why a contender cannot take part that needs this environment, or a program of the machine."""
+        if program:
+            return "" if shutil.which(program) else f"{program} is not installed"
+        return self.lacks
+
+    def versions(self) -> list[str]:
+        found = [_version_of(name, argv) for name, argv in OF_DEBIAN.items() if shutil.which(argv[0])]
+        if self.python:
+            ask = f"from importlib.metadata import version\nfor name in {RECIPE.packages}: print(name, version(name))"
+            found += _said([str(self.python), "-c", ask]).splitlines()
+        return sorted(found, key=str.lower)
+
+
+def peers() -> Environment:
+    try:
+        return Environment(build("peers", RECIPE))
+    except (Unfit, RuntimeError, OSError) as error:
+        return Environment(None, f"no environment of the peers: {str(error).splitlines()[0]}")
+
+
+def _version_of(name: str, argv: Sequence[str]) -> str:
+    found = re.search(r"\d+\.[\w.]+", _said(argv))
+    return f"{name} {found.group() if found else ''}".strip()
+
+
+def _said(argv: Sequence[str]) -> str:
+    return subprocess.run(argv, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False).stdout
+
+
+MARK = "DTCTL_BENCHMARK_CLIENT"
+"""In the environment of every client, and so of what it leaves in the background."""
+
+SAME_FOR_ALL = {"KexAlgorithms": "curve25519-sha256,curve25519-sha256@libssh.org"}
+"""One key exchange for everybody: OpenSSH's own choice takes ten times the CPU, and not all libraries have it."""
+
+SCRIPT = "set -- $SSH_CONNECTION\n{}\necho reached $3\n"
+"""The address that was connected to is the third word, so each host answers with its own."""
+
+
+Argv = Sequence[str | Path]
+
+
+@dataclass(frozen=True)
+class Contender:
+    name: str
+    how: str
+    """What it was told that is not its default, for the table."""
+    steps: Mapping[str, Argv]
+    """What is typed for each step that it can do."""
+    env: Mapping[str, str]
+    ours: bool = False
+    kept: bool = False
+    """It uses connections that are kept open."""
+    lacks: str = ""
+    """What it needs and this machine has not got."""
+
+
+@dataclass(frozen=True)
+class Field:
+    servers: Servers
+    width: int
+    """How many hosts at once."""
+
+    @property
+    def hosts(self) -> Sequence[str]:
+        return self.servers.addresses
+
+    @property
+    def directory(self) -> Path:
+        return self.servers.directory
+
+    @property
+    def description(self) -> Path:
+        """For the programs of the libraries, written by `field`."""
+        return self.directory / "field.json"
+
+    def ssh_config(self, *, kept: bool) -> Path:
+        """Of OpenSSH: a connection for each command, or one that is kept open for the next ones."""
+        return self.directory / ("ssh_config_kept" if kept else "ssh_config")
+
+    def env(self, *, kept: bool = False) -> dict[str, str]:
+        return {**self.servers.env, MARK: f"{self.directory.name}-{'kept' if kept else 'new'}"}
+
+    def clients(self, *, kept: bool) -> Clients:
+        """The processes of those who were given this environment."""
+        return Clients(f"{MARK}={self.env(kept=kept)[MARK]}", f"ssh: {self.control}/" if kept else "")
+
+    @property
+    def control(self) -> Path:
+        """Where OpenSSH's kept connections have their sockets."""
+        return self.directory / "cm"
+
+    def put(self, name: str, text: str) -> None:
+        """Into the home of every user there."""
+        for user in self.servers.sshd.users.values():
+            (user.home / name).write_text(text)
+            (user.home / name).chmod(0o644)
+
+    def put_script(self, name: str, does: str) -> None:
+        """One that does something and tells on which host it was."""
+        self.put(name, SCRIPT.format(does))
+
+
+@contextmanager
+def field(hosts: int, width: int, directory: Path, *, homes: bool) -> Iterator[Field]:
+    with loopback_servers(hosts, directory, homes=homes, options=SAME_FOR_ALL) as servers:
+        made = Field(servers, width)
+        config = servers.ssh_config.read_text() + "  Ciphers ^aes128-gcm@openssh.com\n  LogLevel ERROR\n"
+        made.ssh_config(kept=False).write_text(config)
+        made.control.mkdir()
+        control = f"  ControlMaster auto\n  ControlPath {made.control}/%C\n  ControlPersist 600\n"
+        made.ssh_config(kept=True).write_text(config + control)
+        places = list(zip(servers.addresses, servers.users, strict=True))
+        login = {"port": servers.sshd.port, "key": str(servers.sshd.key)}
+        known = {"known_hosts": str(directory / "known_hosts"), "width": width}
+        made.description.write_text(json.dumps({"hosts": places, **login, **known}))
+        yield made
+
+
+LIBRARIES = Path(__file__).with_name("libraries.py")
 
 Commands = Mapping[str, str]
 """The command of each step, in words that need no quoting."""
@@ -43,8 +187,7 @@ def library(field: Field, environment: Environment, name: str, commands: Command
 
 
 def script(field: Field, environment: Environment, name: str, doing: str, word: str) -> list[str | Path]:
-    program = SCRIPTS / f"{name.replace('-', '_')}_hosts.py"
-    return [environment.program("python"), program, field.description, doing, word]
+    return [environment.program("python"), LIBRARIES, name, field.description, doing, word]
 
 
 def openssh(field: Field, environment: Environment, commands: Commands, *, kept: bool) -> Iterator[Contender]:

@@ -13,12 +13,9 @@ from dataclasses import field as field_of
 from pathlib import Path
 
 from benchmarks.measuring import DTCTL, CannotRun
-from benchmarks.peers import page
-from benchmarks.peers.contest import Contender, compete
-from benchmarks.peers.doing import for_each_host, script, synchronize
-from benchmarks.peers.environment import Environment
-from benchmarks.peers.field import Field, field
-from benchmarks.peers.options import Options, Report
+from benchmarks.peers import report
+from benchmarks.peers.contest import Options, Report, compete
+from benchmarks.peers.doing import Contender, Environment, Field, field, for_each_host, script, synchronize
 
 MOST_HOSTS = 10
 FILES = 500
@@ -36,7 +33,7 @@ def run(options: Options, environment: Environment) -> Report:
         directory = Path(name)
         with field(hosts, options.width, directory, homes=True) as ground:
             write_tree(directory / "code", BYTES)
-            ground.servers.write_cluster('trainer: {code: code, command: ["true"]}')
+            ground.servers.write_cluster('command: ["true"]')
             contenders = _contenders(ground, environment)
             standings = compete(ground, contenders, options.rounds, _Tree(ground))
             write_tree(directory / "code", LARGE_BYTES)
@@ -44,9 +41,9 @@ def run(options: Options, environment: Environment) -> Report:
             large = compete(ground, incremental, options.rounds, _Large(ground))
     tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
     titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
-    sections = [page.section(title, contenders, standings, step) for step, title in titles.items()]
+    sections = [report.section(title, contenders, standings, step) for step, title in titles.items()]
     sections.append(
-        page.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
+        report.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
     )
     return Report(hosts, sections, [standings, large])
 

@@ -6,14 +6,88 @@ import os
 import platform
 import textwrap
 import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.peers import page
-from benchmarks.peers.environment import Environment
-from benchmarks.peers.options import Options, Report
+from benchmarks.peers.contest import Options, Report, Standings
+from benchmarks.peers.doing import Contender, Environment
+from benchmarks.peers.gauge import Taken
 from tests.nightly.running import commit
 from tests.tables import replace_part
+
+HEAD = ("", "time", "CPU of the client", "memory of the client", "CPU of all", "how")
+NOT_SLOWER = 1.05
+"""A ratio below this is no difference: two runs of the same differ by as much."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    name: str
+    of: Callable[[Taken], float]
+    unit: str
+    digits: int
+
+    def told(self, taken: Taken) -> str:
+        return f"{self.of(taken):.{self.digits}f} {self.unit}"
+
+
+MEASURES = (
+    Measure("time", lambda taken: taken.wall_s, "s", 2),
+    Measure("CPU of the client", lambda taken: taken.client_s, "s", 2),
+    Measure("memory of the client", lambda taken: taken.memory_mb, "MB", 0),
+    Measure("CPU of all", lambda taken: taken.machine_s, "s", 1),
+)
+
+
+def table(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> str:
+    """The quickest first; the best of each column is 1, with what that is."""
+    by_name = {contender.name: contender for contender in contenders}
+    best = {measure: min(map(measure.of, taken.values())) for measure in MEASURES}
+    rows = [HEAD, ("---",) * len(HEAD)]
+    for name in sorted(taken, key=lambda name: taken[name].wall_s):
+        cells = [_cell(measure, taken[name], best[measure]) for measure in MEASURES]
+        shown = f"**{name}**" if by_name[name].ours else name
+        rows.append((shown, *cells, by_name[name].how))
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def _cell(measure: Measure, taken: Taken, best: float) -> str:
+    value = measure.of(taken)
+    return f"1 ({measure.told(taken)})" if value == best else f"{_ratio(value, best):.2f}"
+
+
+def _ratio(value: float, other: float) -> float:
+    return value / other if other else float("inf")
+
+
+def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Iterator[str]:
+    """Of each measure in which peers are better than ours: which, and how much more ours takes."""
+    for ours in (contender.name for contender in contenders if contender.ours and contender.name in taken):
+        for measure in MEASURES:
+            value = measure.of(taken[ours])
+            peers = {name: _ratio(value, measure.of(one)) for name, one in taken.items() if name != ours}
+            better = sorted(((ratio, name) for name, ratio in peers.items() if ratio >= NOT_SLOWER), reverse=True)
+            if better:
+                listed = ", ".join(f"{name} ({ratio:.2f})" for ratio, name in better)
+                yield f"- `{ours}` takes more {measure.name} than {listed}."
+
+
+def section(title: str, contenders: Sequence[Contender], standings: Standings, step: str) -> str:
+    taken = standings.medians(step)
+    worse = list(behind(contenders, taken))
+    told = ["What a peer does with less, and how many times as much dtctl takes:", "", *worse]
+    nothing = ["No peer does it with less."]
+    return "\n".join([f"### {title}", "", table(contenders, taken), "", *(told if worse else nothing)])
+
+
+def left_out(standings: Sequence[Standings]) -> str:
+    reasons: dict[str, str] = {}
+    for one in standings:
+        reasons |= one.left_out
+    listed = "; ".join(f"{name}: {reason}" for name, reason in sorted(reasons.items()))
+    return f"Left out: {listed}." if listed else "Nobody was left out."
+
 
 WIDTH = 100
 """Of the page, but for its tables."""
@@ -43,7 +117,7 @@ def text(report: Report, options: Options, environment: Environment, begin: Circ
     versions = ", ".join([f"Python {platform.python_version()}", *environment.versions()])
     head = (
         f"Measured on {when} at commit {begin.commit}: {report.hosts} hosts, {options.width} at once, {rounds}; "
-        f"{system}; {versions}. {page.left_out(report.standings)}"
+        f"{system}; {versions}. {left_out(report.standings)}"
     )
     return "\n\n".join([head, *report.sections])
 

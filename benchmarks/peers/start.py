@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.measuring import DTCTL, measure
-from benchmarks.peers import page
+from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
-from benchmarks.peers.contest import Contender, compete
-from benchmarks.peers.doing import library, openssh
-from benchmarks.peers.environment import Environment
-from benchmarks.peers.field import Field, field
-from benchmarks.peers.options import Options, Report
+from benchmarks.peers.contest import Options, Report, compete
+from benchmarks.peers.doing import Contender, Environment, Field, field, library, openssh
 
 HOSTS = 30
-TRAINER = 'trainer: {code: code, command: [sleep, "3600"], dialect: none}'
+TRAINER = 'command: [sleep, "3600"], dialect: none'
 PROCESS = "sleep 3600"
 
 START, LOOK, END = "start", "look", "end"
@@ -36,8 +33,6 @@ def run(options: Options, environment: Environment) -> Report:
         with field(hosts, options.width, directory, homes=False) as ground:
             for step, does in SCRIPTS.items():
                 ground.put_script(f"{step}.sh", does)
-            (directory / "code").mkdir()
-            (directory / "code" / "train.py").touch()
             ground.servers.write_cluster(TRAINER)
             for words in (OURS[START], OURS[END]):  # the hosts have the code and the agent from here on
                 measure([*DTCTL, *words], cwd=directory, env=ground.servers.env)
@@ -48,7 +43,7 @@ def run(options: Options, environment: Environment) -> Report:
         LOOK: f"Ask after the processes of {hosts} hosts",
         END: f"End the processes of {hosts} hosts, and remove what they left",
     }
-    sections = [page.section(title, contenders, standings, step) for step, title in titles.items()]
+    sections = [report.section(title, contenders, standings, step) for step, title in titles.items()]
     return Report(hosts, sections, [standings])
 
 

@@ -187,66 +187,12 @@ def _metavar(param: Any) -> str:
     return str(param.metavar or param.name.upper())
 
 
-COMMANDS = {
-    "attach": "logs -f",
-    "cancel": "stop",
-    "clean": "gc",
-    "config": "validate",
-    "create": "up",
-    "delete": "down",
-    "deploy": "up",
-    "describe": "status",
-    "destroy": "down",
-    "doctor": "diagnose",
-    "history": "events",
-    "hosts": "status",
-    "kill": "stop",
-    "launch": "up",
-    "list": "runs",
-    "login": "ssh",
-    "ls": "runs",
-    "monitor": "top",
-    "new": "init",
-    "ps": "status",
-    "resume": "up",
-    "rm": "down",
-    "run": "up",
-    "shell": "ssh",
-    "start": "up",
-    "submit": "up",
-    "tail": "logs -f",
-    "templates": "init --list",
-    "terminate": "stop",
-    "train": "up",
-    "version": "--version",
-    "watch": "top",
-    "why": "diagnose",
-}
-"""Words of docker, kubectl, git, Slurm and everyday English -> what to type after `dtctl`."""
+def _habits(kind: str) -> dict[str, str]:
+    """Of other programs: `commands` or `options` -> what to type here."""
+    import yaml
 
-OPTIONS = {
-    "--cluster-file": "--config",
-    "--dry": "--dry-run",
-    "--file": "--config",
-    "--force": "--yes",
-    "--format": "--output",
-    "--job": "--run",
-    "--key": "--identity",
-    "--lines": "--tail",
-    "--noop": "--dry-run",
-    "--now": "--grace",
-    "--private-key": "--identity",
-    "--regex": "--grep",
-    "--restart": "--replace",
-    "--run-id": "--run",
-    "--search": "--grep",
-    "--silent": "--quiet",
-    "--timeout": "--grace",
-    "-f": "--config",
-    "-w": "--watch",
-    "-y": "--yes",
-}
-"""Options of others -> ours, where the command has it."""
+    habits: dict[str, dict[str, str]] = yaml.safe_load(Path(__file__).with_name("habits.yaml").read_text("utf-8"))
+    return habits[kind]
 
 
 def no_command(words: Sequence[str], commands: Collection[str]) -> UsageError:
@@ -257,8 +203,8 @@ def no_command(words: Sequence[str], commands: Collection[str]) -> UsageError:
     summary = f"there is no command {word!r}"
     if word == "help":
         return UsageError(summary, hint=f"dtctl {' '.join([*others[:1], '-h'])}    shows what it takes")
-    if word in COMMANDS:
-        return UsageError(summary, hint=f"did you mean this? dtctl {' '.join([COMMANDS[word], *others])}")
+    if habit := _habits("commands").get(word):
+        return UsageError(summary, hint=f"did you mean this? dtctl {' '.join([habit, *others])}")
     if word.endswith((".yaml", ".yml")):
         return UsageError(f"{word!r} is a file, and no command", hint=f"did you mean this? dtctl up {word}")
     if ":" in word or word.startswith("@"):
@@ -281,7 +227,7 @@ def other_option(name: str, own: Collection[str]) -> str:
     """A hint; empty where nothing is near."""
     from dtctl.errors import did_you_mean
 
-    habit = OPTIONS.get(name)
+    habit = _habits("options").get(name)
     if habit in own:
         return f"did you mean '{habit}'?"
     if name == "--json" and "--output" in own:

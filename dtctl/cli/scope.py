@@ -234,7 +234,7 @@ class Scope:
 
             note(
                 f"{which.first_problem(followed.problem)}: hosts are reached as remembered of {record.run}",
-                f"dtctl validate {record.file}    tells more",
+                f"dtctl validate {record.file}    shows more",
             )
         elif now is not record:
             self.memory.change(

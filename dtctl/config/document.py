@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dtctl.errors import ConfigError, Place, Problem, UsageError
+from dtctl.errors import ConfigError, Place, Problem, UsageError, clipped
 
 KeyPath = tuple[str | int, ...]
 """Keys and list indexes from the top of a document to one of its values."""
@@ -163,8 +163,7 @@ def in_words(data: Any) -> str:
     if isinstance(data, list):
         return "a list" if data else "an empty list"
     text = data.text if isinstance(data, Scalar) else str(data)
-    shown = text if len(text) <= 60 else text[:57] + "..."
-    return shown if isinstance(data, Scalar) and not isinstance(data.value, str) else repr(shown)
+    return clipped(text) if isinstance(data, Scalar) and not isinstance(data.value, str) else repr(clipped(text))
 
 
 def dotted(path: KeyPath) -> str:

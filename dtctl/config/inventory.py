@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +11,7 @@ from typing import Any
 
 from dtctl.config.document import Findings
 from dtctl.config.names import check_host, check_names, split_place, why_not_written
-from dtctl.config.ranges import count, expand, expand_value, fold
+from dtctl.config.ranges import expand, expand_value, first_past, fold
 from dtctl.config.sections import ClusterFile, HostEntry, HostSsh, SshDefaults
 from dtctl.errors import UsageError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
@@ -28,7 +28,7 @@ def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str
     reader.check_defaults()
     hosts: dict[str, Host] = {}
     entry_of: dict[str, str] = {}
-    if too_many := _past_the_most(content.hosts):
+    if too_many := first_past(MOST_HOSTS, ((key, key, 1) for key in content.hosts)):
         summary = f"hosts.{too_many} is past the {MOST_HOSTS:,} hosts that a cluster can have"
         findings.add(("hosts", too_many), summary, "check the ends of the ranges", at_key=True)
         return {}
@@ -41,17 +41,6 @@ def read_hosts(content: ClusterFile, home: Path, findings: Findings) -> dict[str
         for host in reader.hosts(key, names, entry):
             hosts.setdefault(host.name, host)
     return hosts
-
-
-def _past_the_most(keys: Iterable[str]) -> str | None:
-    """The key with which the names are more than a cluster can have; found without making any of them."""
-    total = 0
-    for key in keys:
-        with suppress(UsageError):  # reported where it is expanded
-            total += count(key)
-        if total > MOST_HOSTS:
-            return key
-    return None
 
 
 @dataclass(frozen=True)

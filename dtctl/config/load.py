@@ -23,7 +23,7 @@ from dtctl.config.launching import with_scheduler
 from dtctl.config.sections import SECTIONS, ClusterFile, Section, sections_with
 from dtctl.config.values import ARGS_MAPPING
 from dtctl.config.yaml12 import START, parse
-from dtctl.errors import ConfigError, Place, Problem, did_you_mean
+from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
 from dtctl.model import Cluster
 
 LIMIT_BYTES = 1_000_000
@@ -148,8 +148,7 @@ def _shown(file: Path) -> str:
 def apply_overrides(document: Document, overrides: Sequence[str]) -> None:
     """Puts each value in its place, in the order given; what cannot be placed is added to the document's problems."""
     for override in overrides:
-        shown = " ".join(override.split())
-        name = f"--set {shown if len(shown) <= 60 else shown[:57] + '...'}"
+        name = f"--set {clipped(' '.join(override.split()))}"
         keys, equals, value = override.partition("=")
         if not (equals and all(keys.strip().split("."))):
             hint = "write --set path=value, for example --set dirs.work=/tmp/x"

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dtctl.errors import UsageError
+from dtctl.errors import UsageError, clipped
 from dtctl.paths import is_around_home
 
 LONGEST = 255
@@ -45,21 +45,21 @@ _PLACE = re.compile(
 def check_host(name: str) -> str:
     """The name or address itself. Raises UsageError."""
     if len(name) > LONGEST or not _HOST.fullmatch(name):
-        raise UsageError(f"{_shown(name)} cannot be the name of a host", hint=f"a host's name has {HOST_WORDS}")
+        raise UsageError(f"{clipped(name)!r} cannot be the name of a host", hint=f"a host's name has {HOST_WORDS}")
     return name
 
 
 def check_user(name: str) -> str:
     """The name itself. Raises UsageError."""
     if len(name) > LONGEST or not _USER.fullmatch(name):
-        raise UsageError(f"{_shown(name)} cannot be the name of a user", hint=f"a user's name has {USER_WORDS}")
+        raise UsageError(f"{clipped(name)!r} cannot be the name of a user", hint=f"a user's name has {USER_WORDS}")
     return name
 
 
 def check_own_host(name: str) -> str:
     """The same for a HostName of the user's own ssh_config: as OpenSSH has it. Raises UsageError."""
     if not name or _OPENSSH_REFUSES.search(name):
-        raise UsageError(f"{_shown(name)} cannot be the name of a host", hint="look at HostName in ~/.ssh/config")
+        raise UsageError(f"{clipped(name)!r} cannot be the name of a host", hint="look at HostName in ~/.ssh/config")
     return name
 
 
@@ -90,15 +90,11 @@ def split_place(text: str) -> tuple[str | None, str, int | None]:
             check_user(user)
         check_host(host)
     except UsageError as error:
-        summary = f"{_shown(text)} is not a host to log in to"
+        summary = f"{clipped(text)!r} is not a host to log in to"
         raise UsageError(summary, detail=error.summary, hint=f"write [USER@]HOST[:PORT]; {error.hint}") from error
     if port and not (len(port) <= 5 and 1 <= int(port) <= 65535):
-        raise UsageError(f"{_shown(text)} has the port {port[:60]}", hint="ports go from 1 to 65535")
+        raise UsageError(f"{clipped(text)!r} has the port {port[:60]}", hint="ports go from 1 to 65535")
     return user, host, int(port) if port else None
-
-
-def _shown(name: str) -> str:
-    return repr(name if len(name) <= 60 else name[:57] + "...")
 
 
 KNOWN_HOSTS = "known_hosts"

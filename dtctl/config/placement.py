@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.config.document import Findings, KeyPath
-from dtctl.config.ranges import count, expand, fold
-from dtctl.errors import UsageError, did_you_mean
+from dtctl.config.ranges import expand, first_past, fold
+from dtctl.errors import did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
 if TYPE_CHECKING:
@@ -27,7 +26,8 @@ Claim = tuple[str, ...]
 
 def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], findings: Findings) -> dict[str, list[str]]:
     """The host of each task, by job, in the order of the indexes."""
-    if too_many := _past_the_most(jobs):
+    texts = ((name, text, job.tasks_per_host) for name, job in jobs.items() for text in job.hosts)
+    if too_many := first_past(MOST_TASKS, texts):
         summary = f"jobs.{too_many} is past the {MOST_TASKS:,} tasks that a cluster can have"
         findings.add(("jobs", too_many), summary, "check the ranges of its hosts and tasks_per_host", at_key=True)
         return {name: [] for name in jobs}
@@ -40,18 +40,6 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
         ]
         for name, job in jobs.items()
     }
-
-
-def _past_the_most(jobs: Mapping[str, JobEntry]) -> str | None:
-    """The job with which the tasks are more than a cluster can have; found without making any of them."""
-    total = 0
-    for name, job in jobs.items():
-        for text in job.hosts:
-            with suppress(UsageError):  # told where it is expanded
-                total += count(text) * job.tasks_per_host
-            if total > MOST_TASKS:
-                return name
-    return None
 
 
 def read_spares(

@@ -9,8 +9,9 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
-from dtctl.errors import UsageError
+from dtctl.errors import UsageError, clipped
 
 LIMIT = 10_000
 """The most names that one text may stand for; more is a slip of the keyboard."""
@@ -37,13 +38,25 @@ def count(text: str) -> int:
     total = 0
     for part in _parts(text):
         if not part:
-            raise UsageError(f"{_shown(text)} has an empty name", hint="write names with one comma between them: a,b")
+            hint = "write names with one comma between them: a,b"
+            raise UsageError(f"{clipped(text)!r} has an empty name", hint=hint)
         if any(mark in _BRACKETS.sub("", part) for mark in "[]"):
-            raise UsageError(f"{_shown(part)} has an unmatched bracket", hint="write ranges as in gpu-[1-4]")
+            raise UsageError(f"{clipped(part)!r} has an unmatched bracket", hint="write ranges as in gpu-[1-4]")
         total += _count(part, _BRACKETS)
         if total > LIMIT:
             raise _too_large(text)
     return total
+
+
+def first_past(most: int, texts: Iterable[tuple[str, str, int]]) -> str | None:
+    """Of (owner, text, times) the owner with which the names are too many; found without making any of them."""
+    total = 0
+    for owner, text, times in texts:
+        with suppress(UsageError):  # reported where it is expanded
+            total += count(text) * times
+        if total > most:
+            return owner
+    return None
 
 
 def _parts(text: str) -> list[str]:
@@ -103,26 +116,22 @@ def _spans(inside: str, text: str) -> list[tuple[int, int, int]]:
         match = _SPAN.fullmatch(span)
         if match is None:
             raise UsageError(
-                f"{_shown(text)}: '[{inside[:60]}]' is not a range", hint="write numbers: [1-4], [01-12] or [1-3,5]"
+                f"{clipped(text)!r}: '[{inside[:60]}]' is not a range", hint="write numbers: [1-4], [01-12] or [1-3,5]"
             )
         first, last = match[1], match[2] or match[1]
         if int(first) > int(last):
-            raise UsageError(f"{_shown(text)}: the range {span} runs backwards", hint=f"write {last}-{first}")
+            raise UsageError(f"{clipped(text)!r}: the range {span} runs backwards", hint=f"write {last}-{first}")
         if _is_padded(last) and len(last) != len(first):
             raise UsageError(
-                f"{_shown(text)}: the ends of {span} have different numbers of digits", hint="write [01-12]"
+                f"{clipped(text)!r}: the ends of {span} have different numbers of digits", hint="write [01-12]"
             )
         width = len(first) if _is_padded(first) else 0
         spans.append((int(first), int(last), width))
     return spans
 
 
-def _shown(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:57] + "...")
-
-
 def _too_large(text: str) -> UsageError:
-    return UsageError(f"{_shown(text)} stands for more than {LIMIT} names", hint="check the ends of the range")
+    return UsageError(f"{clipped(text)!r} stands for more than {LIMIT} names", hint="check the ends of the range")
 
 
 def _natural_order(row: Sequence[str]) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import RunResult
-from dtctl.agent.records.dump import Dump
+from dtctl.agent.records.vitals import Dump
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, about, ask

@@ -14,7 +14,7 @@ from dtctl.model import FIELD, SPACE, Cluster, TaskId
 from dtctl.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 
 if TYPE_CHECKING:
-    from dtctl.model import Launch, TaskId, TfConfig
+    from dtctl.model import Launch, TfConfig
 
 
 ClusterSpec = Mapping[str, Sequence[str]]

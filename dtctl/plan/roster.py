@@ -8,14 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.agent.records.marks import CODE, HOME, PATH
+from dtctl.agent.records.words import CODE, HOME, PATH
 from dtctl.model import LEAD_JOBS, Cluster, TaskId
 from dtctl.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster, TaskId
     from dtctl.plan.hosts import Directories
-    from dtctl.strategies import Role, Scope, Strategy
+    from dtctl.strategies import Role, Scope
 
 
 SuccessRule = Literal["lead", "all-workers"]

@@ -6,19 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
 
-from dtctl.agent.records.marks import PATH
+from dtctl.agent.records.words import PATH
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
 from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
 from dtctl.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
-
-if TYPE_CHECKING:
-    from dtctl.model import Cluster, TaskId
-
 
 AUTO = "auto"
 """Stands for a port that its host has not chosen yet."""
@@ -179,10 +174,7 @@ def _environment(
 
 
 def _interpreter(cluster: Cluster, host: Host, local_python: str) -> str:
-    if host.python is not None:
-        return on_host(host.python, cluster.name) if "/" in host.python else host.python
-    if cluster.trainer.python is not None:
-        python = cluster.trainer.python
+    if python := host.python or cluster.trainer.python:
         return on_host(python, cluster.name) if "/" in python else python
     if cluster.trainer.venv is not None:
         return on_host(cluster.trainer.venv, cluster.name) + "/bin/python"

@@ -83,19 +83,17 @@ def show_verified(outcome: Verification) -> None:
     """One line for each, and below it what is wrong."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
-        step = f" (step {checkpoint.step})" if checkpoint.step is not None else ""
         told = one.told
         read = f"{size(told['read_bytes'])} in {told['seconds']:.1f} s"
         word = "damaged" if told["problems"] else "not all read" if told["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
-        console.out().print(styled(f"{one.found.host}:{one.found.path}{step}: {word}, {read}", style))
+        console.out().print(styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {word}, {read}", style))
         for line in (*told["problems"], *([told["unread"]] if told["unread"] else [])):
             console.out().print(f"  {line}")
 
 
 def show_pull(found: Found, directory: Path) -> None:
-    step = f" (step {found.checkpoint.step})" if found.checkpoint.step is not None else ""
-    console.tell(f"{found.path}{step} from {fold(found.hosts)} to {directory}")
+    console.report(f"{found.path}{_at_step(found.checkpoint)} from {fold(found.hosts)} to {directory}")
 
 
 def show_pulled(outcome: Pulled) -> None:
@@ -103,11 +101,11 @@ def show_pulled(outcome: Pulled) -> None:
     resumed = f", {size(before)} of it had arrived before" if before > 0 else ""
     for path in outcome.files:
         console.say(str(path))
-    console.tell(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
+    console.report(f"{count(len(outcome.files), 'file')}, {size(outcome.size_bytes)}{resumed}")
 
 
 def show_reading(prefix: Path) -> None:
-    console.tell(f"reading every byte of {prefix}")
+    console.report(f"reading every byte of {prefix}")
 
 
 def show_pushed(outcome: Pushed) -> None:
@@ -121,7 +119,7 @@ def show_pushed(outcome: Pushed) -> None:
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
         console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
     at = "from it" if own.step is None else f"at step {own.step}"
-    console.tell(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
+    console.report(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
@@ -130,16 +128,19 @@ def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
     for one in outcome.directories:
         where = f"{one.host}:{one.directory}"
         for each in one.removed:
-            step = f" (step {each.step})" if each.step is not None else ""
-            console.say(f"{where}/{each.prefix}{step}: {would}")
+            console.say(f"{where}/{each.prefix}{_at_step(each)}: {would}")
         freed = f", {size(one.freed_bytes)}" if one.removed else ""
         console.say(f"{where}: {len(one.removed)} {would}{freed}, {len(one.kept)} complete kept")
         if one.problem:
             console.out().print(f"  not all: {one.problem}", style="yellow")
         if one.removed and not one.listed:
-            console.tell("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
+            console.report("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
     if not outcome.directories and not outcome.errors:
-        console.tell("no complete checkpoint was found, so nothing is removed")
+        console.report("no complete checkpoint was found, so nothing is removed")
+
+
+def _at_step(checkpoint: Checkpoint) -> str:
+    return f" (step {checkpoint.step})" if checkpoint.step is not None else ""
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:

@@ -9,8 +9,8 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.topic import Line, Said, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.firewall import Kind, Rules
+from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
-from dtctl.render.health.findings import filled, paragraph, valued
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from dtctl.agent.records.dump import Frame, Missing, ProcessDump, Stack, Thread
+from dtctl.agent.records.vitals import Frame, Missing, ProcessDump, Stack, Thread
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.render.terminal import console
 from dtctl.render.words import count
@@ -48,17 +48,17 @@ def show_dumps(found: Dumps) -> None:
 
 
 def _show(one: Dumped) -> None:
-    told = one.told
-    where = f"{one.task} on {one.host}, attempt {told['attempt']}, {told['state']}"
-    if not told["processes"]:
+    answer = one.told
+    where = f"{one.task} on {one.host}, attempt {answer['attempt']}, {answer['state']}"
+    if not answer["processes"]:
         console.say(f"{where}: no process of it is there")
         return
     console.say(where)
-    for process in told["processes"]:
+    for process in answer["processes"]:
         for line in lines_of_process(process):
             console.say(line)
-    if told["omitted"]:
-        console.say(f"  and {count(told['omitted'], 'further process')}")
+    if answer["omitted"]:
+        console.say(f"  and {count(answer['omitted'], 'further process')}")
 
 
 def lines_of_process(process: ProcessDump) -> Iterator[str]:
@@ -67,7 +67,7 @@ def lines_of_process(process: ProcessDump) -> Iterator[str]:
     if process["missing"] is not None:
         yield f"    no Python stacks: {MISSING[process['missing']]}"
         if process["said"]:
-            yield f"    py-spy could not tell either: {process['said']}"
+            yield f"    py-spy could not read them either: {process['said']}"
     for stack in process["stacks"]:
         yield f"    {_head(stack)}"
         yield from (f"      {_call(frame)}" for frame in stack["frames"])

@@ -40,11 +40,11 @@ def _reasons(error: SomeHostsFailed) -> None:
     for row in rows(error.errors):
         whole = f"       {row.text}{APART}{row.next_step}"
         for line in [whole.rstrip()] if console.fits(whole) else [f"       {row.text}", f"         {row.next_step}"]:
-            console.tell(line)
+            console.report(line)
         for line in row.below:
-            console.tell(f"         {line}")
+            console.report(f"         {line}")
     if error.unawaited:
-        console.tell(f"       {fold(error.unawaited)}: not waited for, as all hosts are needed")
+        console.report(f"       {fold(error.unawaited)}: not waited for, as all hosts are needed")
 
 
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
@@ -79,20 +79,20 @@ def note(text: str, *next_steps: str) -> None:
         from dtctl.render.machine import speech
 
         return speech.note(text.strip(), next_steps)
-    console.tell(text)
+    console.report(text)
     for step in next_steps:
-        console.tell(f"  {step}")
+        console.report(f"  {step}")
     return None
 
 
-def show_contact(told: Away | Back) -> None:
+def show_contact(event: Away | Back) -> None:
     """What has become of a conversation with a host."""
     from dtctl.operations.client.streams import Away
 
-    if isinstance(told, Away):
-        show_host_errors({told.host: told.error})
+    if isinstance(event, Away):
+        show_host_errors({event.host: event.error})
     else:
-        note(f"{told.host} can be reached again")
+        note(f"{event.host} can be reached again")
 
 
 def interrupted(text: str, *next_steps: str) -> None:
@@ -104,13 +104,13 @@ def interrupted(text: str, *next_steps: str) -> None:
 def below() -> None:
     """To a new line, below the terminal's ^C or a question without an answer."""
     if console.on_terminal(stderr=True):
-        console.tell("")
+        console.report("")
 
 
 def _more(error: DtctlError, hosts: Sequence[str] = (), *, detail: str | None = None, hint: str | None = None) -> None:
     """`hosts`: those that failed alike, where it is not one alone; then `detail` and `hint` are for all of them."""
     for line in lines_of(error.detail if detail is None else detail):
-        console.tell(f"       {line}")
+        console.report(f"       {line}")
     own = _OWN_HINTS.get(error.code) if isinstance(error, AgentError) and not error.hint else None
     if own is not None:
         return _hint(own)
@@ -123,7 +123,7 @@ def _hint(hint: str, whose: str = "") -> None:
     """`whose` advice it is, if not dtctl's own: a lying host may advise anything."""
     for number, line in enumerate(lines_of(hint)):
         if number:
-            console.tell(f"       {line}")
+            console.report(f"       {line}")
         else:
             _labelled(f" hint of {whose}" if whose else " hint", "cyan", line)
 
@@ -192,4 +192,4 @@ def show_trace() -> None:
 class _Told(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         for line in lines_of(self.format(record)):
-            console.tell(line)
+            console.report(line)

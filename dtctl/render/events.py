@@ -56,8 +56,8 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
     lines = []
     for incident in now.incidents:
         old = known.get(incident.id)
-        told = (incident.recovered, incident.back_to)
-        changed = old is None or told != (old.recovered, old.back_to)
+        state = (incident.recovered, incident.back_to)
+        changed = old is None or state != (old.recovered, old.back_to)
         if changed and (before is not None or incident.recovered is None):
             lines += incident_lines(incident, now.time)
     if now.missing and (before is None or before.missing != now.missing) and not now.condition.verdict.outcome.decided:

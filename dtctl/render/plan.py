@@ -182,11 +182,11 @@ def _own(host: Host) -> str:
 
 
 def _command_lines(plan: RunPlan) -> list[str]:
-    told = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
+    listed = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
     alike: dict[tuple[str, str], list[str]] = {}
     for name in plan.cluster.jobs:
         tasks = [task for task in plan.tasks if task.id.job == name]
-        alike.setdefault((_program(tasks), _environment(tasks, told)), []).append(name)
+        alike.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
     lines = []
     for (program, environment), jobs in alike.items():
         whose = "each task" if len(alike) == 1 else ", ".join(jobs)
@@ -215,12 +215,12 @@ def _without_value(word: str) -> str:
     return f"{name}=..." if equals else "..."
 
 
-def _environment(tasks: Sequence[TaskPlan], told: Container[str]) -> str:
+def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
     """What all of them have, and the names of what each has in its own way, less what the table has `told`."""
-    first = {name: value for name, value in tasks[0].env.items() if name not in told}
+    first = {name: value for name, value in tasks[0].env.items() if name not in listed}
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of the only task
-    own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in told)
+    own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
     said = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
     return " ".join([*said, *(f"{name}=..." for name in own)])
 

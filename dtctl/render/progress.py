@@ -62,13 +62,13 @@ class StopProgress(ExitStack):
             self._quiet = True
         return self
 
-    def __call__(self, told: Stopping) -> None:
+    def __call__(self, stopping: Stopping) -> None:
         """From any thread."""
         now = time.monotonic()
         with self._lock:
-            self._grace_s = told.grace_s
-            self._tasks.update(told.tasks)
-            self._heard.update(dict.fromkeys(told.tasks, now))
+            self._grace_s = stopping.grace_s
+            self._tasks.update(stopping.tasks)
+            self._heard.update(dict.fromkeys(stopping.tasks, now))
             if not self._quiet:
                 self._print(stopping_line(self._tasks, self._grace_s))
 
@@ -89,20 +89,18 @@ class StopProgress(ExitStack):
 
     def _print(self, line: str) -> None:
         if line != self._last and self._lines < MOST_LINES:
-            console.tell(line)
+            console.report(line)
             self._last = line
             self._lines += 1
 
     def _live(self) -> Live:
         from rich.live import Live
 
-        from dtctl.render.terminal.rich_console import text
+        from dtctl.render.terminal.rich_console import cropped
 
         def draw() -> object:
             awaited = dialling_line(self._dialled(), self._failed(), console.columns() - 1)
-            line = text("; ".join(filter(None, [self.now(), awaited])))
-            line.no_wrap, line.overflow = True, "crop"
-            return line
+            return cropped("; ".join(filter(None, [self.now(), awaited])))
 
         return Live(get_renderable=draw, console=console.err(), transient=True, refresh_per_second=4)  # type: ignore[arg-type]
 
@@ -189,11 +187,11 @@ class UpProgress(ExitStack):
                 self._draw(self._bars, self._all, progress)
             elif progress.phase == "setup" and progress.text and not self._quiet:
                 for line in progress.text.splitlines():
-                    console.tell(f"{progress.host} setup | {line}")
+                    console.report(f"{progress.host} setup | {line}")
 
-    def ending(self, told: Stopping) -> None:
+    def ending(self, stopping: Stopping) -> None:
         """How far the run is that a new one replaces."""
-        self._ends(told)
+        self._ends(stopping)
         if self._bars is not None and self._all is not None:
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
@@ -242,9 +240,9 @@ class UpProgress(ExitStack):
         new = list(itertools.islice(without, _SHOWN_HOSTS - len(self._rows)))
         self._rows.update((host, bars.add_task(host, total=None, note="")) for host in new)
         for host in {*new, changed} & self._rows.keys():
-            told = self._busy[host]
-            note = told.text.splitlines()[-1] if told.text else _WORDS.get(told.phase, told.phase)
-            bars.update(self._rows[host], completed=told.done, total=told.total or None, note=note)
+            report = self._busy[host]
+            note = report.text.splitlines()[-1] if report.text else _WORDS.get(report.phase, report.phase)
+            bars.update(self._rows[host], completed=report.done, total=report.total or None, note=note)
 
 
 def _bars() -> Bars:
@@ -283,11 +281,10 @@ def _shown(bars: Bars, below: Callable[[], str]) -> Live:
     from rich.console import Group
     from rich.live import Live
 
-    from dtctl.render.terminal.rich_console import text
+    from dtctl.render.terminal.rich_console import cropped
 
     def drawn() -> Group:
-        line = text((below(), "dim"))
-        line.no_wrap, line.overflow = True, "crop"
+        line = cropped(below(), "dim")
         return Group(bars.get_renderable(), *([line] if line else []))
 
     bars.live = Live(get_renderable=drawn, console=bars.console, transient=True, refresh_per_second=8)

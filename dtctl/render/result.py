@@ -10,9 +10,9 @@ from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
+from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.health.findings import advice_lines
-from dtctl.render.health.roster import left_behind
+from dtctl.render.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.tables import written_line
 from dtctl.render.terminal import console
@@ -84,13 +84,13 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
-    verdict, told = status.verdict, status.coordination
+    verdict, coordination = status.verdict, status.coordination
     for line in restarts_lines(status, _INCIDENTS):
         note(line)
     _show_others(status)
     for line in checkpoint_lines(status):
         note(line)
-    for warning in told.warnings if told else ():
+    for warning in coordination.warnings if coordination else ():
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:

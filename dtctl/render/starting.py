@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.bundle.manifest import OWN
@@ -14,12 +14,12 @@ from dtctl.errors import DtctlError
 from dtctl.model import Hook
 from dtctl.operations.client.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
+from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
-from dtctl.render.health.findings import fold_tasks
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, fold, summarize_hosts
+from dtctl.render.words import by_value, count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle, LeftOut
@@ -40,9 +40,9 @@ def show_hooks(hooks: Sequence[Hook]) -> None:
 
 def show_programs(programs: Sequence[Program]) -> None:
     """Before they are allowed."""
-    console.tell("this would start on this machine:")
+    console.report("this would start on this machine:")
     for line in program_lines(programs):
-        console.tell(f"  {line}")
+        console.report(f"  {line}")
 
 
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
@@ -93,8 +93,8 @@ def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
     by_rule.pop(OWN, None)
     if by_rule:
         number = count(sum(map(len, by_rule.values())), "path")
-        told = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
-        note(f"not pushed by your ignore rules: {number}: {_folded(told)}")
+        rules = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
+        note(f"not pushed by your ignore rules: {number}: {_folded(rules)}")
 
 
 def show_exposure(exposed: Exposure | None) -> None:
@@ -124,9 +124,6 @@ def _as_rule(path: str) -> str:
 _REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}
 
 
-T = TypeVar("T")
-
-
 def show_started(result: UpResult, plan: RunPlan) -> None:
     from dtctl.render.terminal.rich_console import text
 
@@ -152,16 +149,15 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         checkpoint = result.earlier.newest_complete
         place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
-    for why in dict.fromkeys(result.without_revival.values()):
-        hosts = [host for host, told in result.without_revival.items() if told == why]
+    for why, hosts in by_value(result.without_revival).items():
         note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
-    for kind, hosts in _alike(result.new_revival).items():
+    for kind, hosts in by_value(result.new_revival).items():
         written = _REVIVALS.get(kind, kind)
         note(
             f"{summarize_hosts(hosts)}: added {written} that restart the run's agent after a reboot "
             "(removed when the run ends)"
         )
-    for moved, hosts in _alike(result.aside).items():
+    for moved, hosts in by_value(result.aside).items():
         show_warning(
             f"{fold(hosts)}: a trainer had written where the code has a file; what it wrote was moved",
             hint="\n".join(map(one_line, moved)),
@@ -299,14 +295,6 @@ def show_unseen(unseen: Unseen) -> None:
             + (f"take it to {unseen.lead}, or " if moved else "")
             + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
         )
-
-
-def _alike(told: Mapping[str, T]) -> dict[T, list[str]]:
-    """What hosts tell, and which of them tell it."""
-    found: dict[T, list[str]] = {}
-    for host, one in told.items():
-        found.setdefault(one, []).append(host)
-    return found
 
 
 def show_replacement(exchange: Replacement) -> None:

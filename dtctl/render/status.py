@@ -11,11 +11,11 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.operations.status import RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
+from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
-from dtctl.render.health.findings import problem_lines
-from dtctl.render.health.roster import rows_of, tasks_table
 from dtctl.render.report.goodput import goodput_line
+from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.tables import print_table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
@@ -122,33 +122,33 @@ _AROUND = 3
 
 def more_lines(status: RunStatus) -> list[str]:
     """What the table does not show: who is awaited, what was lost, what is odd, and the newest checkpoint."""
-    told = status.coordination
-    if told is None:
+    coordination = status.coordination
+    if coordination is None:
         return checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
-    lines = [f"waiting: {told.missing}"] if told.missing and going_on else []
-    if told.absent_hosts and going_on:
-        lines.append(f"without {fold(told.absent_hosts)}: dtctl up    takes in those that are back")
+    lines = [f"waiting: {coordination.missing}"] if coordination.missing and going_on else []
+    if coordination.absent_hosts and going_on:
+        lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
-    lines += [f"warning: {text}" for text in told.warnings]
+    lines += [f"warning: {text}" for text in coordination.warnings]
     lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
-    if told.lost_hosts and status.verdict.outcome.decided:
-        lines.append(f"away: {fold(told.lost_hosts)}; what runs there is ended as soon as it is back")
+    if coordination.lost_hosts and status.verdict.outcome.decided:
+        lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)
 
 
 def restarts_lines(status: RunStatus, most: int) -> list[str]:
     """The newest incidents, one below the other, and how many there were before."""
-    told = status.coordination
-    if told is None or not told.incidents:
+    coordination = status.coordination
+    if coordination is None or not coordination.incidents:
         return []
-    shown = told.incidents[-most:]
-    earlier = len(told.incidents) - len(shown)
+    shown = coordination.incidents[-most:]
+    earlier = len(coordination.incidents) - len(shown)
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
     for incident in shown:
-        lines += incident_lines(incident, status.time or told.time)
+        lines += incident_lines(incident, status.time or coordination.time)
     return lines
 
 

@@ -132,9 +132,9 @@ def show_remains(found: GcResult, *, dry_run: bool) -> None:
     if clean:
         console.say(f"{fold(clean)}: nothing to remove")
     if found.kept:
-        console.tell("dtctl gc --written    removes what trainers wrote as well")
+        console.report("dtctl gc --written    removes what trainers wrote as well")
     if busy and dry_run:
-        console.tell("nothing has been removed yet")
+        console.report("nothing has been removed yet")
 
 
 def written_line(one: Written) -> str:

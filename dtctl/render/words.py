@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
@@ -63,6 +66,14 @@ def summarize_hosts(names: Iterable[str]) -> str:
     known = list(names)
     folded = fold(known)
     return folded if len(folded) <= MOST_NAMED else count(len(known), "host")
+
+
+def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:
+    """What hosts answer, and which of them answer it."""
+    found: dict[T, list[str]] = {}
+    for host, answer in answers.items():
+        found.setdefault(answer, []).append(host)
+    return found
 
 
 def fold(names: object) -> str:

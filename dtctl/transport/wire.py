@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from dtctl.agent.records.answers import FRAMES
-from dtctl.agent.records.json_text import parse
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import Wrong, checked, parse_json
 from dtctl.agent.records.requests import PROTOCOL, START
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
@@ -91,7 +90,7 @@ class Decoder:
 
 def _fields(line: bytes) -> dict[str, Any]:
     try:
-        fields = parse(line)
+        fields = parse_json(line)
     except ValueError as error:
         raise WireError(f"not a frame: {line[:200]!r} ({error})") from None
     if not isinstance(fields, dict) or not isinstance(fields.get("type"), str):

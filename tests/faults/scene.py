@@ -181,9 +181,14 @@ class Scene:
 
     def lost_checkpoints(self, before: Mapping[str, Path]) -> list[str]:
         """Of those that were complete before: what is gone, though not by the trainer, which keeps the newest."""
+        gone = self._gone(before)
+        # A save during the first look hides one that the trainer deletes next.
+        return list(self._gone(gone)) if gone else []
+
+    def _gone(self, before: Mapping[str, Path]) -> dict[str, Path]:
         now = self.complete_checkpoints()
-        gone = [prefix for prefix in before if prefix not in now and prefix != self._damaged]
-        return gone if len(now) < KEEP else [prefix for prefix in gone if before[prefix].exists()]
+        gone = {prefix: before[prefix] for prefix in before if prefix not in now and prefix != self._damaged}
+        return gone if len(now) < KEEP else {prefix: index for prefix, index in gone.items() if index.exists()}
 
     # What is done to it.
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import page, report
+from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
-from benchmarks.peers.contest import Contender, Standings
+from benchmarks.peers.contest import Standings
+from benchmarks.peers.doing import Contender
 from benchmarks.peers.gauge import Taken
 from tests.tables import replace_part, replace_table
 
@@ -24,7 +25,9 @@ TAKEN = {
 
 
 def rows() -> dict[str, list[str]]:
-    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.table(EVERYBODY, TAKEN).split("\n")]
+    table = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in report.table(EVERYBODY, TAKEN).split("\n")
+    ]
     return {name: cells for name, *cells in table}
 
 
@@ -38,7 +41,7 @@ def test_the_quickest_stands_first() -> None:
 
 
 def test_every_measure_in_which_a_peer_is_better_is_told_the_worst_first() -> None:
-    assert list(page.behind(EVERYBODY, TAKEN)) == [
+    assert list(report.behind(EVERYBODY, TAKEN)) == [
         "- `dtctl exec` takes more time than quick (1.50).",
         "- `dtctl exec` takes more memory of the client than small (2.00).",
     ]
@@ -47,7 +50,7 @@ def test_every_measure_in_which_a_peer_is_better_is_told_the_worst_first() -> No
 def test_a_section_says_so_where_no_peer_is_better() -> None:
     standings = Standings({("command", "dtctl exec"): [TAKEN["small"], TAKEN["small"]]})
     standings.taken["command", "quick"] = [TAKEN["quick"], Taken(5.0, 2.0, 8.0)]
-    assert "No peer does it with less." in page.section("On 4 hosts", EVERYBODY, standings, "command")
+    assert "No peer does it with less." in report.section("On 4 hosts", EVERYBODY, standings, "command")
 
 
 def test_the_rehearsal_tells_the_memory_and_nothing_else() -> None:
@@ -63,9 +66,9 @@ def test_a_step_that_some_contenders_cannot_do_has_only_the_others() -> None:
 
 
 def test_who_was_left_out_is_told_with_the_reason() -> None:
-    told = page.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
+    told = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
     assert told == "Left out: pdsh: pdsh is not installed."
-    assert page.left_out([Standings()]) == "Nobody was left out."
+    assert report.left_out([Standings()]) == "Nobody was left out."
 
 
 @pytest.mark.parametrize(
@@ -83,7 +86,7 @@ def test_each_host_has_to_tell_its_own_address_once(printed: str, wrong: str) ->
 
 
 def test_what_people_write_around_a_part_stays(tmp_path: Path) -> None:
-    file = tmp_path / "page.md"
+    file = tmp_path / "report.md"
     file.write_text("# Page\n\nabove\n\n<!-- a -->\nold\n<!-- end -->\n\nbelow\n")
     replace_part(file, "<!-- a -->", "<!-- end -->", "new")
     replace_part(file, "<!-- a -->", "<!-- end -->", "newer")

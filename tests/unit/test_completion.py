@@ -142,7 +142,7 @@ def test_fish_replaces_the_whole_word() -> None:
     assert for_fish("worker:0\nworker\n", "") == "worker:0\nworker\n"
 
 
-def test_only_a_shell_that_completes_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_shell_that_completes_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     line = {"_TYPER_COMPLETE_ARGS": "dtctl status --run="}
     with whole_options({**line, "_DTCTL_COMPLETE": "complete_fish"}):
         print("digits-1")

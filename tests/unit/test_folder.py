@@ -73,7 +73,7 @@ def test_what_comes_meanwhile_leaves_the_old_content_alone(
     assert (file.read_bytes(), list(tmp_path.iterdir())) == (b"old", [file])
 
 
-def test_where_nothing_can_be_made_the_reason_is_told(tmp_path: Path) -> None:
+def test_where_nothing_can_be_made_the_reason_is_shown(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "record.json", b"new")
 

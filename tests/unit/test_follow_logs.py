@@ -103,7 +103,7 @@ def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == "", "once"
 
 
-def test_nobody_waits_long_to_be_told_where_something_comes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
     clock = Clock()
     narrate = Narrator("gpu-1", None, clock)
     narrate(away("gpu-2"))
@@ -124,7 +124,7 @@ def test_one_that_is_back_was_away_before(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
-def test_the_coordinators_absence_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_coordinators_absence_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     Narrator("gpu-1", None)(away("gpu-1"))
     assert capsys.readouterr().err.splitlines() == [
         "error: gpu-1 (gpu-1:22) does not answer",

@@ -85,7 +85,7 @@ def test_a_mistake_is_one_error_in_json_with_its_place(name: str, typed: Typed) 
 
 
 @pytest.mark.parametrize("name", ["status", "events", "checkpoints", "stop", "runs"])
-def test_hosts_that_cannot_be_reached_are_told_in_json(name: str, typed: Typed) -> None:
+def test_hosts_that_cannot_be_reached_are_shown_in_json(name: str, typed: Typed) -> None:
     code, _, lines = typed(f"{name} -o json")
     said = objects(lines)
     assert code == 4

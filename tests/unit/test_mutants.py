@@ -146,7 +146,7 @@ def test_a_graft_is_seen_by_whoever_has_imported_the_module(
     assert eval(see, imported) == then
 
 
-def test_survivors_that_are_explained_do_not_count_and_explanations_without_one_are_told() -> None:
+def test_survivors_that_are_explained_do_not_count_and_explanations_without_one_are_shown() -> None:
     known = Equivalents.read("# a comment\n\nm\n- a\n+ b\nIt is the same.\n\nm\n- c\n+ d\nSo is this.\n")
     mutants = [Mutant("a", "b", 1, 1, 1, ""), Mutant("x", "y", 2, 2, 2, "")]
     assert known.left_of("m", mutants) == mutants[1:]

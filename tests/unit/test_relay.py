@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 
-from benchmarks.relay import relay
+from benchmarks.delay import relay
 
 
 def test_what_goes_through_arrives_whole_and_later_in_both_directions_and_so_does_its_end() -> None:

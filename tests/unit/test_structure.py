@@ -108,22 +108,22 @@ ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
         *("coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
-        *("run", "protocol", "host", "records"),
+        *("run", "conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
     "coordinate": {"survival", "checkpoints", "hooks", "link", "run", "host", "records"},
     "survival": {"run", "host"},
     "hooks": {"run", "host", "records"},
-    "logs": {"run", "protocol", "host", "records"},
+    "logs": {"run", "conversation", "host", "records"},
     "dump": {"run", "host", "records"},
-    "bundles": {"protocol", "host", "records"},
+    "bundles": {"conversation", "host", "records"},
     "checkpoints": {"host", "records"},
     "metrics": {"host", "records"},
     "vitals": {"logs", "network", "run", "host", "records"},
-    "checks": {"checkpoints", "survival", "vitals", "network", "run", "protocol", "host", "records"},
+    "checks": {"checkpoints", "survival", "vitals", "network", "run", "conversation", "host", "records"},
     "network": {"run", "host", "records"},
     "link": {"records"},
-    "protocol": {"host", "records"},
+    "conversation": {"host", "records"},
     "run": {"host", "records"},
     "host": {"records"},
     "records": set(),
@@ -141,9 +141,8 @@ ENTRIES = {
     "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "machine_load", "usage", "packages", "neighbours", "disks"},
-    "link": {"hub", "dialer", "messages", "lines", "tls"},
-    "protocol": {"conversation", "wire"},
+    "vitals": {"gathering", "machine_load", "usage", "neighbours"},
+    "link": {"hub", "dialer", "stream", "tls"},
     "checks": {"serving"},
 }
 """The modules by which other rooms enter a room; of those that are not named here, all."""
@@ -194,7 +193,7 @@ CYCLES: tuple[set[str], ...] = (
         *("dtctl.render.machine.document", "dtctl.render.machine.speech"),
         *("dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"),
     },
-    {"dtctl.render.checkpoints", "dtctl.render.health.roster", "dtctl.render.status", "dtctl.render.tables"},
+    {"dtctl.render.checkpoints", "dtctl.render.roster", "dtctl.render.status", "dtctl.render.tables"},
 )
 """Modules that import each other, though one of them does so inside a function. No others may."""
 

@@ -155,7 +155,7 @@ def test_a_run_whose_directory_is_gone_is_named_by_its_id(tmp_path: Path, monkey
     assert refused.value.hint.splitlines()[1] == "dtctl down --run digits-0 -y"
 
 
-def test_what_is_known_of_the_end_is_told_and_what_may_go_on_comes_first(tmp_path: Path) -> None:
+def test_what_is_known_of_the_end_is_shown_and_what_may_go_on_comes_first(tmp_path: Path) -> None:
     started(project(tmp_path / "one"), "digits-1", 1.0)
     ended = started(project(tmp_path / "two", "words"), "words-7", 2.0)
     Memory().change(ended, outcome="Succeeded")
@@ -212,7 +212,7 @@ def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
     assert ssh(Scope("status", config=file).record(), "a").identity_file == str(tmp_path / "one" / "new_key")
 
 
-def test_what_up_was_told_by_its_command_line_counts_until_the_file_says_something_else(tmp_path: Path) -> None:
+def test_what_up_was_shown_by_its_command_line_counts_until_the_file_says_something_else(tmp_path: Path) -> None:
     file = project(tmp_path / "one")
     started(file, "digits-1", user="me")
     project(tmp_path / "one", port=2200)
@@ -224,7 +224,7 @@ def test_what_up_was_told_by_its_command_line_counts_until_the_file_says_somethi
 @pytest.mark.parametrize(
     ("now", "why"), [(None, "there is no such file"), ("hosts: [", "cluster.yaml"), (TEXT, "cluster.yaml")]
 )
-def test_what_is_remembered_counts_where_the_file_tells_nothing_and_that_is_said(
+def test_what_is_remembered_counts_where_the_file_shows_nothing_and_that_is_said(
     now: str | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = project(tmp_path / "one")
@@ -306,7 +306,7 @@ def test_an_interrupt_at_the_question_changes_nothing(
     assert (ending.value.exit_code, capsys.readouterr().err) == (130, said)
 
 
-def test_a_problem_of_a_file_is_told_on_one_line(tmp_path: Path) -> None:
+def test_a_problem_of_a_file_is_shown_on_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as wrong:
         Scope("plan", config=tmp_path / "none.yaml").cluster()
     assert which.first_problem(wrong.value) == f"{tmp_path}/none.yaml: there is no such file"

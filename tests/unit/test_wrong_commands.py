@@ -24,7 +24,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("words", "code", "reason", "remedy"), WRONG, ids=[row[0] for row in WRONG])
-def test_a_wrong_command_is_told_the_reason_and_a_remedy(
+def test_a_wrong_command_is_shown_the_reason_and_a_remedy(
     words: str, code: int, reason: str, remedy: str, typed: Typed
 ) -> None:
     ended, _, said = typed(words)

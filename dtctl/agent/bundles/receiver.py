@@ -7,16 +7,16 @@ import os
 import time
 import zlib
 
+from ..conversation import Aborted, word
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
-from ..protocol.conversation import Aborted, word
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
-    from ..protocol.wire import Wire
+    from ..conversation import Wire
     from ..records.answers import Need, Progress
 
 CHUNK = 256 * 1024

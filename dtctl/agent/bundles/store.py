@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
-    from ..protocol.wire import Wire
+    from ..conversation import Wire
     from ..records.answers import Written
 
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager, suppress
 from ..host import locks, paths
 from ..host.errors import from_os_error
 from ..records.kinds import made
-from ..records.working import Code
+from ..records.run_state import Code
 from .tree import Manifest, file_sha256, remove_tree, signature, write_all
 
 TYPE_CHECKING = False

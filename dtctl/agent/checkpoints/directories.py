@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 
-from ..host import patience
+from ..host import budget
 from ..records.spec import coordinates
 from . import reading
 
@@ -51,8 +51,8 @@ class Run:
         if not self.leads:
             return []
         try:
-            return patience.within(_LIMIT_S, "places of %s" % self.id, self._guess)
-        except patience.Silent:
+            return budget.within(_LIMIT_S, "places of %s" % self.id, self._guess)
+        except budget.Silent:
             return []
 
     def _guess(self) -> List[str]:

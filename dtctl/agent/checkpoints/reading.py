@@ -15,7 +15,7 @@ import re
 import time
 from contextlib import suppress
 
-from ..host import files, patience
+from ..host import budget, files
 from ..host.budget import Budget, Spent
 from ..records.checkpoints import MOST_SHARDS
 from ..records.kinds import MOST
@@ -138,8 +138,8 @@ def look(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
 def _answer(directory: str, until: float) -> CheckpointReport:
     limit_s = until - time.monotonic() + LEAST_S  # it ends by itself, unless the file system hangs
     try:
-        return patience.within(limit_s, directory, lambda: look(directory, until))
-    except patience.Silent:
+        return budget.within(limit_s, directory, lambda: look(directory, until))
+    except budget.Silent:
         silent = _Look(directory, Budget(until, 0))
         silent.problem = f"{directory}: the file system does not answer"
         return silent.told()

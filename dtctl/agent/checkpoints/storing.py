@@ -21,7 +21,7 @@ from contextlib import suppress
 
 from ..host import files
 from ..host.errors import Refused
-from ..records import json_text
+from ..records import kinds
 from ..records.checkpoints import is_part
 from .repair import OpenDirectory
 
@@ -211,7 +211,7 @@ class Arrival:
 
     def _note(self) -> Dict[str, str]:
         try:
-            told = json_text.parse(files.read(_ARRIVED, _MOST_NOTE_BYTES, self._parts))
+            told = kinds.parse_json(files.read(_ARRIVED, _MOST_NOTE_BYTES, self._parts))
         except (OSError, ValueError):
             return {}
         return {str(name): str(value) for name, value in told.items()} if isinstance(told, dict) else {}

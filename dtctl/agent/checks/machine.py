@@ -10,14 +10,14 @@ from ..host import paths
 from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import systemd
-from ..vitals import disks, neighbours
+from ..vitals import machine_load, neighbours
 from ..vitals.machine_load import MachineLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
     from ..records.run_state import State
 
@@ -31,7 +31,7 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
     marks = environment.Marks(None)
     path = environment.base()["PATH"]
-    found, silent = disks.of([talk.root, *marks.words(question["places"])])
+    found, silent = machine_load.disks_of([talk.root, *marks.words(question["places"])])
     gpus = neighbours.gpus(path) if question["gpus"] else []
     return {
         "machine": MachineLoad().look(time.time()),

@@ -6,19 +6,23 @@ What listens lives as long as the conversation, as other hosts may come to it un
 from __future__ import annotations
 
 import os
+import socket
+import struct
+import time
 from contextlib import suppress
 
 from ..host import files, paths
-from ..network import connecting, listening, measuring, naming
+from ..network import connecting, listening, naming
+from ..network.listening import CHUNK, READY, SENT_AHEAD
 from ..records.spec import ports_of
 from ..run.runfiles import RunFiles, RunRemoved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import FrozenSet, List
+    from typing import FrozenSet, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
-    from ..records.network.peers import Bound, NetworkFacts, NetworkQuestion
+    from ..conversation import Conversation
+    from ..records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
 
 
 def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
@@ -29,7 +33,7 @@ def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
         "resolved": naming.own_names(question["names"], question["limit_s"]) if question["names"] else [],
         "proxies": naming.proxies() if first else {},
         "reached": connecting.reach(question["reach"], question["nonce"], question["limit_s"]),
-        "measured": measuring.measure(question["measure"], question["nonce"], question["measure_s"]),
+        "measured": _measure(question["measure"], question["nonce"], question["measure_s"]),
     }
 
 
@@ -53,3 +57,100 @@ def _live_ports(talk: Conversation, question: NetworkQuestion) -> FrozenSet[int]
             if not current.state()["finished"]:
                 return frozenset(ports_of(current.spec()))
     return frozenset()
+
+
+_ECHOES = 21
+_LIMIT_S = 10.0
+
+
+def _measure(peers: List[Peer], nonce: str, seconds: float) -> List[Measured]:
+    """One after the other, so that none takes the bandwidth of another."""
+    return [_one(peer, nonce, seconds) for peer in peers]
+
+
+def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
+    told: Measured = {
+        "whose": peer["whose"],
+        "host": peer["host"],
+        "latency_s": None,
+        "sent": None,
+        "received": None,
+        "again": None,
+        "problem": "",
+    }
+    try:
+        with _connected(peer["address"], nonce, "echo") as connection:
+            told["latency_s"] = _latency(connection)
+        with _connected(peer["address"], nonce, "give") as connection:
+            told["received"] = _received(connection, seconds)
+        with _connected(peer["address"], nonce, "take") as connection:
+            told["sent"] = _sent(connection, seconds)
+            told["again"] = _again(connection)
+    except (OSError, ValueError) as error:
+        told["problem"] = str(error)[:4096]
+    return told
+
+
+def _connected(address: str, nonce: str, what: str) -> socket.socket:
+    name, _, port = address.rpartition(":")
+    connection = socket.create_connection((name.strip("[]"), int(port)), _LIMIT_S)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    try:
+        connection.sendall(("%s %s\n" % (nonce, what)).encode("ascii"))
+        if connection.recv(1) != READY:
+            raise OSError("it does not answer")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _latency(connection: socket.socket) -> Optional[float]:
+    took = []
+    for _ in range(_ECHOES):
+        began = time.perf_counter()
+        connection.sendall(b".")
+        if not connection.recv(1):
+            return None
+        took.append(time.perf_counter() - began)
+    return sorted(took)[len(took) // 2]
+
+
+def _received(connection: socket.socket, seconds: float) -> float:
+    """Counted from the first bytes on, so that the start of the other side does not count."""
+    buffer = bytearray(1 << 20)
+    connection.recv_into(buffer)
+    began, count = time.monotonic(), 0
+    while True:
+        size = connection.recv_into(buffer)
+        count += size
+        passed = time.monotonic() - began
+        if not size or passed >= seconds:
+            return count / max(passed, 1e-6)
+
+
+def _sent(connection: socket.socket, seconds: float) -> float:
+    """What the system takes; its own buffer is filled before the clock starts."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SENT_AHEAD)
+    _send(connection, seconds / 4)
+    count, passed = _send(connection, seconds)
+    return count / max(passed, 1e-6)
+
+
+def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
+    """How many bytes, in what time. On a slow link a part of a chunk is taken at a time."""
+    began, count = time.monotonic(), 0
+    while True:
+        count += connection.send(CHUNK)
+        passed = time.monotonic() - began
+        if passed >= seconds:
+            return count, passed
+
+
+def _again(connection: socket.socket) -> Optional[float]:
+    """tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out where the kernel has it (4.2)."""
+    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    if len(told) < 140:
+        return None
+    again, out = struct.unpack_from("=I", told, 100)[0], struct.unpack_from("=I", told, 136)[0]
+    return min(1.0, again / out) if out else None

@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import Facts
     from ..records.checks import CheckFacts, CheckResult, Questions
     from ..records.requests import CheckRequest, StartWord

@@ -1,14 +1,179 @@
-"""What the trainers' Pythons have, without importing any of it."""
+"""What the trainers' Pythons have, asked without importing any of it."""
 
 from __future__ import annotations
 
+import glob
+import json
+import os
+
+from ..records.checks import MOST_MODULES
 from ..run import environment
-from .pythons import Python
+from ..vitals import machine_load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..protocol.conversation import Conversation
-    from ..records.checks import SoftwareFacts, SoftwareQuestion
+    from typing import Any, List, Mapping, Optional
+
+    from ..conversation import Conversation
+    from ..records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
+
+
+PROBE_S = 60.0
+"""A Python whose packages lie on a slow network disk takes its time."""
+IMPORT_S = 240.0
+
+_PROBE = """\
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import importlib.util, json, os
+asked = json.loads(sys.argv[1])
+try:
+    from importlib.metadata import version
+except ImportError:
+    version = None
+found = {}
+for name in asked["packages"] if version else ():
+    try:
+        found[name] = version(name)
+    except Exception:  # it is not there, or its files are damaged, which is told in many ways
+        pass
+def lacks(name):  # a name without a dot: nothing of PYTHONPATH is imported
+    try:
+        return importlib.util.find_spec(name) is None
+    except Exception:  # finders and packages above it are code of others
+        return True
+try:
+    libc = os.confstr("CS_GNU_LIBC_VERSION") or ""
+except (ValueError, OSError):
+    libc = ""
+def cuda():
+    if not lacks("nvidia") and (not lacks("nvidia.cudnn") or not lacks("nvidia.cuda_runtime")):
+        return "packages of pip"
+    import glob
+    places = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    places += [sys.prefix + "/lib", "/usr/local/cuda*/lib64", "/usr/lib/*-linux-gnu", "/usr/lib64", "/opt/cuda/lib64"]
+    for place in filter(None, places):
+        found = sorted(glob.glob(place + "/libcudart.so*"))
+        if found:
+            return found[0]
+    return ""
+cuda_at = cuda() if asked["cuda"] else ""
+sys.path += asked["path"]
+told = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
+        "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)]}
+print("\\n" + json.dumps(told))
+"""
+
+_IMPORTS = """\
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import importlib, json, time
+told = {}
+for name in json.loads(sys.argv[1]):
+    began, problem = time.time(), ""
+    try:
+        importlib.import_module(name)
+    except BaseException as error:  # some call sys.exit
+        problem = "%s: %s" % (type(error).__name__, error)
+    told[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
+print("\\n" + json.dumps(told))
+"""
+
+
+class Python:
+    """One that is asked about, and what is found out."""
+
+    def __init__(self, asked: PythonAsked, marks: environment.Marks) -> None:
+        self._asked = asked
+        self._variables = dict(environment.without_proxies(environment.base()))
+        self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
+        if asked["python_path"]:
+            self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
+        self.found: PythonFound = {
+            "program": asked["program"],
+            "path": _whole(marks.text(asked["program"]), self._variables["PATH"]),
+            "version": "",
+            "libc": "",
+            "packages": {},
+            "missing": [],
+            "imported": {},
+            "cuda": "",
+            "problem": "",
+        }
+
+    def read(self) -> None:
+        """By the names of its directories."""
+        if self.found["path"]:
+            self.found["packages"] = machine_load.package_versions(self.found["path"], os.path.expanduser("~"))
+
+    def start(self) -> None:
+        """By its own word, and where it cannot say one by the names of its directories."""
+        wanted = [name.replace("_", "-") for name in machine_load.WANTED]
+        asked = {
+            "packages": wanted,
+            "modules": self._asked["modules"],
+            "cuda": self._asked["cuda"],
+            "path": self._other_places() if self._asked["isolated"] else [],
+        }
+        told = self.run(_PROBE, asked, PROBE_S)
+        if told is None:
+            self.read()
+            return
+        self.found["version"] = str(told["version"])[:200]
+        self.found["cuda"] = str(told["cuda"])[:4096]
+        self.found["libc"] = str(told["libc"])[:200]
+        self.found["packages"] = {name: str(version)[:200] for name, version in told["packages"].items()}
+        self.found["missing"] = told["missing"][:MOST_MODULES]
+
+    def import_all(self) -> None:
+        lacking = set(self.found["missing"])
+        wanted = [name for name in self._asked["modules"] if name not in lacking]
+        told = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
+        if told is not None:
+            self.found["imported"] = told
+
+    def run(self, script: str, asked: object, limit_s: float, more: Optional[Mapping[str, str]] = None) -> Any:
+        """What it printed last, or None: why is in `problem`. `more`: variables that it is given, too."""
+        import subprocess
+
+        if not self.found["path"] or not self._asked["may_start"]:
+            return None
+        isolated = self._asked["isolated"]
+        try:
+            done = subprocess.run(
+                [self.found["path"], *(["-I"] if isolated else []), "-c", script, json.dumps(asked)],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/" if isolated else os.path.expanduser("~"),
+                env=environment.encoded({**({} if isolated else self._variables), **(more or {})}),
+                timeout=limit_s,
+                check=False,
+            )
+            return json.loads(done.stdout.decode("utf-8", "replace").strip().splitlines()[-1])
+        except subprocess.TimeoutExpired:
+            self.found["problem"] = "it did not answer within %d s" % limit_s
+        except OSError as error:
+            self.found["problem"] = str(error.strerror or error)[:4096]
+        except (ValueError, IndexError):
+            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            self.found["problem"] = (said[-1] if said else "it ended with %d" % done.returncode)[:4096]
+        return None
+
+    def _other_places(self) -> List[str]:
+        """Where its trainers find modules, too: what -I leaves out."""
+        parts = self._variables.get("PYTHONPATH", "").split(":")
+        pattern = os.path.expanduser("~/.local/lib/python3.*/site-packages")
+        return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
+
+
+def _whole(program: str, path: str) -> str:
+    """Where it is; empty: nowhere."""
+    import shutil
+
+    return (shutil.which(program, path=path) or "")[:4096]
 
 
 def look(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:

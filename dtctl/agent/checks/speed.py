@@ -1,20 +1,25 @@
-"""How fast the host multiplies matrices, and what may explain that."""
+"""How fast the host and its GPUs multiply matrices, and what may explain that."""
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 
 from ..run import environment
+from ..vitals import neighbours
 from ..vitals.machine_load import MachineLoad
 from ..vitals.neighbours import Others
-from . import gpu_speed
-from .pythons import Python
+from .software import Python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ..protocol.conversation import Conversation
-    from ..records.checks import SpeedFacts, SpeedQuestion
+    from typing import Dict, List, Optional, Tuple
+
+    from ..conversation import Conversation
+    from ..records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
+    from .software import Python
+
 
 _PATIENCE_S = 60.0
 """Beyond the time of the measurement: for the import, and for one multiplication on a host that is very slow."""
@@ -62,7 +67,7 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
     shares = load.look(time.time())
     takers, problem = others.busy(time.monotonic(), {os.getpid()}), python.found["problem"]
     path = environment.base()["PATH"]
-    gpus, gpu_problem = gpu_speed.measured(python, question["framework"], path, question["seconds"] / 2)
+    gpus, gpu_problem = _measure_gpus(python, question["framework"], path, question["seconds"] / 2)
     return {
         "kind": told.get("kind", ""),
         "flops": told.get("flops", 0.0),
@@ -93,3 +98,117 @@ def _line(path: str) -> str:
             return file.readline().strip()[:4096]
     except OSError:
         return ""  # a virtual machine
+
+
+_GPU_PATIENCE_S = 240.0
+"""For the import, and until the driver has set up all GPUs."""
+_STATES = "index,name,clocks.sm,temperature.gpu,pcie.link.width.current"
+_LOOK_EVERY_S = 1.0
+
+_GPU_MULTIPLY = """\
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import json, time
+framework, limit = json.loads(sys.argv[1])
+size = 4096
+def rate(work):
+    work()
+    began = now = time.time()
+    done = 0
+    while now - began < limit:
+        work()
+        done += 2.0 * size ** 3
+        now = time.time()
+    return done / (now - began)
+if framework == "torch":
+    import torch
+    count = torch.cuda.device_count()
+    def multiplication(number):
+        one = torch.rand(size, size, device="cuda:%d" % number)
+        def work():
+            torch.mm(one, one)
+            torch.cuda.synchronize(number)
+        return work
+else:
+    import tensorflow as tf
+    devices = tf.config.list_physical_devices("GPU")
+    count = len(devices)
+    for device in devices:
+        tf.config.experimental.set_memory_growth(device, True)
+    def multiplication(number):
+        with tf.device("/GPU:%d" % number):
+            one = tf.random.uniform((size, size))
+        def work():
+            with tf.device("/GPU:%d" % number):
+                tf.matmul(one, one)[0, 0].numpy()
+        return work
+print("\\n" + json.dumps([rate(multiplication(number)) for number in range(count)]))
+"""
+
+
+def _measure_gpus(python: Python, framework: str, path: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
+    """One GPU after the other, and why there is nothing to tell of GPUs that are there."""
+    there = neighbours.gpus(path)
+    if not there or not framework:
+        return [], ""
+    states = _States(path)
+    # numbers as nvidia-smi has them, not the fastest first
+    told = python.run(
+        _GPU_MULTIPLY, [framework, seconds], _GPU_PATIENCE_S + seconds * len(there), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    )
+    known = states.end()
+    if told is None:
+        return [], python.found["problem"]
+    if not told:
+        return [], "%s sees none of them" % framework
+    blank: GpuSpeed = {"gpu": 0, "name": "", "flops": 0.0, "clock_mhz": None, "degrees": None, "lanes": None}
+    return [
+        {**blank, **known.get(number, {}), "gpu": number, "flops": flops}  # type: ignore[typeddict-item]
+        for number, flops in enumerate(told)
+    ], ""
+
+
+class _States:
+    """What nvidia-smi tells of each GPU while they multiply: the highest of each figure, as each works for a while."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._found: Dict[int, Dict[str, object]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def end(self) -> Dict[int, Dict[str, object]]:
+        self._over.set()
+        self._thread.join()
+        return self._found
+
+    def _look(self) -> None:
+        while not self._over.wait(_LOOK_EVERY_S):
+            for number, state in states_told(neighbours.nvidia_smi(self._path, "--query-gpu=" + _STATES) or "").items():
+                self._found[number] = _highest(self._found.get(number, {}), state)
+
+
+def _highest(one: Dict[str, object], other: Dict[str, object]) -> Dict[str, object]:
+    return {
+        name: max(before, value) if isinstance(before, int) and isinstance(value, int) else value or before
+        for name, value in other.items()
+        for before in [one.get(name)]
+    }
+
+
+def states_told(table: str) -> Dict[int, Dict[str, object]]:
+    """From nvidia-smi's rows; what is no number there, as `[N/A]`, is not known."""
+    found: Dict[int, Dict[str, object]] = {}
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 5 and cells[0].isdigit():
+            figures = [_number(cell) for cell in cells[2:]]
+            named = zip(("clock_mhz", "degrees", "lanes"), figures)
+            found[int(cells[0])] = {"name": cells[1][:200], **dict(named)}
+    return found
+
+
+def _number(cell: str) -> Optional[int]:
+    return int(cell) if cell.isdigit() else None

@@ -18,8 +18,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
-    from ..records.network.logins import SshFacts, SshQuestion
+    from ..conversation import Conversation
+    from ..records.network import SshFacts, SshQuestion
 
 START_UP_S = 10.0
 _MOST_NOISE = 1000

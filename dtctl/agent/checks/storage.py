@@ -1,25 +1,30 @@
-"""Whether the run can write where it wants to, who sees that, and what lies there."""
+"""Whether the run can write where it wants to, who sees that, and what lies there: checkpoints and data."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
+import stat
 import time
 from contextlib import suppress
 from functools import partial
 
 from ..checkpoints import reading
-from ..host import files, patience
+from ..host import budget, files
 from ..run import environment
-from ..vitals import disks
-from . import data
+from ..vitals import machine_load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List
+    from typing import Dict, Iterator, List, Tuple
 
-    from ..protocol.conversation import Conversation
-    from ..records.checks import CheckpointSize, Looked, LookFor, StorageFacts, StorageQuestion, Written
+    from ..conversation import Conversation
+    from ..records.checks import CheckpointSize, Data, Looked, LookFor, StorageFacts, StorageQuestion, Written
+
+    File = Tuple[str, int]
+    "Its path below the directory, and its size."
+
 
 _PREFIX = ".dtctl-check-"
 _OLD_S = 3600.0
@@ -36,7 +41,7 @@ def look(talk: Conversation, question: StorageQuestion) -> StorageFacts:
         "written": [_write(talk, path, words(path), token, host) for path in question["write"]],
         "looked": [_look(words(one["path"]), one, token) for one in question["look"]],
         "checkpoints": _sizes(question["checkpoints"], [words(path) for path in question["checkpoints"]]),
-        "data": [data.told(path, words(path)) for path in question["data"]],
+        "data": [_data(path, words(path)) for path in question["data"]],
     }
 
 
@@ -47,8 +52,8 @@ def _name(token: str, host: str) -> str:
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
     told: Written = {"path": asked, "at": "", "up": 0, "free_bytes": 0, "full": False, "problem": ""}
     try:
-        patience.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
-    except patience.Silent:
+        budget.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
+    except budget.Silent:
         return dict(told, problem=_SILENT)  # type: ignore[return-value]
     except OSError as error:
         told["problem"] = str(error.strerror or error)[:4096]
@@ -57,7 +62,7 @@ def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> 
 
 
 def _try_to_write(talk: Conversation, told: Written, path: str, name: str) -> None:
-    at = disks.nearest(path)
+    at = machine_load.nearest_directory(path)
     told["at"], told["up"] = at[:8192], _depth(path) - _depth(at)
     disk = os.statvfs(at)
     told["free_bytes"] = disk.f_bavail * disk.f_frsize
@@ -92,8 +97,8 @@ def _look(path: str, asked: LookFor, token: str) -> Looked:
         path = os.path.dirname(path.rstrip("/"))
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}
     seen: List[str] = []
-    with suppress(patience.Silent, OSError):
-        seen = patience.within(_ANSWER_S, path, lambda: _seen(path, names))
+    with suppress(budget.Silent, OSError):
+        seen = budget.within(_ANSWER_S, path, lambda: _seen(path, names))
     return {"path": asked["path"], "seen": seen}
 
 
@@ -116,3 +121,75 @@ def _sizes(asked: List[str], paths: List[str]) -> List[CheckpointSize]:
             if newest is not None and newest["size_bytes"]:
                 found.append({"path": name, "size_bytes": newest["size_bytes"]})
     return found
+
+
+_DATA_S = 15.0
+_COUNT_S = 10.0
+"""Of these; a larger tree is _data as far as it was counted."""
+_SAMPLED = 16
+_PIECE_BYTES = 64 * 1024
+
+
+def _data(asked: str, path: str) -> Data:
+    found: Data = {
+        "path": asked,
+        "there": True,
+        "files": 0,
+        "size_bytes": 0,
+        "whole": True,
+        "digest": "",
+        "problem": "",
+    }
+    try:
+        budget.within(_DATA_S, path, partial(_count_data, found, path))
+    except budget.Silent:
+        found = dict(found, problem="its file system does not answer", whole=False)  # type: ignore[assignment]
+    except FileNotFoundError:
+        found["there"] = False
+    except OSError as error:
+        found["problem"] = str(error.strerror or error)[:4096]
+    return found
+
+
+def _count_data(found: Data, path: str) -> None:
+    os.listdir(path)  # raises what hinders
+    deadline = time.monotonic() + _COUNT_S
+    counted: List[File] = []
+    for file in _files(path):
+        counted.append(file)
+        if time.monotonic() > deadline:
+            found["whole"] = False
+            break
+    counted.sort()
+    found["files"], found["size_bytes"] = len(counted), sum(size for _, size in counted)
+    if found["whole"]:
+        found["digest"] = _digest(path, counted)
+
+
+def _files(root: str) -> Iterator[File]:
+    """Regular files, also those that links lead to; hidden ones do not count."""
+    for directory, names, here in os.walk(root):
+        names[:] = [name for name in names if not name.startswith(".")]
+        for name in here:
+            if not name.startswith("."):
+                path = os.path.join(directory, name)
+                with suppress(OSError):  # gone, or a link to nowhere
+                    status = os.stat(path)
+                    if stat.S_ISREG(status.st_mode):
+                        yield os.path.relpath(path, root), status.st_size
+
+
+def _digest(root: str, counted: List[File]) -> str:
+    """Of all names and sizes, and of the first and the last piece of some files, the same ones on every host."""
+    whole = hashlib.sha256()
+    for name, size in counted:
+        whole.update(b"%s\0%d\0" % (os.fsencode(name), size))
+    for name, size in counted[:: max(1, len(counted) // _SAMPLED)][:_SAMPLED]:
+        with suppress(OSError):
+            opened = files.descriptor(os.path.realpath(os.path.join(root, name)))
+            try:
+                whole.update(files.read_at(opened, 0, _PIECE_BYTES))
+                whole.update(files.read_at(opened, max(0, size - _PIECE_BYTES), _PIECE_BYTES))
+            finally:
+                os.close(opened)
+    return whole.hexdigest()[:16]

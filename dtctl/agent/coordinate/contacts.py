@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 
 from ..host import log
-from ..link.messages import PROTOCOL
+from ..link.stream import PROTOCOL
 from ..link.tls import Identity
 from ..records.reasons import fact, sentence
 from ..run import intents
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Protocol, Set, Tuple
 
-    from ..link.lines import Message
+    from ..link.stream import Message
     from ..records.messages import Hello
     from ..records.reasons import Fact
     from ..records.spec import Spec

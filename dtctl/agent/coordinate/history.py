@@ -17,9 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Collection, Dict, Iterator, List, Optional, Sequence, Tuple
 
-    from ..records.goodput import Account
     from ..records.reasons import Fact
-    from ..records.whole_run import Event, Incident
+    from ..records.whole_run import Account, Event, Incident
     from .view import View
 
 

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Protocol, Tuple
 
-    from ..link.messages import FromDialer
+    from ..link.stream import FromDialer
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower

@@ -7,8 +7,8 @@ import time
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
-from ..records.dump import MOST_PROCESSES
 from ..records.run_state import Start
+from ..records.vitals import MOST_PROCESSES
 from . import threads
 from .stacks import Room, Stacks, ask_py_spy, find_py_spy
 
@@ -16,8 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Tuple
 
-    from ..records.dump import Dump, Missing, ProcessDump, Stack
     from ..records.run_state import Entry
+    from ..records.vitals import Dump, Missing, ProcessDump, Stack
     from ..run.runfiles import RunFiles
 
 LIMIT_S = 60.0

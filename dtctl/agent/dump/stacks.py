@@ -11,8 +11,8 @@ import re
 import time
 
 from ..host import files, processes
-from ..records import json_text
-from ..records.dump import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS, MOST_THREADS
+from ..records import kinds
+from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS, MOST_THREADS
 from .threads import FILE, SIGNAL, Signals, descriptors_of
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, List, Optional, Set, Tuple
 
     from ..host.secrets import Masks
-    from ..records.dump import Frame, Missing, Stack
+    from ..records.vitals import Frame, Missing, Stack
 
 
 MOST_FRAMES_IN_ALL = 4000
@@ -209,7 +209,7 @@ def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
         said, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
     if spy.returncode == 0:
         try:
-            return _stacks(json_text.parse(said), pid), ""
+            return _stacks(kinds.parse_json(said), pid), ""
         except (ValueError, TypeError, KeyError, AttributeError):
             wrong = "%s says what is no list of stacks" % program
     return [], wrong.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)

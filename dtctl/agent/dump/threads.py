@@ -10,7 +10,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
-    from ..records.dump import Thread
+    from ..records.vitals import Thread
 
 
 SITE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "site")

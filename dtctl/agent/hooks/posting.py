@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from ..host import log, paths, programs
-from ..records import json_text
+from ..records import kinds
 from ..records.hooks import MOST_TOLD, HookFile, Sent, Told, ToldBook
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import fact
@@ -199,7 +199,7 @@ class Delivery:
             self._process.wait(_REAP_S)
         self.end()
         try:
-            return checked(Sent, json_text.parse(self._heard))
+            return checked(Sent, kinds.parse_json(self._heard))
         except (Wrong, ValueError):
             late = self._process.returncode == -signal.SIGALRM  # by its own clock
             return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")

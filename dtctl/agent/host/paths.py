@@ -10,7 +10,7 @@ import stat
 import time
 from contextlib import suppress
 
-from ..records import json_text
+from ..records import kinds
 from ..records.kinds import Wrong, checked
 from . import files
 from .errors import Refused
@@ -149,7 +149,7 @@ class OtherVersion(Damaged):
 def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:
     """The record in a file, or None when there is no such file. Raises Damaged, and OSError for what cannot be read."""
     try:
-        return checked(kind, json_text.parse(files.read(path, most)))
+        return checked(kind, kinds.parse_json(files.read(path, most)))
     except FileNotFoundError:
         return None
     except Wrong as error:

@@ -10,7 +10,7 @@ from . import machine, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Container, Dict, List, Optional, Tuple
+    from typing import Container, Dict, Iterable, List, Optional, Tuple
 
 _FIRST_CHOSEN = 10_000
 _LISTENS = "0A"
@@ -192,3 +192,25 @@ def _link(path: str) -> Optional[str]:
     except OSError:
         return None
     return target if target.startswith("socket:[") else None
+
+
+CLAIM = "dtctl/port/%d"
+"""A port that a run is going to listen on, made known on this machine before anybody listens there.
+
+It is a Unix socket with an abstract name (unix(7)): /proc/net/unix shows it to everybody who shares these ports, it
+leaves no file, and it ends with the process that holds it.
+"""
+
+
+def claim(ports: Iterable[int]) -> List[int]:
+    """Descriptors that stay open as long as the process does. Nothing depends on them but the choice of ports."""
+    held = []
+    for port in ports:
+        claimed = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claimed.bind(("\0" + CLAIM + "/%d") % (port, os.getpid()))
+        except OSError:
+            claimed.close()
+        else:
+            held.append(claimed.detach())
+    return held

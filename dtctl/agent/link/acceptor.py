@@ -12,18 +12,69 @@ import hmac
 import os
 import selectors
 import socket
+from collections import Counter
 from contextlib import suppress
 
-from . import admission
-from .lines import Lost
-from .stream import TlsStream, plain
+from .stream import Lost, TlsStream, plain
 from .tls import KNOCK_BYTES, NONCE_BYTES, Channel
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
+    from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
 
     from .tls import Identity
+
+    AnyGuest = TypeVar("AnyGuest", bound="Guest")
+
+
+PLACES = 256
+"""For strangers, and as many for those who have knocked: at 3,000 strangers a second one has 85 ms to knock."""
+
+PROOF_S = 5.0
+"""From the start of a connection to the end of the handshake, and from there to the hello."""
+
+
+class Guest:
+    """`begun`: so has its handshake."""
+
+    def __init__(self, address: str, since: float) -> None:
+        self.address = address
+        self.since = since
+        self.begun = False
+
+    @property
+    def due(self) -> float:
+        return self.since + PROOF_S
+
+
+def in_turn(guests: Sequence[AnyGuest]) -> List[AnyGuest]:
+    """As their handshakes go on: one of each address first, then another of each, and so on.
+
+    Of one address those that have begun come first, so that their work is not in vain, and then the newest: they have
+    the longest time before their place is lost.
+    """
+    ordered = sorted(guests, key=lambda guest: (not guest.begun, guest.since if guest.begun else -guest.since))
+    turns: Counter[str] = Counter()
+    keyed: List[Tuple[int, int, AnyGuest]] = []
+    for guest in ordered:
+        keyed.append((turns[guest.address], len(keyed), guest))
+        turns[guest.address] += 1
+    return [guest for _, _, guest in sorted(keyed, key=lambda each: each[:2])]
+
+
+def surplus(guests: Sequence[AnyGuest], places: int = PLACES) -> List[AnyGuest]:
+    """Connections to close so that at most `places` are left: each time the oldest of the busiest address."""
+    if len(guests) <= places:
+        return []
+    held: Dict[str, List[AnyGuest]] = {}
+    for guest in sorted(guests, key=lambda guest: guest.since, reverse=True):
+        held.setdefault(guest.address, []).append(guest)
+    going: List[AnyGuest] = []
+    while len(guests) - len(going) > places:
+        busiest = max(held.values(), key=lambda each: (len(each), -each[-1].since if each else 0.0))
+        going.append(busiest.pop())
+    return going
+
 
 ACCEPTS = 96
 """Each takes 25 microseconds."""
@@ -43,7 +94,7 @@ class CannotListen(OSError):
     """The text says on which port, and why."""
 
 
-class Caller(admission.Guest):
+class Caller(Guest):
     """`identity` is set once it has knocked, and says of which run it is; `stream`, once its handshake has begun."""
 
     def __init__(self, connection: socket.socket, address: str, since: float) -> None:
@@ -100,7 +151,7 @@ class Acceptor:
         if None in ready:  # the listener
             self._accept(now)
         knocked = [caller for caller in ready if caller is not None and self._has_knocked(caller)]
-        proved = [caller for caller in admission.in_turn(knocked)[:TURNS] if self._has_proved(caller)]
+        proved = [caller for caller in in_turn(knocked)[:TURNS] if self._has_proved(caller)]
         self._send_away(now)
         self._rests_until = now + REST_S if ready else None
         return [(caller.stream, caller.identity) for caller in proved if caller.stream and caller.identity]
@@ -178,13 +229,13 @@ class Acceptor:
         for caller in [caller for caller in self._callers if now >= caller.due]:
             self._drop(caller)
         knocked = [caller for caller in self._callers if caller.identity is not None]
-        for caller in [*admission.surplus(self._strangers()), *admission.surplus(knocked)]:
+        for caller in [*surplus(self._strangers()), *surplus(knocked)]:
             self._drop(caller)
 
     def _make_room(self) -> bool:
         """No descriptors, no memory: half of the strangers give back theirs. False when there are none."""
         strangers = self._strangers()
-        for caller in admission.surplus(strangers, len(strangers) // 2):
+        for caller in surplus(strangers, len(strangers) // 2):
             self._drop(caller)
         return bool(strangers)
 

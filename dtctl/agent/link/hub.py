@@ -10,20 +10,15 @@ import selectors
 import sys
 from contextlib import suppress
 
-from .acceptor import Acceptor
-from .admission import PROOF_S
-from .lines import Lost, Violation
-from .messages import FROM_AGENT
-from .peer import Peer
+from .acceptor import PROOF_S, Acceptor
+from .stream import FROM_AGENT, Lost, Peer, Violation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from ..records.messages import Hello
-    from .lines import Message
-    from .messages import FromHub, Gone
-    from .stream import TlsStream
+    from .stream import FromHub, Gone, Message, TlsStream
     from .tls import Identity
 
     Said = List[Tuple[str, FromHub]]

@@ -10,7 +10,7 @@ import hmac
 import os
 import ssl
 
-from .lines import Lost
+from .stream import Lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

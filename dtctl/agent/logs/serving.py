@@ -8,11 +8,11 @@ import re
 import time
 from functools import partial
 
+from ..conversation import Gone
 from ..host import paths
 from ..host.errors import Refused
 from ..host.paths import attempt_directory, read_record, task_directory
 from ..host.secrets import Masks
-from ..protocol.wire import Gone
 from ..records.run_state import Ending
 from ..records.words import Variables
 from ..run.policy import FINAL
@@ -23,7 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Iterator, List, Optional, Tuple
 
-    from ..protocol.wire import Wire
+    from ..conversation import Wire
     from ..records import answers
     from ..records.requests import LogsRequest
     from ..records.run_state import Entry, State

@@ -11,7 +11,7 @@ import os
 import time
 from functools import partial
 
-from ..host import patience
+from ..host import budget
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
 from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
@@ -61,8 +61,8 @@ class Reader:
         self._problems = []
         for root in self.roots:
             try:
-                patience.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
-            except patience.Silent:
+                budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
+            except budget.Silent:
                 self._say(root, _HANGS)
 
     @property

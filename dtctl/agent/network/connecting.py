@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..records.network.peers import Peer, Reached
+    from ..records.network import Peer, Reached
     from .naming import Place
 
 AT_ONCE = 200

@@ -25,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, List, Optional
 
-    from ..records.network.peers import Bound, Slot
+    from ..records.network import Bound, Slot
 
 PADDING = b"." * 16_384
 """More than one packet of any network (9,000 bytes are the most that are usual)."""

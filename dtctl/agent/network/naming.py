@@ -10,14 +10,14 @@ import threading
 import time
 from contextlib import suppress
 
-from ..records.network.peers import MOST_ADDRESSES
+from ..records.network import MOST_ADDRESSES
 from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Tuple
 
-    from ..records.network.peers import Interface, Link, Resolved
+    from ..records.network import Interface, Link, Resolved
 
     Place = Tuple[int, str]
     "Family and address."

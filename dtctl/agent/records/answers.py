@@ -6,7 +6,6 @@ from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
-from .dump import Dump
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
 from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
@@ -21,7 +20,7 @@ from .tensorboard import (
     TensorboardReady,
     TensorboardResult,
 )
-from .vitals import DiagnoseResult
+from .vitals import DiagnoseResult, Dump
 from .whole_run import Condition, RunView, StoryLine
 from .words import (
     MOST_TASKS,

@@ -1,8 +1,7 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
-from .network.logins import SshFacts, SshQuestion
-from .network.peers import NetworkFacts, NetworkQuestion
+from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
 from .vitals import Busy, Disk, Gpu, Machine
 from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName

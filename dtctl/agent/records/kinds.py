@@ -1,4 +1,4 @@
-"""Kinds of values: what mypy reads as types checks, at run time, what comes from outside.
+"""JSON from outside, and kinds of values: what mypy reads as types checks, at run time, what comes from outside.
 
     class Exit(Record):
         code: Usual[Optional[Count], None]
@@ -8,6 +8,8 @@ stands for those that are absent. To docs/generate.py it is a table. Annotations
 that define records do without `from __future__ import annotations`.
 """
 
+import json
+import math
 import re
 
 TYPE_CHECKING = False
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Annotated as Form  # novm
     from typing import Annotated as Usual  # novm
     from typing import Annotated as Within  # novm
-    from typing import Any, Callable, Dict, List, Optional, Tuple, Type, TypeVar
+    from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type, TypeVar, Union
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
@@ -40,6 +42,7 @@ __all__ = [
     "also",
     "checked",
     "made",
+    "parse_json",
 ]
 
 LONGEST_TEXT = 1 << 20
@@ -52,6 +55,48 @@ MOST = 2**53
 """What every reader of JSON can hold exactly (RFC 8259, section 6)."""
 
 _SHOWN = 60
+
+
+_DIGITS = 20
+"""Of an integer: more than any count or time has. Long ones take time that grows with the square of their length."""
+
+
+MOST_BRACKETS = 1_000_000
+"""Of a text: an empty object is 3 bytes of it and 72 of memory. Those that stand in texts count as well."""
+
+
+def parse_json(text: "Union[str, bytes]") -> "Any":
+    """The value of JSON as RFC 8259 has it, and of no number that takes long to read.
+
+    Raises ValueError, also for what is nested too deeply and for bytes that are not UTF-8.
+    """
+    whole = text if isinstance(text, str) else text.decode("utf-8")
+    if len(whole) > MOST_BRACKETS and whole.count("{") + whole.count("[") > MOST_BRACKETS:
+        raise ValueError("more than %d objects and lists" % MOST_BRACKETS)
+    try:
+        return _DECODER.decode(whole)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _DIGITS:
+        raise ValueError("a number of %d digits" % len(digits))
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if not math.isfinite(number):  # as of 1e999
+        raise ValueError("a number that is not finite")
+    return number
+
+
+def _refuse(name: str) -> "NoReturn":
+    raise ValueError("%s is not a JSON number" % name)
+
+
+_DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
 
 
 class Wrong(Exception):

@@ -3,7 +3,6 @@
 from itertools import chain
 
 from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
-from .marks import can_be_given
 from .words import (
     MOST_TASKS,
     BundleId,
@@ -20,6 +19,7 @@ from .words import (
     TaskName,
     Tasks,
     Variables,
+    can_be_given,
 )
 
 TYPE_CHECKING = False

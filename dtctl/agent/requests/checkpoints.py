@@ -7,9 +7,9 @@ import time
 from contextlib import suppress
 
 from ..checkpoints import storing
+from ..conversation import Aborted, word
 from ..host import outputs, paths
 from ..host.errors import Refused, from_os_error
-from ..protocol.conversation import Aborted, word
 from ..run import environment
 from . import cluster_lock, runs, starting
 
@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.checkpoints import (
         FetchResult,
         FilePart,

@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.requests import Request
 
 NOTICE_S = 2.0

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records import answers
 
 _MOST_NAMED = 5

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Container, Dict, Iterable, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import DownResult, Written
     from ..records.requests import DownRequest
     from ..records.run_state import How

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Iterable, List, Mapping, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import ExecResult, Output
     from ..records.requests import ExecRequest
 

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
     from ..records.requests import GcRequest
 

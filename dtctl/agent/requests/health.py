@@ -17,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import RunResult
     from ..records.metrics import FolderTold, MetricsResult, Points
     from ..records.requests import DumpRequest, MetricsRequest, Request

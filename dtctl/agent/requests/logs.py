@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..host import files
 from ..host.errors import Refused
 from ..logs import serving
-from ..records import json_text
+from ..records import kinds
 from ..records.kinds import Wrong, checked
 from ..records.spec import coordinates
 from ..records.whole_run import Event, StoryLine
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterator, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import EventsResult, RunResult
     from ..records.requests import EventsRequest, LogsRequest
     from ..records.run_state import State
@@ -94,7 +94,7 @@ def _story_line(line: Optional[bytes], number: int, host: Optional[str]) -> Opti
     if line is None:
         return None
     try:
-        raw = json_text.parse(line)
+        raw = kinds.parse_json(line)
         if host is None:
             return checked(StoryLine, raw)
         return checked(StoryLine, dict(checked(Event, raw), n=number, host=host, index=number))

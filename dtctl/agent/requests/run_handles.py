@@ -6,11 +6,11 @@ state.json and intent.json.
 
 from __future__ import annotations
 
+import os
 import time
 
 from ..host import fifo, paths
 from ..host.errors import Refused, damaged
-from ..host.seen import SeenRecord
 from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import coordinates
@@ -20,9 +20,9 @@ from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional
+    from typing import Callable, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records import answers
     from ..records.answers import Survivor
     from ..records.run_state import Entry, How, IntentFile, State
@@ -141,7 +141,8 @@ class WholeRun(RunHandle):
     def __init__(self, talk: Conversation, run: runs.Run) -> None:
         super().__init__(run)
         self._talk = talk
-        self._seen = SeenRecord(run.files.path("cluster.json"), RunView)
+        self._read: Optional[RunView] = None
+        self._version: Optional[Tuple[int, int, int]] = None
         self._problem = ""
 
     def look(self) -> None:
@@ -162,15 +163,22 @@ class WholeRun(RunHandle):
             raise Refused("not_answering", "the coordinator has shown no sign of life for %.0f s" % silent_s)
 
     def peek(self) -> Optional[RunView]:
-        """cluster.json as it is; None before the coordinator has written one, or again one that holds."""
+        """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
+        path = self._run.files.path("cluster.json")
         try:
-            found = self._seen.read()
+            found = os.stat(path)
+            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            if version != self._version:
+                self._read = paths.read_record(path, RunView)
+                self._version = version
+        except FileNotFoundError:
+            return None
         except paths.Damaged as problem:
             self._problem = str(problem)
             return None
         self._problem = ""
-        self.view = found or self.view
-        return found
+        self.view = self._read or self.view
+        return self._read
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
         known = [task for task in self.hosts if named is None or task in named]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
     from ..checkpoints import directories
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import Survivor
     from ..records.requests import Request
     from ..records.run_state import AgentProcess, IntentFile, State

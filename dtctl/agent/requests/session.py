@@ -8,10 +8,9 @@ import sys
 import time
 from importlib import import_module
 
+from ..conversation import Aborted, Conversation, Gone, Wire, held
 from ..host import machine, paths, programs
 from ..host.errors import Refused, damaged, from_os_error, other_version
-from ..protocol.conversation import Aborted, Conversation, held
-from ..protocol.wire import Gone, Wire
 from ..records.answers import EXCHANGES
 from ..records.requests import PROTOCOL
 from ..run.runfiles import RunRemoved

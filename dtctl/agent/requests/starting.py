@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import Container, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import PortsResult, Progress, TakenPort
     from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest, UpRequest

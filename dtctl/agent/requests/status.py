@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest

@@ -16,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How

@@ -8,9 +8,9 @@ import shutil
 import socket
 import time
 
+from ..conversation import Aborted
 from ..host.errors import Refused
 from ..metrics.event_files import Copying, find, outermost, text
-from ..protocol.conversation import Aborted
 from ..records.tensorboard import LIFELINE, MOST_FOLDERS, PROBE
 from ..run import environment
 from . import runs
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import subprocess
     from typing import IO, Dict, Iterator, List, Optional, Tuple
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import RunResult
     from ..records.requests import EventDirsRequest, EventFilesRequest, TensorboardRequest
     from ..records.tensorboard import CaughtUp, EventDirsResult, EventFile, TensorboardReady, TensorboardResult

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from ..bundles import store, working
 from ..checks import serving as checks
+from ..conversation import Aborted
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
-from ..protocol.conversation import Aborted
 from ..records.answers import MOST_FILES, MOST_RUNS
 from ..records.kinds import Wrong
 from ..records.reasons import because, fact
@@ -26,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Optional, Set
 
-    from ..protocol.conversation import Conversation
+    from ..conversation import Conversation
     from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile

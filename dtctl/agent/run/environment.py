@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..records.marks import MARK
+from ..records.words import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,16 +22,16 @@ tells took, which counts as its start. Time in which the coordinator itself was 
 
 from __future__ import annotations
 
-from ..records.goodput import MOST_SPANS, Account
 from ..records.kinds import made
 from ..records.reasons import fact
+from ..records.whole_run import MOST_SPANS, Account
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Mapping, Optional
 
-    from ..records.goodput import Spent
     from ..records.reasons import Fact
+    from ..records.whole_run import Spent
 
 PARTS: "List[Spent]" = ["kept", "start", "wait", "again", "stall", "away", "end", "unsaved"]
 

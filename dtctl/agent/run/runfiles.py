@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager, suppress
 
 from ..host import files, locks, machine, paths
-from ..records import json_text
+from ..records import kinds
 from ..records.kinds import made
 from ..records.run_state import IntentFile, State
 from ..records.spec import Spec
@@ -328,7 +328,7 @@ class EventLog:
 def _event(line: bytes) -> Dict[str, object]:
     """Empty for a line that something else has damaged, which keeps its number."""
     try:
-        value = json_text.parse(line)
+        value = kinds.parse_json(line)
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from ..checkpoints.progress import CheckpointSigns
 from ..coordinate.role import take_role
 from ..dump.threads import SITE
-from ..host import claims, fifo, log, paths, processes
+from ..host import fifo, log, paths, ports, processes
 from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
 from ..records.spec import ports_of
@@ -143,7 +143,7 @@ class Supervisor:
     def __init__(self, files: RunFiles) -> None:
         self._files = files
         self._spec = files.spec()
-        self._claims = claims.hold(ports_of(self._spec))
+        self._claims = ports.claim(ports_of(self._spec))
         self._wake = -1
         self._changes = True
         self._progress = False

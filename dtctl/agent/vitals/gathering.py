@@ -11,7 +11,7 @@ from ..network import connecting
 from ..records.run_state import Start
 from ..records.vitals import MOST_LOG, MOST_UNREACHED
 from ..run import environment
-from . import disks, neighbours, packages
+from . import machine_load, neighbours
 from .machine_load import MachineLoad
 from .usage import Usage
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Sequence, Set
 
     from ..host.secrets import Masks
-    from ..records.network.peers import Peer
+    from ..records.network import Peer
     from ..records.run_state import Entry, State
     from ..records.spec import Spec, TaskSpec
     from ..records.vitals import DiagnoseResult, Diverged, TaskVitals, Unreached
@@ -55,7 +55,7 @@ def gather(
         "run": spec["run"],
         "time": time.time(),
         "machine": load.look(time.time()),
-        "disks": disks.of([run_dir, *places])[0],
+        "disks": machine_load.disks_of([run_dir, *places])[0],
         "busy": others.busy(now, own),
         "gpus": gpus,
         "unreached": away[:MOST_UNREACHED],
@@ -103,7 +103,7 @@ def _task(
         "listens": mine,
         "holder": ports.holder(task["port"])[:4096] if owners and not mine and task["port"] is not None else "",
         "python": python,
-        "packages": packages.versions(python, os.path.expanduser("~")) if python else {},
+        "packages": machine_load.package_versions(python, os.path.expanduser("~")) if python else {},
         "log": _end_of_log(directory, masks),
         "lost_log": _lost_log(run_dir, task["id"], entry, masks),
     }

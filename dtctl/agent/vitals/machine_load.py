@@ -1,14 +1,18 @@
-"""How busy the host is: processors, memory, disk and network, by /proc."""
+"""What the host has, and how busy it is: processors, memory, network, disks, and packages of its Pythons."""
 
 from __future__ import annotations
 
 import os
+import re
+from functools import partial
+
+from ..host import budget
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional, Tuple
+    from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-    from ..records.vitals import Machine, Waiting
+    from ..records.vitals import Disk, Machine, Waiting
 
 
 PRESSED = 0.4
@@ -102,3 +106,89 @@ def _text(name: str) -> str:
             return file.read()
     except OSError:
         return ""  # an old kernel, or a container that does not show it
+
+
+ANSWER_S = 3.0
+"""For one place; a file system may hang."""
+
+
+def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
+    """One disks_of each file system, and the places that do not answer."""
+    found: Dict[int, Disk] = {}
+    silent: List[str] = []
+    for place in places:
+        try:
+            device, disk = budget.within(ANSWER_S, place, partial(_disk, place))
+        except budget.Silent:
+            silent.append(place[:8192])
+            continue
+        except OSError:
+            continue
+        found.setdefault(
+            device,
+            {
+                "path": place[:8192],
+                "free_bytes": disk.f_bavail * disk.f_frsize,
+                "size_bytes": disk.f_blocks * disk.f_frsize,
+                "free_files": disk.f_favail if disk.f_files else None,
+            },
+        )
+    return list(found.values())[:100], silent[:100]
+
+
+def _disk(place: str) -> Tuple[int, os.statvfs_result]:
+    """Of a place that is to be made that disks_of the directory above it."""
+    there = nearest_directory(place)
+    return os.stat(there).st_dev, os.statvfs(there)
+
+
+def nearest_directory(place: str) -> str:
+    """The place, or what disks_of its path is there."""
+    while not os.path.exists(place) and os.path.dirname(place) != place:
+        place = os.path.dirname(place)
+    return place
+
+
+WANTED = (
+    *("tensorflow", "tensorflow_cpu", "tf_nightly", "keras", "tf_keras", "tensorflow_estimator", "tensorboard"),
+    *("torch", "jax", "jaxlib", "mxnet", "numpy", "protobuf"),
+)
+
+_INFO = re.compile(r"([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9.+!]*)\.(?:dist|egg)-info\Z")
+
+
+def package_versions(python: str, home: str) -> Dict[str, str]:
+    """By the names of their packages; nothing where `python`, a path, is no Python."""
+    found: Dict[str, str] = {}
+    for directory in _directories(python, home):
+        try:
+            names = os.listdir(directory)
+        except OSError:
+            continue
+        for name in names:
+            matched = _INFO.match(name)
+            package = matched.group(1).lower() if matched else ""
+            if matched and package in WANTED:
+                found.setdefault(package.replace("_", "-"), matched.group(2))
+    return found
+
+
+def _directories(python: str, home: str) -> Iterator[str]:
+    """Where that Python looks for packages, the surest first: of a virtual environment only what is in it."""
+    own = os.path.dirname(os.path.dirname(python))
+    yield from _below(os.path.join(own, "lib"), "site-packages")
+    if os.path.exists(os.path.join(own, "pyvenv.cfg")):
+        return
+    real = os.path.dirname(os.path.dirname(os.path.realpath(python)))
+    yield from _below(os.path.join(home, ".local", "lib"), "site-packages")
+    for root in dict.fromkeys((real, "/usr/local", "/usr")):
+        yield from _below(os.path.join(root, "lib"), "site-packages")
+        yield from _below(os.path.join(root, "lib"), "dist-packages")
+
+
+def _below(root: str, leaf: str) -> List[str]:
+    try:
+        names = sorted((name for name in os.listdir(root) if name.startswith("python3")), reverse=True)
+    except OSError:
+        return []
+    return [os.path.join(root, name, leaf) for name in names]

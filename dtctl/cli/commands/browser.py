@@ -37,8 +37,7 @@ def dashboard(
     from dtctl.operations.dashboard.server import answering, looks
     from dtctl.operations.report.following import Following
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, headers, parts, unknown, whole
-    from dtctl.render.dashboard.saying import show_next_url, show_url
+    from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
@@ -61,12 +60,12 @@ def dashboard(
         show_url(server.address, document, once, json=output == "json")
         if open_it:
             stack.enter_context(opened(entered(server.address)))
-        for told in looks(following, report, board, lambda: server.alive):
-            if isinstance(told, DtctlError):
-                board.put(unknown(told))
+        for event in looks(following, report, board, lambda: server.alive):
+            if isinstance(event, DtctlError):
+                board.put(unknown(event))
                 continue
-            board.put({**parts(told), **unknown(None)})
-            scope.remember_end(told.status)
+            board.put({**parts(event), **unknown(None)})
+            scope.remember_end(event.status)
         raise DtctlError("the server of the dashboard has ended by itself")
 
 
@@ -91,9 +90,9 @@ def report(
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
     from dtctl.render.machine import document
-    from dtctl.render.report.gaps import show_unasked
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
+    from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
     from dtctl.render.words import size
 
@@ -112,8 +111,8 @@ def report(
         path = Path(file or f"{found.status.record.run}.{form}")
         written = write_report(path, text, found.status.record.project, force=force)
         if output == "json":
-            told = {"run": found.status.record.run, "file": str(path.absolute()), "format": form, "sizeBytes": written}
-            document.print_json("Report", told)
+            run, where = found.status.record.run, str(path.absolute())
+            document.print_json("Report", {"run": run, "file": where, "format": form, "sizeBytes": written})
         else:
             say(f"{path} ({size(written)})")
     errors.show_host_errors(found.errors)
@@ -173,8 +172,7 @@ def _served(
 ) -> Iterator[None]:
     from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance
-    from dtctl.render.dashboard.saying import show_next_url, show_url
+    from dtctl.render.dashboard.page import entered, entrance, show_next_url, show_url
 
     door = Door()
     with ExitStack() as stack:
@@ -215,14 +213,14 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         awaited = set(place.sources)
         failed: list[DtctlError] = []
         shown = False
-        for told in follow_copies(record, scope.transport, place, looked, copies):
+        for event in follow_copies(record, scope.transport, place, looked, copies):
             board.check()
-            if isinstance(told, Away | Back):
-                errors.show_contact(told)
-            if isinstance(told, Away) and told.final:
-                failed.append(told.error)
-            if isinstance(told, Copied | Away):
-                awaited.discard(told.host)
+            if isinstance(event, Away | Back):
+                errors.show_contact(event)
+            if isinstance(event, Away) and event.final:
+                failed.append(event.error)
+            if isinstance(event, Copied | Away):
+                awaited.discard(event.host)
             if len(failed) == len(place.sources):
                 raise typer.Exit(failed[0].exit_code)
             if not awaited and not shown:

@@ -153,7 +153,7 @@ def check(
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
-    """Look at every host before a start: network, storage, software, machine. Tell what is wrong, and what to type."""
+    """Inspect every host before a start: network, storage, software, machine. Report problems, and what to type."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of

@@ -166,7 +166,7 @@ def events(
     tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", min=1, help="Only the last N.")] = None,
     output: OutputOption = "text",
 ) -> None:
-    """Tell the run's story: each attempt of a task, who did what, each decision and its reason; -v: every state."""
+    """Show the run's history: each attempt of a task, who did what, each decision and its reason; -v: every state."""
     from dtctl.operations.events import folded, read_events
     from dtctl.render import errors, result
     from dtctl.render.events import story_line
@@ -179,8 +179,8 @@ def events(
         return _follow(scope, record, tail, output, states=states)
     story = read_events(record, scope.transport, last=tail if states else None)
     if output == "json":
-        told = [document.happening(one) for one in story.happenings]
-        document.print_json("Events", {"events": told, "errors": document.errors(story.errors)})
+        happenings = [document.happening(one) for one in story.happenings]
+        document.print_json("Events", {"events": happenings, "errors": document.errors(story.errors)})
     else:
         for one in (story.happenings if states else folded(story.happenings))[-(tail or 0) :]:
             say(story_line(one))
@@ -203,13 +203,13 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     for line in before:
         say(line)
     with detached(scope, "dtctl events -f    follows it again"):
-        for told in follow_events(record, scope.transport, last=tail, begin=begin):
-            if not isinstance(told, Happening):
-                show_contact(told)
+        for event in follow_events(record, scope.transport, last=tail, begin=begin):
+            if not isinstance(event, Happening):
+                show_contact(event)
             elif output == "json":
-                document.print_json_line(document.happening(told))
+                document.print_json_line(document.happening(event))
             else:
-                for entry in [told] if states else folding.take(told):
+                for entry in [event] if states else folding.take(event):
                     say(story_line(entry))
         for rest in folding.rest():
             say(story_line(rest))

@@ -139,11 +139,11 @@ def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, print
     if head:
         shown.put_csv_head()
     try:
-        for told in follow_metrics(record, scope.transport, tags, points=points):
-            if isinstance(told, Away | Back):
-                show_contact(told)
-            elif told is not None:
-                for point in told.points:
-                    printer(told, point)
+        for event in follow_metrics(record, scope.transport, tags, points=points):
+            if isinstance(event, Away | Back):
+                show_contact(event)
+            elif event is not None:
+                for point in event.points:
+                    printer(event, point)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None

@@ -96,10 +96,9 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 
 @on_run
 def diagnose(scope: Scope, output: OutputOption = "text") -> None:
-    """Look at every host of a run once, and tell what is wrong, why, and what to type."""
+    """Inspect every host of a run once, and report what is wrong, why, and what to type."""
     from dtctl.operations.diagnosis.asking import diagnose as ask
-    from dtctl.render import errors, result
-    from dtctl.render.health import findings
+    from dtctl.render import diagnosis, errors, result
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
 
@@ -111,7 +110,7 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     if output == "json":
         document.print_json("Diagnosis", machine.diagnosis(found))
     else:
-        findings.show_diagnosis(found)
+        diagnosis.show_diagnosis(found)
     errors.show_host_errors(found.errors)
     result.show_without_run(found.status.record, found.status.without_run)
     exit_for(found.errors, others=True)

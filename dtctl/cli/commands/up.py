@@ -132,8 +132,8 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         starting.show_unremembered(outcome)
         if output == "json":
-            told = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
-            document.print_json("Up", {**told, **document.not_pushed(launch.bundle)})
+            fields = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
+            document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
             starting.show_started(outcome, launch.plan)
 
@@ -171,7 +171,7 @@ def push(
     from dtctl.render.progress import UpProgress
     from dtctl.render.starting import show_left_out
     from dtctl.render.terminal import console
-    from dtctl.render.words import count, size, summarize_hosts
+    from dtctl.render.words import by_value, count, size, summarize_hosts
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = record_of(plan_roster(make_local(cluster) if local else cluster))
@@ -183,13 +183,10 @@ def push(
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         outcome = bring(record, bundle, scope.transport, progress)
-    alike: dict[int, list[str]] = {}
-    for host, sent in outcome.sent_files.items():
-        alike.setdefault(sent, []).append(host)
     if output == "json":
         document.print_json("Push", results.push(outcome, bundle))
     else:
-        for sent, hosts in alike.items():
+        for sent, hosts in by_value(outcome.sent_files).items():
             what = f"{count(sent, 'file')} sent" if sent else "already had everything"
             console.say(f"{summarize_hosts(hosts)}: {what}")
         errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")

@@ -8,11 +8,11 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.marks import HOME
 from dtctl.agent.records.vitals import Disk, Gpu
+from dtctl.agent.records.words import HOME
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
+from dtctl.operations.diagnosis.facts import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.hosts import commonness
-from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import TaskPlan

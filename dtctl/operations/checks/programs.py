@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dtctl.agent.records.marks import CODE, HOME
+from dtctl.agent.records.words import CODE, HOME
 from dtctl.operations.up.imports import Program, broken_line, program_of
 from dtctl.plan.roster import RunPlan
 

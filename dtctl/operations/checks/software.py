@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.marks import CODE
+from dtctl.agent.records.words import CODE
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dtctl.agent.records.marks import HOME
+from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs

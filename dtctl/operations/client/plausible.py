@@ -12,10 +12,9 @@ from dtctl.agent.records.kinds import Wrong
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
-    from dtctl.agent.records.goodput import Account
     from dtctl.agent.records.run_state import State
     from dtctl.agent.records.spec import Inventory
-    from dtctl.agent.records.whole_run import RunView
+    from dtctl.agent.records.whole_run import Account, RunView
     from dtctl.model import Host
     from dtctl.operations.history.record import RunRecord
 

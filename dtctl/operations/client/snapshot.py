@@ -15,9 +15,9 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Verdict
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.goodput import Account
     from dtctl.agent.records.run_state import Entry, Past
     from dtctl.agent.records.vitals import Complaint, Machine
+    from dtctl.agent.records.whole_run import Account
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
@@ -10,9 +12,12 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
+from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.plausible import check_run, check_tasks
-from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.finding import findings
+from dtctl.operations.diagnosis.facts import ENDED, End, Facts
+from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature
+from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
+from dtctl.operations.diagnosis.waits import waits
 from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
 
 if TYPE_CHECKING:
@@ -20,10 +25,175 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.answers import StatusResult
     from dtctl.bundle import Bundle
-    from dtctl.model import Host
+    from dtctl.model import Host, TaskId
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Transport
+
+
+_LOG_LINES = 60
+"""Of the end of a log, where its cause tells nothing known."""
+
+_LAST_LINES = 10
+_LONGEST_LINE = 300
+"""Of a log whose end nobody recognises: lines, and characters of each."""
+
+PEER_LOST = "peer_lost"
+
+
+def findings(facts: Facts) -> tuple[Finding, ...]:
+    """All of them; none of a run that has succeeded, or was stopped, but what is odd all the same."""
+    outcome = facts.status.verdict.outcome
+    rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
+    found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
+    found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
+    told = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
+    past = [] if outcome.decided else _of_the_past(found)
+    return tuple(sorted([*_without_collateral(told), *past], key=lambda one: one.order))
+
+
+def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
+    """Losses that were overcome; without those that followed from another."""
+    over = [one for one in found if one.seen.over]
+    causes = [one for one in over if one.signature.name not in _FOLLOW]
+    return [dataclasses.replace(one, signature=_note(one.signature)) for one in causes or over]
+
+
+def _note(row: Signature) -> Signature:
+    return dataclasses.replace(row, level=Level.NOTE)
+
+
+def _first(facts: Facts, one: Finding) -> Finding:
+    cause = facts.status.verdict.cause
+    return dataclasses.replace(one, first=cause is not None and one.seen.end is not None and cause in one.seen.tasks)
+
+
+def _of_ends(facts: Facts) -> Iterator[Finding]:
+    """Each end by the first row that fits; tasks that ended alike are one finding."""
+    waiting = waits(facts)
+    alike: dict[object, list[tuple[TaskStatus, Signature, dict[str, object], End]]] = {}
+    for task in facts.tasks:
+        end = facts.end_of(task)
+        known = _row_of(facts, task, end) if end is not None else None
+        if end is None or known is None:
+            continue
+        row, fields = known
+        kept = (task.state in ENDED, end.over)
+        key = (row.name, end.code, end.signal, end.cause, kept, tuple(sorted(map(repr, fields.items()))))
+        alike.setdefault(key, []).append((task, row, fields, end))
+    for group in alike.values():
+        tasks = tuple(task.id for task, _, _, _ in group)
+        first, row, fields, end = min(group, key=lambda one: one[3].at or 0.0)
+        who = tuple(one for task in tasks for one in waiting.get(task, ()))
+        if row.name == ENDED_SOMEHOW and (lines := _last_lines(end.log)):
+            fields = {**fields, "log_of": str(first.id), "last_lines": lines}
+        fields = {"address": facts.address(first.id), **fields}
+        yield Finding(row, Seen(tasks, _hosts(group), fields, end, waiting=who, over=end.over))
+
+
+def _last_lines(log: str) -> tuple[str, ...]:
+    return tuple(line[:_LONGEST_LINE] for line in log.splitlines() if line.strip())[-_LAST_LINES:]
+
+
+def _hosts(group: Iterable[tuple[TaskStatus, object, object, object]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(one[0].host for one in group))
+
+
+def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[str, object]] | None:
+    """The row, and its fields. A success is only looked at for what its trainer takes for one."""
+    log = "\n".join(end.log.splitlines()[-_LOG_LINES:])
+    if end.code == 0 and task.state not in ENDED:
+        return next((one for one in _fitting(facts, task, log) if one[0].name == "diverged"), None)
+    for text in (end.cause, log if not end.cause or _is_vague(end.cause) else ""):
+        known = next(_fitting(facts, task, text), None)
+        if known is not None:
+            return known
+    for row in BY_STATE:
+        fields = row.join(facts, task, {})
+        if fields is not None:
+            return row, dict(fields)
+    return None
+
+
+_VAGUE = re.compile(r"(?:Graph execution error|exit(?:ed)? |Check failed|RuntimeError: *$|[A-Za-z]+Error: *$)")
+
+
+def _is_vague(cause: str) -> bool:
+    return _VAGUE.match(cause) is not None
+
+
+def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signature, dict[str, object]]]:
+    for row in IN_LOGS if text else ():
+        matched = re.search(row.pattern, text)
+        if matched is None:
+            continue
+        words = {name: " ".join(value.split()) for name, value in matched.groupdict().items() if value}
+        joined = row.join(facts, task, words)
+        if joined is not None:
+            yield row, {**words, **joined}
+
+
+def _of_complaints(facts: Facts) -> Iterator[Finding]:
+    """What living tasks say of themselves; what they say of others is told with those."""
+    named = {one.task for who in waits(facts).values() for one in who}
+    for task in facts.tasks:
+        text = facts.complaint(task)
+        known = next(_fitting(facts, task, text), None) if text and task.id not in named else None
+        if known is None or task.complaint is None:
+            continue
+        row, fields = known
+        since = {"said_s": facts.age(task.complaint["since"])}
+        row = dataclasses.replace(row, level=Level.BLOCKS if row.name != PEER_LOST else Level.SLOWS)
+        yield Finding(row, Seen((task.id,), (task.host,), {**fields, **since}, complaint=text))
+
+
+def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
+    """One for each row and tasks or hosts; a straggler's host is not told again, nor a disk that an end was about."""
+    kept: list[Finding] = []
+    said: dict[str, set[object]] = {}
+    for one in found:
+        family = _FAMILIES.get(one.signature.name, one.signature.name)
+        about: set[object] = set(one.seen.hosts if family in ("disk", "slow") else one.seen.tasks)
+        if about and about <= said.get(family, set()):
+            continue
+        said.setdefault(family, set()).update(about)
+        kept.append(one)
+    return kept
+
+
+_FAMILIES: Mapping[str, str] = {
+    "disk_full": "disk",
+    "disk_is_full": "disk",
+    "straggler": "slow",
+    "behind": "slow",
+    "host_slow": "slow",
+    "throttled": "slow",
+    "diverged": "nan",
+    "diverging": "nan",
+}
+
+
+def _without_collateral(found: list[Finding]) -> list[Finding]:
+    """Lost connections follow from what ended or blocks: they are told where nothing else is found."""
+    causes = [one for one in found if one.signature.level <= Level.BLOCKS and one.signature.name not in _FOLLOW]
+    waiting: set[TaskId] = {wait.task for one in causes for wait in one.seen.waiting}
+    kept = [
+        one
+        for one in found
+        if one.first or not causes or one.signature.name not in _FOLLOW or not _is_explained(one, waiting)
+    ]
+    return [one for one in kept if one.signature.name not in _SILENCES or causes in ([], [one])]
+
+
+_SILENCES = ("no_steps", "nobody_begins")
+"""What follows from anything else that is found."""
+
+_FOLLOW = (PEER_LOST, "peer_restarted")
+
+
+def _is_explained(one: Finding, waiting: set[TaskId]) -> bool:
+    return one.signature.name in _FOLLOW or set(one.seen.tasks) <= waiting
 
 
 @dataclass(frozen=True)

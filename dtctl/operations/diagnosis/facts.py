@@ -27,6 +27,10 @@ _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 ENDED = (TaskState.FAILED, TaskState.BACKOFF)
 LIVING = (TaskState.PENDING, TaskState.STARTING, TaskState.RUNNING)
 
+FULL_SHARE = 0.01
+FULL_BYTES = 100 << 20
+"""Less than this is left on a disk that is full."""
+
 PROVEN_S = 60.0
 """A task that was started again and has run for so long does not fail the same way at once."""
 

@@ -8,8 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState
-from dtctl.operations.diagnosis.facts import ENDED, Facts
-from dtctl.operations.diagnosis.joins import FULL_BYTES, FULL_SHARE
+from dtctl.operations.diagnosis.facts import ENDED, FULL_BYTES, FULL_SHARE, Facts
 from dtctl.operations.diagnosis.signature import Seen
 
 if TYPE_CHECKING:

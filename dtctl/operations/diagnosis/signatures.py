@@ -2,44 +2,169 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.operations.diagnosis import hosts, joins, waits
+from dtctl.operations.diagnosis import hosts, waits
 from dtctl.operations.diagnosis.signature import Find, Join, table
+from dtctl.operations.up.imports import PACKAGES
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Disk
     from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.facts import Facts
-    from dtctl.operations.diagnosis.signature import Fields
+    from dtctl.operations.diagnosis.signature import Fields, Join
+
+
+def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """Its Python, and the package in which PyPI has the module that it lacks."""
+    module = str(fields.get("module", "")).partition(".")[0]
+    return {"python": facts.python(task), "module": module, "package": PACKAGES.get(module, module)}
+
+
+def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """That of TensorFlow, and of Keras."""
+    told = facts.vitals(task)
+    packages = told["packages"] if told is not None else {}
+    found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
+             if package in packages}  # fmt: skip
+    return {"python": facts.python(task), **found}
+
+
+def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """Who holds the task's port, as its agent saw when it ended, or sees now."""
+    told = facts.vitals(task)
+    held = next((one for one in task.why if one["kind"] == "port_held"), None)
+    address = facts.address(task.id).rpartition(":")[2]
+    found: dict[str, object] = {"port": fields.get("port") or address or "?"}
+    if held is not None:
+        found.update(port=held["port"], holder=held["text"])
+    elif told is not None and told["holder"]:
+        found["holder"] = told["holder"]
+    return found
+
+
+def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The fullest file system of those that the run writes to."""
+    told = facts.hosts.get(task.host)
+    fullest = min(told["disks"], key=_left, default=None) if told is not None else None
+    if fullest is None:
+        return {}
+    return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
+
+
+def _left(one: Disk) -> float:
+    return one["free_bytes"] / max(1, one["size_bytes"])
+
+
+def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """What the host has, and what of it is free now."""
+    machine = facts.machines().get(task.host)
+    if machine is None:
+        return {}
+    return {"available_bytes": machine["available_bytes"], "memory_bytes": machine["memory_bytes"]}
+
+
+def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The GPU that is fullest, and the driver."""
+    told = facts.hosts.get(task.host)
+    gpus = told["gpus"] if told is not None else []
+    if not gpus:
+        return {}
+    fullest = max(gpus, key=lambda one: one["used_bytes"] / max(1, one["memory_bytes"]))
+    return {"gpu": fullest["index"], "used_bytes": fullest["used_bytes"], "driver": fullest["driver"],
+            "memory_bytes": fullest["memory_bytes"]}  # fmt: skip
+
+
+def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+    """The newest checkpoint that the run has, which is what trainers restore."""
+    newest = facts.status.newest_checkpoint
+    if newest is None or newest.newest_complete is None:
+        return {}
+    return {"checkpoint": f"{newest.directory}/{newest.newest_complete.prefix}", "holder_host": newest.host}
+
+
+def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """By SIGKILL that nobody asked for, while the kernel says that it ended processes for want of memory."""
+    before = task.history[-1].short_of_memory if task.history else False
+    if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
+        return None
+    return memory(facts, task, fields)
+
+
+def killed_by(number: int) -> Join:
+    """A join of endings by this signal, whoever sent it."""
+
+    def join(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+        end = facts.end_of(task)
+        if end is None or number not in (end.signal, (end.code or 0) - 128):
+            return None
+        return memory(facts, task, fields)
+
+    return join
+
+
+_EXCEPTION = re.compile(r"[\w.]+(?:Error|Exception)\b")
+
+
+def ended_itself(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """As Python's `sys.exit(message)` does."""
+    end = facts.end_of(task)
+    return {} if end is not None and end.code == 1 and end.cause and not _EXCEPTION.match(end.cause) else None
+
+
+def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The keeper could not start the program, so that there is no log."""
+    why = next((one for one in task.why if one["kind"] == "cannot_run"), None)
+    return {"what": why["what"], "text": why["text"]} if why is not None else None
+
+
+KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)
+
+
+_TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
+"""Where the code is on a host."""
+
+
+def left_out(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
+    """The rule by which a file or a module that the trainer lacks was not pushed."""
+    module = str(fields.get("module", "")).replace(".", "/")
+    named = str(fields.get("path") or fields.get("file") or fields.get("argument") or "")
+    path = _TREE.sub("", named).removeprefix("./")
+    for one in [path] if path else [f"{module}.py", module]:
+        if found := facts.left_out(one):
+            return {"path": one, "rule": found.rule, "entry": found.path}
+    return None
 
 
 def _driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    return {**joins.gpu(facts, task, fields), "python": facts.python(task)}
+    return {**gpu(facts, task, fields), "python": facts.python(task)}
 
 
 _JOINS: Mapping[str, Join] = {
-    "left_out": joins.left_out,
-    "estimator_missing": joins.version,
-    "tensorflow_1_program": joins.version,
-    "keras_3": joins.version,
-    "tensorboard_missing": joins.python,
-    "module_missing": joins.python,
-    "port_taken": joins.port,
-    "checkpoint_of_another_model": joins.checkpoint,
-    "checkpoint_damaged": joins.checkpoint,
-    "checkpoint_missing": joins.checkpoint,
-    "gpu_memory": joins.gpu,
+    "left_out": left_out,
+    "estimator_missing": version,
+    "tensorflow_1_program": version,
+    "keras_3": version,
+    "tensorboard_missing": python,
+    "module_missing": python,
+    "port_taken": port,
+    "checkpoint_of_another_model": checkpoint,
+    "checkpoint_damaged": checkpoint,
+    "checkpoint_missing": checkpoint,
+    "gpu_memory": gpu,
     "cuda_unusable": _driver,
-    "disk_full": joins.disk,
-    "host_memory": joins.memory,
-    "cannot_run": joins.cannot_run,
-    "killed_for_memory": joins.killed,
-    "killed": joins.killed_by(joins.KILL),
-    "illegal_instruction": joins.killed_by(joins.ILL),
-    "crashed": joins.killed_by(joins.SEGV),
-    "ended_itself": joins.ended_itself,
+    "disk_full": disk,
+    "host_memory": memory,
+    "cannot_run": cannot_run,
+    "killed_for_memory": killed,
+    "killed": killed_by(KILL),
+    "illegal_instruction": killed_by(ILL),
+    "crashed": killed_by(SEGV),
+    "ended_itself": ended_itself,
 }
 _FINDS: Mapping[str, Find] = {
     "host_away": waits.away,

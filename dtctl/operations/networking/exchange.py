@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from dtctl.agent.records.network.peers import Measured
+from dtctl.agent.records.network import Measured
 from dtctl.operations.checks import speed
 
 ROUNDS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from dtctl.agent.records.network.peers import NetworkFacts
+from dtctl.agent.records.network import NetworkFacts
 from dtctl.operations.checks.topic import Heard, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking.dialling import Dialled, Door

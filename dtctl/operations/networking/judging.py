@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.agent.records.network.peers import Bound
+from dtctl.agent.records.network import Bound
 from dtctl.operations.networking.view import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from statistics import median
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.logins import SshFacts, SshQuestion
+from dtctl.agent.records.network import SshFacts, SshQuestion
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, once
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.transport.fanout import WIDTH

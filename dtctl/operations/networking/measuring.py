@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import Link, Measured, NetworkFacts, NetworkQuestion
+from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.networking import exchange

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
 
-from dtctl.agent.records.network.peers import NetworkFacts
+from dtctl.agent.records.network import NetworkFacts
 from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Heard, Scene, found
 from dtctl.operations.diagnosis.signature import Finding

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import NetworkFacts, NetworkQuestion
+from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding

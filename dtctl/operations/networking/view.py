@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dtctl.agent.records.network.peers import Bound, NetworkFacts, Resolved
+from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
 from dtctl.plan.roster import RunPlan
 
 COORDINATOR = "coordinator"
@@ -47,7 +47,7 @@ class Attempt:
     at: str = ""
     """The address that the place's name stands for on the source."""
     hindrance: str = ""
-    """As in agent.records.network.peers.Reached; empty: it was reached."""
+    """As in agent.records.network.Reached; empty: it was reached."""
     by: str = ""
     text: str = ""
 

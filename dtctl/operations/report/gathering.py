@@ -5,24 +5,96 @@ from __future__ import annotations
 import dataclasses
 import platform
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import dtctl
 from dtctl.errors import DtctlError
-from dtctl.model import Host
+from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.kept import NotAsked, for_one_look
-from dtctl.operations.events import Story, read_events
+from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.events import Happening, Story, read_events
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.goodput import goodput_of
-from dtctl.operations.report.timeline import timeline
-from dtctl.operations.report.tree import HostFacts, Report
-from dtctl.operations.report.unlogged import points_of
+from dtctl.operations.report.goodput import goodput_of, points_of
+from dtctl.operations.report.tree import Attempt, Bar, HostFacts, Report, TaskLine, Timeline
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Session, Transport, answering
+
+MOST_ATTEMPTS = 100
+"""Of one task; the newest."""
+
+_WAITS = (TaskState.PENDING, TaskState.BACKOFF)
+
+
+def timeline(story: Sequence[Happening], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
+    """`story` in the order of its lines; `now` ends what goes on."""
+    told: dict[str, list[Happening]] = {}
+    for one in story:
+        if one.kind == "task" and one.task is not None:
+            told.setdefault(one.task, []).append(one)
+    lines = tuple(
+        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
+        for task in tasks
+    )
+    begins = [story[0].time] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
+    ends = [one.end for line in lines for one in line.attempts]
+    begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
+    return Timeline(begin, max([begin, *ends]), lines, cut)
+
+
+def _attempts(task: TaskStatus, told: list[Happening], now: float) -> list[Attempt]:
+    moves = [one for one in told if one.before != one.after and one.after in set(TaskState)]
+    found = _from_moves(task, moves, now) if moves else _from_history(task, now)
+    return found[-MOST_ATTEMPTS:]
+
+
+def _from_moves(task: TaskStatus, moves: list[Happening], now: float) -> list[Attempt]:
+    """A wait stands with the attempt before it, and the first one with the first attempt."""
+    over = max(now, moves[-1].time)
+    bars: dict[int, list[Bar]] = {}
+    ended: dict[int, Happening] = {}
+    for number, one in enumerate(moves):
+        state, attempt = TaskState(one.after), one.attempt or 0
+        end = moves[number + 1].time if number + 1 < len(moves) else over
+        if not state.final:
+            bars.setdefault(attempt, []).append(Bar(state, one.time, max(one.time, end)))
+        else:
+            bars.setdefault(attempt, []).append(Bar(state, one.time, one.time))
+        if state not in (TaskState.STARTING, TaskState.RUNNING) and one.before not in ("pending", "backoff"):
+            ended.setdefault(attempt, one)
+    bars = {number: several for number, several in bars.items() if number or len(bars) == 1}
+    return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
+
+
+def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: Happening | None) -> Attempt:
+    state = task.state if number == task.attempt else bars[-1].state
+    return Attempt(number, tuple(bars), state, end.why if end is not None else ())
+
+
+def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
+    """Where nobody can tell the story: from how the task stands."""
+    found = []
+    for past in task.history:
+        state = TaskState.SUCCEEDED if past.code == 0 else TaskState.STOPPED if past.asked else TaskState.FAILED
+        bars = (Bar(TaskState.RUNNING, past.started, past.ended), Bar(state, past.ended, past.ended))
+        found.append(Attempt(past.attempt, bars, state))
+    if task.since is not None and not task.state.final and task.state not in _WAITS:
+        found.append(Attempt(task.attempt, (Bar(task.state, task.since, max(now, task.since)),), task.state, task.why))
+    return found
+
+
+def restarted(line: TaskLine) -> bool:
+    return len(line.attempts) > 1
+
+
+def by_trouble(lines: Sequence[TaskLine], lead: TaskId) -> list[TaskLine]:
+    """What did not go well first, and the lead; else in their order."""
+    calm = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
+    return sorted(lines, key=lambda line: (line.state in calm and not restarted(line), line.task != lead))
+
 
 POINTS = 400
 """Of each series: more than a curve on a page can show."""

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 _CLAIM = "dtctl/port/{}"
-"""As dtctl/agent/host/claims.py names them."""
+"""As dtctl/agent/host/ports.py names them."""
 
 _CHOOSING = "\0dtctl/choosing/{}"
 """Held by the `up` that has chosen the port, until its agent has claimed it."""

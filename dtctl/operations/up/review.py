@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtctl.agent.records.marks import HOME
+from dtctl.agent.records.words import HOME
 from dtctl.bundle import Bundle
 from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked

@@ -16,15 +16,17 @@ from dtctl.operations.diagnosis.asking import in_short as problems_of
 from dtctl.operations.report.following import is_over
 from dtctl.operations.report.tree import Report
 from dtctl.operations.webserver import HEADERS, Entrance
-from dtctl.render.health.findings import filled as worded
-from dtctl.render.health.findings import happened, remedies, words
-from dtctl.render.health.roster import cells_of, rows_of
-from dtctl.render.report.html import Html, joined, tag
+from dtctl.render import errors
+from dtctl.render.diagnosis import filled as worded
+from dtctl.render.diagnosis import happened, remedies, words
+from dtctl.render.machine import document
+from dtctl.render.report.html import Column, Html, joined, scrolled, tag
+from dtctl.render.report.page import STYLE as OF_REPORT
 from dtctl.render.report.page import about, known_by_hash, nav, section
 from dtctl.render.report.sections import HEADINGS, contents
-from dtctl.render.report.style import STYLE as OF_REPORT
-from dtctl.render.report.tables import Column, scrolled
+from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import SEPARATOR, in_short
+from dtctl.render.terminal import console
 from dtctl.render.words import count, duration
 from dtctl.transport.group_errors import rows
 
@@ -45,6 +47,8 @@ _STATES = {
     "lost": "The connection is lost, and tried again",
     "over": "dtctl dashboard has ended: this is what it showed last",
 }
+
+STYLE = OF_REPORT + Path(__file__).with_name("dashboard.css").read_text("utf-8")
 
 
 def parts(report: Report) -> dict[str, str]:
@@ -214,33 +218,19 @@ def _tasks(report: Report) -> Html:
     return scrolled("Tasks as they are now", columns, told)
 
 
-STYLE = (
-    OF_REPORT
-    + """
-.answer { font-size: 1.15rem; margin: 0.25rem 0; font-variant-numeric: tabular-nums; max-width: none; }
-.unseen {
-  position: absolute; width: 1px; height: 1px; margin: -1px; overflow: hidden; clip-path: inset(50%);
-  white-space: nowrap;
-}
-.bar-of-state { display: flex; flex-wrap: wrap; align-items: center; gap: 0.25rem 1rem; }
-#link { margin: 0; }
-#link::before {
-  content: ""; display: inline-block; width: 0.6rem; height: 0.6rem; border-radius: 50%; margin-right: 0.5rem;
-  background: var(--wait);
-}
-#link[data-state="live"]::before { background: var(--good); }
-#link[data-state="lost"]::before, #link[data-state="over"]::before { background: var(--bad); }
-#link[data-state="held"]::before { background: var(--warn); }
-button {
-  font: inherit; font-size: 0.875rem; color: var(--text); background: var(--panel); border: 1px solid var(--soft);
-  border-radius: 4px; padding: 0.25rem 0.75rem; cursor: pointer; min-height: 2rem;
-}
-button[aria-pressed="true"] { background: var(--text); color: var(--page); }
-button:focus-visible { outline: 3px solid var(--start); outline-offset: 2px; }
-.problem { border-left: 4px solid var(--bad); padding-left: 0.75rem; margin: 1rem 0; }
-.problem p { margin: 0.15rem 0; }
-.problem p:first-child { font-weight: 600; }
-.problem code { background: var(--panel); padding: 0.1rem 0.3rem; border-radius: 3px; }
-.curves figcaption { font-variant-numeric: tabular-nums; }
-"""
-)
+def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:
+    """Once it can be opened. `fields`: of its document, besides the address."""
+    if json:
+        document.print_json_line({"apiVersion": document.API_VERSION, **fields, "url": url})
+        return
+    console.say(url)
+    for note in notes:
+        errors.note(note)
+
+
+def show_next_url(url: str, fields: Mapping[str, object], *, json: bool) -> None:
+    """When a browser has come in."""
+    if json:
+        show_url(url, fields, json=True)
+    else:
+        errors.note("opened; for another browser:", url)

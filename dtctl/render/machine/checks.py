@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from dtctl.operations.checks.topic import Line, Said, fails
-from dtctl.render.health.findings import filled, remedies, words
+from dtctl.render.diagnosis import filled, remedies, words
 from dtctl.render.machine.document import errors
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dtctl.render.health.findings import filled, happened, last_lines, remedies, words
+from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.machine.document import errors
 from dtctl.render.words import iso_utc
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.dump import ProcessDump
+    from dtctl.agent.records.vitals import ProcessDump
     from dtctl.operations.dump import Dumps
 
 

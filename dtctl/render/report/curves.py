@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from dtctl.operations.metrics import Series
 from dtctl.operations.report.tree import Report
-from dtctl.render.report.html import Html, joined, tag
-from dtctl.render.report.shapes import curves, scaled
+from dtctl.render.report.html import Html, curves, joined, scaled, tag
 from dtctl.render.words import count
 
 MOST_FIGURES = 40

@@ -10,8 +10,7 @@ from dtctl.agent.run.goodput import told_in_short
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
-    from dtctl.operations.report.tree import Report
-    from dtctl.operations.report.values import Gain, Goodput
+    from dtctl.operations.report.tree import Gain, Goodput, Report
 
 PARTS = {
     "kept": "steps that were kept",

@@ -14,8 +14,7 @@ from dtctl.render.events import happening_line
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
-from dtctl.render.report.gaps import gaps
-from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, hardware
+from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, hardware
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import count

@@ -5,14 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
 
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.sections import sections
-from dtctl.render.report.style import STYLE
 from dtctl.render.terminal import console
 from dtctl.render.words import local_time
+
+STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
+"""Light and dark, narrow and wide, on paper. It fetches nothing."""
 
 
 def page(report: Report) -> str:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.events import Happening
 from dtctl.operations.report.tree import HostFacts, Report
+from dtctl.render.errors import note
 from dtctl.render.events import happening_line
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
-from dtctl.render.report.gaps import gaps
-from dtctl.render.report.html import Html, joined, preformatted, tag
-from dtctl.render.report.shapes import bars, key
-from dtctl.render.report.tables import Column, scrolled
+from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
 from dtctl.render.status import restarts_lines
-from dtctl.render.words import count, duration, local_time, size
+from dtctl.render.words import count, duration, fold, local_time, size
+from dtctl.transport.group_errors import rows
 
 MOST_INCIDENTS = 50
 MOST_LINES = 300
@@ -236,3 +237,22 @@ def _gaps(report: Report) -> Html:
     if not report.errors:
         return tag("p", "Nothing: every host answers.")
     return tag("ul", [tag("li", text) for text in gaps(report)])
+
+
+def gaps(report: Report) -> Iterator[str]:
+    """A line for each reason, and one for all hosts that were spared the same."""
+    yield from (row.text for row in rows(report.errors))
+    yield from _spared(report.unasked)
+
+
+def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
+    for line in _spared(unasked):
+        note(line)
+
+
+def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for host, left in unasked.items():
+        alike.setdefault(tuple(left), []).append(host)
+    for parts, hosts in alike.items():
+        yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"

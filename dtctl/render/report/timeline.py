@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
-from dtctl.operations.report.timeline import by_trouble, restarted
+from dtctl.operations.report.gathering import by_trouble, restarted
 from dtctl.operations.report.tree import Attempt, Bar, Report, TaskLine
-from dtctl.render.report.html import Html, joined, tag
-from dtctl.render.report.shapes import bars, key
-from dtctl.render.report.tables import Column, scrolled
+from dtctl.render.report.html import Column, Html, bars, joined, key, scrolled, tag
 from dtctl.render.words import count, duration, local_time
 
 MOST_LANES = 100

@@ -57,7 +57,7 @@ def say(text: str) -> None:
     put(f"{one_line(text)}\n")
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """A line about the work, without style, on stderr."""
     if _json:
         from dtctl.render.machine import speech
@@ -99,7 +99,7 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
     import typer
 
     if not agrees(question):
-        tell(otherwise)
+        report(otherwise)
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
@@ -113,7 +113,7 @@ def agrees(question: str) -> bool:
         try:
             return typer.confirm(one_line(question), err=True)
         except typer.Abort as end:
-            tell("")  # below the question, before anything moves again
+            report("")  # below the question, before anything moves again
             if isinstance(end.__context__, KeyboardInterrupt):
                 raise KeyboardInterrupt from None
             return False

@@ -42,5 +42,12 @@ def text(*parts: str | tuple[str, str]) -> Text:
     return Text.assemble(*((one_line(words), style) for words, style in pairs))
 
 
+def cropped(words: str, style: str = "") -> Text:
+    """A line that is cut where the terminal ends."""
+    line = text((words, style))
+    line.no_wrap, line.overflow = True, "crop"
+    return line
+
+
 def _with_line_ends(segment: str) -> str:
     return segment if segment == "\n" else "\n".join(map(one_line, segment.split("\n")))

@@ -14,7 +14,7 @@ from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses, Over
-from dtctl.render.health.findings import ended_in_problem, problem_lines
+from dtctl.render.diagnosis import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 
 Line = list[tuple[str, str]]
@@ -208,13 +208,13 @@ class Knowledge:
 
     def look(self, now: float) -> bool:
         """Whether there is news. Raises what has ended the stream of the run."""
-        told = self._run.take()
-        for one in told:
+        events = self._run.take()
+        for one in events:
             self._hear(one, now)
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
         for series in points:
             self.losses.add(series)
-        return bool(told or points)
+        return bool(events or points)
 
     @property
     def status(self) -> RunStatus | None:
@@ -228,17 +228,17 @@ class Knowledge:
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
         return Moment(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
-    def _hear(self, told: object, now: float) -> None:
-        if isinstance(told, BaseException):
-            raise told
-        if isinstance(told, RunStatus):
-            self._status, self._told_at = told, now
-            self._problem = Problem(told)
-            self._broken = self._broken if told.coordination is None else {}
-            self.courses.add(told)
-        elif isinstance(told, Away):
-            self._broken[told.host] = told
-        elif isinstance(told, Back):
-            self._broken.pop(told.host, None)
-        elif isinstance(told, Over):
+    def _hear(self, event: object, now: float) -> None:
+        if isinstance(event, BaseException):
+            raise event
+        if isinstance(event, RunStatus):
+            self._status, self._told_at = event, now
+            self._problem = Problem(event)
+            self._broken = self._broken if event.coordination is None else {}
+            self.courses.add(event)
+        elif isinstance(event, Away):
+            self._broken[event.host] = event
+        elif isinstance(event, Back):
+            self._broken.pop(event.host, None)
+        elif isinstance(event, Over):
             self._over = True

@@ -13,7 +13,7 @@ from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.metrics import Point
 from dtctl.render.events import incident_lines
-from dtctl.render.health.roster import STATE_STYLE
+from dtctl.render.roster import STATE_STYLE
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, note, rows
@@ -236,21 +236,21 @@ def _first_tasks(tasks: list[TaskId]) -> list[TaskId | str]:
 
 
 def _run_lines(moment: Moment) -> Iterator[Line]:
-    status, told = moment.status, moment.status.coordination
+    status, coordination = moment.status, moment.status.coordination
     if status.going_on_after_the_end:
         yield _line("", "ending", ", ".join(map(str, _first_tasks(list(status.going_on_after_the_end)))))
-    if told is None:
+    if coordination is None:
         return
-    if told.missing and not status.verdict.outcome.decided:
-        yield _line("yellow", "waiting", told.missing)
-    if told.lost_hosts:
-        yield _line("magenta", f"{fold(told.lost_hosts)} away", "their agents do not answer the coordinator")
+    if coordination.missing and not status.verdict.outcome.decided:
+        yield _line("yellow", "waiting", coordination.missing)
+    if coordination.lost_hosts:
+        yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
     named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
-    for incident in [one for one in told.incidents if one.recovered is None and one.closed is None][-2:]:
+    for incident in [one for one in coordination.incidents if one.recovered is None and one.closed is None][-2:]:
         if incident.task in named:
             continue  # its line says the same
         yield _line("yellow", "", incident_lines(incident, moment.now)[0])
-    for text in told.warnings:
+    for text in coordination.warnings:
         yield _line("yellow", "warning", text)
 
 

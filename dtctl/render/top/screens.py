@@ -190,23 +190,23 @@ class LogText:
         self.width = 0
         self._attempt: int | None = None
 
-    def hear(self, told: object) -> None:
-        if isinstance(told, LogLines):
-            if self._attempt not in (None, told.attempt):
-                self._add(f"--- attempt {told.attempt} ---", "yellow")
-            if told.truncated:
+    def hear(self, event: object) -> None:
+        if isinstance(event, LogLines):
+            if self._attempt not in (None, event.attempt):
+                self._add(f"--- attempt {event.attempt} ---", "yellow")
+            if event.truncated:
                 self._add("--- the log was cut; from its new start ---", "yellow")
-            self._attempt = told.attempt
-            for line in log_lines(told.data, color=False):
+            self._attempt = event.attempt
+            for line in log_lines(event.data, color=False):
                 self._add(line.expandtabs())
-        elif isinstance(told, Away):
-            self._add(f"--- {told.host}: {told.error.summary} ---", "red")
-        elif isinstance(told, Back):
-            self._add(f"--- {told.host} can be reached again ---", "yellow")
-        elif isinstance(told, DtctlError):
-            self._add(f"--- {told.summary} ---", "red")
-        elif isinstance(told, BaseException):
-            raise told
+        elif isinstance(event, Away):
+            self._add(f"--- {event.host}: {event.error.summary} ---", "red")
+        elif isinstance(event, Back):
+            self._add(f"--- {event.host} can be reached again ---", "yellow")
+        elif isinstance(event, DtctlError):
+            self._add(f"--- {event.summary} ---", "red")
+        elif isinstance(event, BaseException):
+            raise event
 
     def _add(self, text: str, style: str = "") -> None:
         shown = safe(text if len(text) <= _MOST_OF_LINE else f"{text[:_MOST_OF_LINE]} ...")
@@ -254,10 +254,10 @@ class LogScreen(ModalScreen[None]):
         self._feed.close(0.0)
 
     def look(self) -> None:
-        told = self._feed.take()
-        for one in told:
+        events = self._feed.take()
+        for one in events:
             self._text.hear(one)
-        if told:
+        if events:
             self._draw()
 
     def _draw(self) -> None:

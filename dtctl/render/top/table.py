@@ -12,8 +12,8 @@ from typing import Literal
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
-from dtctl.render.health.roster import STATE_STYLE
 from dtctl.render.metrics import sparkline
+from dtctl.render.roster import STATE_STYLE
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Courses, Line, Moment, jobs_of, latest, number, safe
 from dtctl.render.words import duration
 
@@ -55,8 +55,8 @@ def _since(seen: Seen) -> float | None:
 
 def _silent(seen: Seen) -> float | None:
     """Since its last output; of a task that has ended nobody waits for more."""
-    told = seen.task.output_time
-    return None if told is None or seen.task.state.final else max(0.0, seen.moment.now - told)
+    written = seen.task.output_time
+    return None if written is None or seen.task.state.final else max(0.0, seen.moment.now - written)
 
 
 def _span(seconds: float | None) -> str:

@@ -59,6 +59,13 @@ def split_target(settings: SshSettings) -> SshSettings:
     return replace(settings, target=place.host, user=settings.user or place.user, port=settings.port or place.port)
 
 
+def last_gateway(settings: SshSettings, jump: str) -> SshSettings:
+    """The last of the jump hosts as a host of its own, which is reached through those before it."""
+    *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
+    way = ",".join(map(str, earlier)) or None
+    return replace(settings, target=last.host, user=last.user, port=last.port, jump=way)
+
+
 class ConfigFiles:
     """The files, read once and parsed once for each pair of user and port that override them.
 

@@ -9,9 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fabric import Config
 from paramiko.ssh_exception import ChannelException, SSHException
@@ -20,18 +20,12 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.authentication import KeyAuthentication, LoginRefused
-from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
+from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
 from dtctl.transport.ssh.connection import HostKeys, StrictConnection
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.hostkeys import HostKey, host_key_name
 from dtctl.transport.ssh.keyring import Keyring, Passphrase
 from dtctl.transport.ssh.known_hosts import KnownHosts
-
-if TYPE_CHECKING:
-    from dtctl.model import SshSettings
-    from dtctl.transport.ssh.connection import StrictConnection
-    from dtctl.transport.ssh.errors import Destination
-
 
 FAILURE_KEPT_S = 5.0
 """So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""
@@ -223,9 +217,7 @@ class Logins:
         jump = settings.jump or options.get("proxyjump", "none")
         if jump.lower() == "none":
             return None
-        *earlier, last = (LoginTarget.parse(hop) for hop in jump.split(","))
-        earlier_hops = ",".join(str(hop) for hop in earlier) or None
-        gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=earlier_hops)
+        gateway = last_gateway(settings, jump)
         own = self.files.lookup(gateway)
         is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
         return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others

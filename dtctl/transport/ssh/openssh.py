@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import UsageError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import known_hosts
-from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, said_known_hosts, split_target
+from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -60,10 +59,8 @@ def _jump(settings: SshSettings, files: ConfigFiles) -> list[str]:
     """-J takes neither a key nor known_hosts to the gateway: where there are such, the gateway is an ssh of its own."""
     if not settings.jump or settings.jump.lower() == "none":
         return ["-o", "ProxyJump=none"] if settings.jump else []
-    *earlier, last = (LoginTarget.parse(hop) for hop in settings.jump.split(","))
     if not settings.identity_file and not settings.known_hosts:
         return ["-J", settings.jump]
-    jump = ",".join(str(hop) for hop in earlier) or None
-    gateway = replace(settings, target=last.host, user=last.user, port=last.port, jump=jump)
+    gateway = last_gateway(settings, settings.jump)
     inner = shlex.join(["ssh", *_options(gateway, files)]).replace("%", "%%")
-    return ["-o", f"ProxyCommand={inner} -W [%h]:%p {shlex.quote(last.host).replace('%', '%%')}"]
+    return ["-o", f"ProxyCommand={inner} -W [%h]:%p {shlex.quote(gateway.target).replace('%', '%%')}"]

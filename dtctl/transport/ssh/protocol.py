@@ -20,11 +20,7 @@ from paramiko.ssh_exception import SSHException
 from paramiko.transport import Transport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from paramiko.auth_handler import AuthHandler
     from paramiko.pkey import PKey
-    from paramiko.transport import Transport
 
 
 PROBE_AFTER_S = 20

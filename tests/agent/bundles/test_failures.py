@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.bundles import store
+from dtctl.agent.conversation import Aborted, Gone, Wire
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol.conversation import Aborted
-from dtctl.agent.protocol.wire import Gone, Wire
 from dtctl.bundle import Sender, scan
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from tests.agent.bundles.pushing import ENSURE, left_in, push, serve

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.protocol.wire import Wire
+from dtctl.agent.conversation import Wire
 from dtctl.agent.records.requests import START
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.model import Host, Local
@@ -98,7 +98,7 @@ def conversation(agent: AgentHalf) -> Iterator[tuple[PipeSession, list[Any]]]:
 _CHILD = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from dtctl.agent.protocol.wire import Gone, Wire
+from dtctl.agent.conversation import Gone, Wire
 from dtctl.agent.host.errors import Refused
 wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
 def agent(wire, args):

@@ -9,8 +9,8 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from dtctl.agent.conversation import Wire
 from dtctl.agent.logs import serving
-from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import START, LogsRequest
 from dtctl.agent.records.run_state import State

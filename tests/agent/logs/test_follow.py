@@ -9,8 +9,8 @@ import time
 from io import BytesIO
 from typing import Any
 
+from dtctl.agent.conversation import Wire
 from dtctl.agent.logs import serving
-from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.run_state import State
 from tests.agent.link.ends import agent_process
 from tests.agent.logs.run import Run, asked, decoded

@@ -7,9 +7,9 @@ from io import BytesIO
 
 import pytest
 
+from dtctl.agent.conversation import Wire
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.logs import serving
-from dtctl.agent.protocol.wire import Wire
 from dtctl.agent.records.run_state import State
 from tests.agent.logs.run import LINES, Run, asked, text
 from tests.waiting import eventually

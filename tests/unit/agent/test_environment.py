@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from dtctl.agent.records.marks import can_be_given
+from dtctl.agent.records.words import can_be_given
 from dtctl.agent.run import environment
 from tests.unit.agent.supervise import supervised
 

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records.goodput import Account
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.whole_run import Account
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
 from tests.fuzz import cases

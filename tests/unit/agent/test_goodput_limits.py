@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.records.goodput import MOST_SPANS, Account
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.whole_run import MOST_SPANS, Account
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import AWAY_GAPS, AWAY_S, STALL_GAPS, STALL_S, Seen
 from tests.unit.agent.test_goodput import Run, started

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records import answers, json_text, messages, requests, run_state, spec, whole_run, words
+from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, whole_run, words
 from dtctl.agent.records.kinds import Kind, Missing, Wrong, checked, fields_of, kind_of, made
 from tests.fuzz import cases
 
@@ -151,7 +151,7 @@ def accepted(record: Any, raw: object) -> bool:
         assert len(text) < 2_000, text[:2_000]
         return False
     assert checked(record, value) == value
-    assert checked(record, json_text.parse(json.dumps(value, allow_nan=False))) == value
+    assert checked(record, kinds.parse_json(json.dumps(value, allow_nan=False))) == value
     return True
 
 
@@ -198,16 +198,16 @@ def _places(value: Any) -> Any:
 @given(data=st.binary(max_size=200) | st.text(max_size=200) | anything.map(json.dumps))
 def test_the_reader_of_json_gives_a_value_or_says_that_it_is_none(data: str | bytes) -> None:
     try:
-        value = json_text.parse(data)
+        value = kinds.parse_json(data)
     except ValueError:
         return
-    assert json_text.parse(json.dumps(value, allow_nan=False)) == value
+    assert kinds.parse_json(json.dumps(value, allow_nan=False)) == value
 
 
 @pytest.mark.parametrize("text", ["NaN", "-Infinity", "1e999", "9" * 5_000, "[" * 100_000, "{", "", b"\xff", "1 2"])
 def test_what_is_no_json_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError):
-        json_text.parse(text)
+        kinds.parse_json(text)
 
 
 RECOVERY = {"max_restarts": 0, "backoff_min_s": 1, "backoff_max_s": 1, "reset_after_s": 1}
@@ -289,7 +289,7 @@ def test_json_of_millions_of_empty_objects_is_refused_before_it_is_kept(unit: st
     tracemalloc.start()
     try:
         with pytest.raises(ValueError, match="more than 1000000 objects and lists"):
-            json_text.parse(text)
+            kinds.parse_json(text)
         assert tracemalloc.get_traced_memory()[1] < 2 << 20
     finally:
         tracemalloc.stop()

@@ -12,7 +12,7 @@ from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Scene, Topic
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.run import plan_run
-from dtctl.render.health.findings import filled, words
+from dtctl.render.diagnosis import filled, words
 from tests.unit.clusters import cluster
 
 GB = 10**9

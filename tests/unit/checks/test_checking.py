@@ -12,8 +12,7 @@ import pytest
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import Wrong, made
-from dtctl.agent.records.network.logins import SshFacts
-from dtctl.agent.records.network.peers import NetworkFacts
+from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.checks.checking import Checked, InPassing, check
 from dtctl.operations.checks.topic import Scene

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.marks import HOME
+from dtctl.agent.records.words import HOME
 from dtctl.operations.checks.storage import data_findings, data_places, data_words
 from tests.unit.checks.scenes import scene, storage
 from tests.unit.clusters import cluster, job

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.operations.checks.machine import TOPIC, clock_findings
 from dtctl.operations.checks.topic import Heard, Line, fails
-from dtctl.render.health.findings import remedies
+from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host
 

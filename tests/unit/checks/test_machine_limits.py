@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.operations.checks.machine import FEW_FILES, FEW_INODES, FEW_THREADS, LOW_BYTES, TOPIC, disk_row
 from dtctl.operations.checks.topic import Greeted, Heard, Line
-from dtctl.operations.diagnosis.joins import FULL_BYTES
+from dtctl.operations.diagnosis.facts import FULL_BYTES
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, told
 from tests.unit.clusters import cluster, job
 

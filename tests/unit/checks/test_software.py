@@ -12,7 +12,7 @@ from dtctl.model import Launch, Trainer
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Heard, Scene, fails
-from dtctl.render.health.findings import remedies
+from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
 from tests.unit.clusters import cluster, job, ssh_host
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.marks import HOME
+from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
 from dtctl.operations.checks.topic import Heard, Line, Said, fails
-from dtctl.render.health.findings import remedies
+from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
 from tests.unit.clusters import cluster, job, ssh_host
 

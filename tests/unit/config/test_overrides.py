@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,39 +36,29 @@ def load(file: Path, *overrides: str) -> Cluster:
     return load_cluster(file, overrides=overrides)
 
 
-def test_a_value_is_replaced(file: Path) -> None:
-    assert load(file, "name=other").name == "other"
-
-
-def test_a_value_is_written_as_in_the_file(file: Path) -> None:
-    cluster = load(file, "trainer.args.train_steps=100", "trainer.args.lr=1e-4", "trainer.args.sync=true")
-    words = ("--batch_size=128", "--train_steps=100", "--lr=1e-4", "--sync")
-    assert cluster.jobs["worker"].launch.args == words
-
-
-def test_sections_that_the_file_lacks_are_made(file: Path) -> None:
-    cluster = load(file, "dirs.work=/tmp/x", "trainer.env.A= two words ")
-    assert dict(cluster.dirs) == {"work": "/tmp/x"}
-    assert dict(cluster.jobs["ps"].launch.env) == {"A": "two words"}
-
-
-def test_a_whole_section_is_replaced(file: Path) -> None:
-    cluster = load(file, "jobs.worker.hosts=[a,a]", "hosts.b.lan={gpus: 4, ssh: x}")
-    assert cluster.jobs["worker"].hosts == ("a", "a")
-    assert cluster.hosts["b.lan"].gpus == 4
-
-
-def test_a_name_with_dots_is_found_whole(file: Path) -> None:
-    assert load(file, "hosts.b.lan.gpus=2").hosts["b.lan"].gpus == 2
-
-
-def test_an_empty_value_clears_a_key(file: Path) -> None:
-    assert load(file, "jobs.ps.port=").jobs["ps"].ports == (2222,)
-    assert load(file, "jobs.ps.port=null").jobs["ps"].ports == (2222,)
-
-
-def test_the_last_of_two_wins(file: Path) -> None:
-    assert load(file, "name=x", "name=y").name == "y"
+@pytest.mark.parametrize(
+    ("overrides", "read", "expected"),
+    [
+        (["name=other"], lambda found: found.name, "other"),
+        (["name=x", "name=y"], lambda found: found.name, "y"),
+        (
+            ["trainer.args.train_steps=100", "trainer.args.lr=1e-4", "trainer.args.sync=true"],
+            lambda found: found.jobs["worker"].launch.args,
+            ("--batch_size=128", "--train_steps=100", "--lr=1e-4", "--sync"),
+        ),
+        (["dirs.work=/tmp/x"], lambda found: found.dirs, {"work": "/tmp/x"}),
+        (["trainer.env.A= two words "], lambda found: found.jobs["ps"].launch.env, {"A": "two words"}),
+        (["jobs.worker.hosts=[a,a]"], lambda found: found.jobs["worker"].hosts, ("a", "a")),
+        (["hosts.b.lan={gpus: 4, ssh: x}"], lambda found: found.hosts["b.lan"].gpus, 4),
+        (["hosts.b.lan.gpus=2"], lambda found: found.hosts["b.lan"].gpus, 2),
+        (["jobs.ps.port="], lambda found: found.jobs["ps"].ports, (2222,)),
+        (["jobs.ps.port=null"], lambda found: found.jobs["ps"].ports, (2222,)),
+    ],
+)
+def test_override_takes_the_place_of_a_value(
+    file: Path, overrides: list[str], read: Callable[[Cluster], object], expected: object
+) -> None:
+    assert read(load(file, *overrides)) == expected
 
 
 def test_a_mistake_of_the_file_is_gone_once_it_is_overridden(file: Path) -> None:

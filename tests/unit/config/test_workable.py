@@ -68,42 +68,41 @@ def test_commands_about_a_run_need_neither_its_code_nor_its_secrets_here() -> No
         load_cluster(FILE)
 
 
-def test_a_run_that_a_ps_would_lead_is_a_mistake_at_the_name_that_was_meant() -> None:
-    mistakes, _ = look("jobs:\n  ps: {hosts: cpu}\n  wrker: {hosts: cpu}")
-    assert mistakes == ["5:3: jobs.wrker: no job leads: ps:0 would, and a ps never ends | did you mean 'worker'?"]
-
-
-def test_a_run_that_a_ps_would_lead_is_a_mistake_whatever_the_others_are_called() -> None:
-    mistakes, _ = look("jobs: {ps: {hosts: cpu}, learner: {hosts: cpu}}")
-    assert mistakes == [
-        "3:8: no job leads: ps:0 would, and a ps never ends | "
-        "call the job that trains worker or chief; or write it first, and its task 0 leads"
-    ]
-
-
-def test_a_single_job_of_any_name_leads_without_a_word() -> None:
-    assert look("jobs: {trainer: {hosts: cpu}}") == ([], [])
-    assert look("jobs: {evaluator: {hosts: cpu}}") == ([], [])
-    assert look("jobs: {chief: {hosts: cpu}, data: {hosts: cpu}}") == ([], [])
-
-
-def test_of_several_jobs_without_a_leading_name_the_first_is_asked_about() -> None:
-    _, doubts = look("jobs: {learner: {hosts: cpu}, actor: {hosts: cpu}}")
-    assert doubts == [
+CALL = "call the job that trains worker or chief; or write it first, and its task 0 leads"
+NAMES: dict[str, tuple[str, str]] = {
+    "jobs:\n  ps: {hosts: cpu}\n  wrker: {hosts: cpu}": (
+        "5:3: jobs.wrker: no job leads: ps:0 would, and a ps never ends | did you mean 'worker'?",
+        "",
+    ),
+    "jobs: {ps: {hosts: cpu}, learner: {hosts: cpu}}": (
+        f"3:8: no job leads: ps:0 would, and a ps never ends | {CALL}",
+        "",
+    ),
+    "jobs: {trainer: {hosts: cpu}}": ("", ""),
+    "jobs: {evaluator: {hosts: cpu}}": ("", ""),
+    "jobs: {chief: {hosts: cpu}, data: {hosts: cpu}}": ("", ""),
+    "jobs: {worker: {hosts: cpu}, worker2: {hosts: cpu}}": ("", ""),
+    "jobs: {learner: {hosts: cpu}, actor: {hosts: cpu}}": (
+        "",
         "3:8: no job is called worker, chief or master: learner:0, of the first job, leads | "
-        "call the job that leads worker or chief, if it is another"
-    ]
-    _, doubts = look("jobs: {workers: {hosts: cpu}}")
-    assert doubts[0].endswith("| did you mean 'worker'?")
-
-
-def test_a_job_whose_name_is_a_letter_away_is_asked_about_unless_the_right_one_is_there() -> None:
-    _, doubts = look("jobs: {worker: {hosts: cpu}, evaluater: {hosts: cpu}}")
-    assert doubts == [
+        "call the job that leads worker or chief, if it is another",
+    ),
+    "jobs: {workers: {hosts: cpu}}": (
+        "",
+        "3:8: no job is called worker, chief or master: workers:0, of the first job, leads | did you mean 'worker'?",
+    ),
+    "jobs: {worker: {hosts: cpu}, evaluater: {hosts: cpu}}": (
+        "",
         "3:30: jobs.evaluater: dtctl knows no job of this name, so its tasks have no part in the way of training | "
-        "did you mean 'evaluator'?"
-    ]
-    assert look("jobs: {worker: {hosts: cpu}, worker2: {hosts: cpu}}") == ([], [])
+        "did you mean 'evaluator'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("jobs", NAMES)
+def test_names_of_jobs_that_lead_or_look_like_it(jobs: str) -> None:
+    mistake, doubt = NAMES[jobs]
+    assert look(jobs) == ([mistake] if mistake else [], [doubt] if doubt else [])
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,11 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Contact, Exit, Incident, TaskStatus
-from dtctl.operations.diagnosis.asking import in_short
+from dtctl.operations.diagnosis.asking import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.finding import findings
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
-from dtctl.render.health.findings import advice_lines, last_lines, paragraph
+from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.host import claims
+from dtctl.agent.host import ports as host_ports
 from dtctl.operations.up import local as local_ports
 from dtctl.operations.up.local import LocalPorts
 
@@ -37,17 +37,17 @@ def test_what_one_has_chosen_is_not_free_for_another_until_it_is_gone(port: int)
 
 
 def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
-    held = claims.hold([port])
+    held = host_ports.claim([port])
     assert not LocalPorts().is_free(port)
     for claim in held:
         os.close(claim)
     assert is_free(port)
-    assert local_ports._CLAIM.format(port) == claims.NAME % port
+    assert local_ports._CLAIM.format(port) == host_ports.CLAIM % port
 
 
 def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
-    one = claims.hold([port])
-    two = claims.hold([port, port])  # of the same process: its name is taken, and that is nobody's trouble
+    one = host_ports.claim([port])
+    two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
     looking = LocalPorts()
     assert not looking.is_free(port)
     for claim in (*one, *two):

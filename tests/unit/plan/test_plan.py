@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Spec
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Host, Job, Launch, Local, Recovery, TaskId, TfConfig, Trainer
+from dtctl.model import Cluster, Job, Launch, Recovery, TaskId, TfConfig, Trainer
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
@@ -196,29 +196,6 @@ def test_output_is_unbuffered_and_a_hung_python_can_be_asked_for_its_stack() -> 
         assert (one.env["PYTHONUNBUFFERED"], one.env["PYTHONFAULTHANDLER"]) == ("1", "1")
 
 
-@pytest.mark.parametrize(
-    ("trainer", "host", "expected"),
-    [
-        ({}, {}, "python3"),
-        ({"python": "/opt/py"}, {}, "/opt/py"),
-        ({"venv": "~/venv"}, {}, "~/venv/bin/python"),
-        ({"python": "/opt/py"}, {"python": "python3.12"}, "python3.12"),
-    ],
-)
-def test_python_means_the_interpreter_of_the_run(trainer: dict[str, str], host: dict[str, str], expected: str) -> None:
-    settings = Trainer(code=Path("/p"), **trainer)  # type: ignore[arg-type]
-    plan = planned(cluster(job("worker", ["a"], [1]), hosts=[ssh_host("a", **host)], trainer=settings))
-    assert shown(plan.tasks[0].argv[0]) == expected
-
-
-def test_a_program_that_is_not_python_stays_itself() -> None:
-    launch = Launch(command=("bash", "run.sh"), dialect="none")
-    plan = planned(
-        cluster(job("worker", ["a"], [1], launch=launch), trainer=Trainer(code=Path("/p"), python="/opt/py"))
-    )
-    assert plan.tasks[0].argv == ("bash", "run.sh")
-
-
 def test_a_venv_comes_first_in_the_path() -> None:
     plan = planned(cluster(job("worker", ["a"], [1]), trainer=Trainer(code=Path("/p"), venv="/opt/v")))
     assert shown(plan.tasks[0].env["PATH"]) == "/opt/v/bin:$PATH"
@@ -228,11 +205,6 @@ def test_an_address_of_its_own_is_what_the_others_are_given() -> None:
     hosts = [ssh_host("a", address="192.168.7.21"), ssh_host("b", address="fd00::2")]
     plan = planned(cluster(job("worker", ["a", "b"], [2222, 2222]), hosts=hosts))
     assert [one.address for one in plan.tasks] == ["192.168.7.21:2222", "[fd00::2]:2222"]
-
-
-def test_a_local_host_among_others_needs_an_address() -> None:
-    with pytest.raises(PreflightError, match="host b is local"):
-        planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a"), Host("b", Local())]))
 
 
 def test_on_this_machine_every_task_has_a_port_of_its_own_that_is_free() -> None:
@@ -256,11 +228,6 @@ def test_the_coordinator_is_reached_where_the_lead_is() -> None:
     jobs = (job("worker", ["a"], [2222]), job("chief", ["b"], [2222]))
     plan = planned(cluster(*jobs, hosts=hosts, coordinator_port=3000))
     assert plan.coordinator == Coordinator("b", "[fd00::2]:3000", 3000)
-
-
-def test_python_on_this_machine_is_the_one_that_runs_dtctl() -> None:
-    plan = planned(on_this_machine(cluster(), lambda port: True))
-    assert task(plan, "worker:0").argv[0] == "/here/python"
 
 
 def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.model import Host, Launch, Local, Recovery, Trainer
+from dtctl.model import Host, Launch, Local, Trainer
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import TaskPlan, shown
 from tests.unit.clusters import cluster, job, ssh_host
@@ -63,41 +63,31 @@ def test_a_local_host_without_an_address_is_loopback_only_among_its_like() -> No
         planned(cluster(job("worker", ["a", "b"], [1, 2]), hosts=[ssh_host("a", address="x"), Host("b", Local())]))
 
 
+SERVERS = {"ps": "listening", "chief": "listening", "worker": "listening", "evaluator": "started"}
+CLIENT = {**SERVERS, "chief": "started"}
+
+
 @pytest.mark.parametrize(
     ("dialect", "strategy", "ready"),
     [
-        ("tensorflow", "auto", {"ps:0": "listening", "chief:0": "listening", "worker:0": "listening"}),
-        ("tf_config", "sync-ps", {"ps:0": "listening", "chief:0": "listening", "worker:0": "listening"}),
-        ("flags", "in-graph", {"ps:0": "listening", "chief:0": "started", "worker:0": "listening"}),
-        ("flags", "ps-strategy", {"ps:0": "listening", "chief:0": "started", "worker:0": "listening"}),
-        ("none", "auto", {"ps:0": "started", "chief:0": "started", "worker:0": "started"}),
+        ("tensorflow", "auto", SERVERS),
+        ("tf_config", "sync-ps", SERVERS),
+        ("flags", "in-graph", CLIENT),
+        ("flags", "ps-strategy", CLIENT),
+        ("none", "auto", dict.fromkeys(SERVERS, "started")),
+        ("template", "auto", dict.fromkeys(SERVERS, "started")),
+        ("flags", "ddp", {"worker": "started"}),
+        ("tensorflow", "kvstore", {"ps": "started", "worker": "started"}),
+        ("tensorflow", "auto", {"chief": "started", "evaluator": "started"}),
+        ("flags", "auto", {"worker": "started"}),
     ],
 )
-def test_who_opens_a_server_is_ready_when_it_listens(dialect: Any, strategy: str, ready: dict[str, str]) -> None:
-    launch = Launch(command=("./t",), dialect=dialect)
-    jobs = [
-        job(name, ["a"], [port], launch=launch) for port, name in enumerate(("ps", "chief", "worker", "evaluator"), 1)
-    ]
+def test_task_with_a_server_is_ready_when_it_listens(dialect: Any, strategy: Any, ready: dict[str, str]) -> None:
+    template = ("{task}",) if dialect == "template" else ()
+    launch = Launch(command=("./t",), dialect=dialect, template=template)
+    jobs = [job(name, ["a"], [port], launch=launch) for port, name in enumerate(ready, 1)]
     plan = planned(cluster(*jobs, strategy=strategy))
-    assert {str(one.id): one.ready for one in plan.tasks} == {**ready, "evaluator:0": "started"}
-
-
-@pytest.mark.parametrize(("strategy", "hosts"), [("ddp", ["a", "b"]), ("auto", ["a"])])
-def test_who_has_nobody_to_serve_is_ready_when_it_runs(strategy: str, hosts: list[str]) -> None:
-    launch = Launch(command=("./t",), dialect="flags")
-    plan = planned(cluster(job("worker", hosts, [1] * len(hosts), launch=launch), strategy=strategy))
-    assert {one.ready for one in plan.tasks} == {"started"}
-
-
-def test_a_checkpoint_is_needed_where_parameters_live_on_ps_and_there_is_a_place_for_it() -> None:
-    def needs(*jobs: str, dirs: dict[str, str] | None = None, **settings: Any) -> bool:
-        made = [job(name, ["a"], [port]) for port, name in enumerate(jobs, 1)]
-        output = {"output": "/o"} if dirs is None else dirs
-        return planned(cluster(*made, dirs=output, **settings)).needs_checkpoint
-
-    assert needs("ps", "worker")
-    assert not needs("worker", "evaluator")
-    assert not needs("ps", "worker", recovery=Recovery(allow_scratch=True))
+    assert {one.id.job: one.ready for one in plan.tasks} == ready
 
 
 def test_every_field_is_that_of_the_task() -> None:
@@ -132,15 +122,3 @@ def test_traffic_between_tasks_goes_past_a_proxy_that_is_kept() -> None:
     plan = planned(cluster(trainer=settings))
     assert {one.env["no_grpc_proxy"] for one in plan.tasks} == {"a.example,b.example,c.example,d.example"}
     assert all(one.keep_proxy for one in plan.tasks)
-
-
-def test_flags_name_no_evaluator() -> None:
-    launch = Launch(command=("./t",), dialect="flags")
-    jobs = (job("worker", ["a"], [1], launch=launch), job("evaluator", ["b"], [2], launch=launch))
-    for one in planned(cluster(*jobs)).tasks:
-        assert not any("evaluator_hosts" in word for word in one.argv)
-
-
-def test_an_evaluator_is_not_vital() -> None:
-    plan = planned(cluster(job("worker", ["a"], [1]), job("evaluator", ["b"], [2])))
-    assert {str(one.id): one.vital for one in plan.tasks} == {"worker:0": True, "evaluator:0": False}

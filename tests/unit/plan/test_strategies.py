@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.records.spec import comes_back_alone
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Job, Launch, Recovery
+from dtctl.model import Cluster, Launch, Recovery
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan
 from dtctl.plan.run import plan_run, stages
 from dtctl.strategies import circle, strategy_of
@@ -210,42 +210,6 @@ def test_an_agent_restarts_by_itself_only_what_comes_back_alone_and_holds_no_sta
 
     assert alone(planned(of(*WITH_PS))) == {"worker:0", "worker:1", "evaluator:0"}
     assert alone(planned(of("worker"))) == set()
-
-
-def ready(value: Cluster) -> dict[str, str]:
-    return {task: place.ready for task, place in places(planned(value)).items() if task.endswith(":0")}
-
-
-def test_a_task_that_opens_a_server_is_ready_when_it_listens() -> None:
-    assert ready(of(*WITH_PS)) == {
-        "ps:0": "listening",
-        "chief:0": "listening",
-        "worker:0": "listening",
-        "evaluator:0": "started",
-    }
-    assert ready(of("worker"))["worker:0"] == "listening"
-
-
-@pytest.mark.parametrize("strategy", ["in-graph", "ps-strategy"])
-def test_a_client_of_the_servers_is_ready_when_it_runs(strategy: str) -> None:
-    assert ready(of("ps", "chief", "worker", strategy=strategy)) == {
-        "ps:0": "listening",
-        "chief:0": "started",
-        "worker:0": "listening",
-    }
-
-
-@pytest.mark.parametrize("dialect", ["template", "none"])
-def test_nobody_knows_whether_a_program_of_an_unknown_dialect_listens(dialect: Any) -> None:
-    launch = Launch(command=("./t",), dialect=dialect)
-    jobs: list[Job] = [job("ps", ["a"], [1], launch=launch), job("worker", ["b"], [2])]
-    assert ready(cluster(*jobs)) == {"ps:0": "started", "worker:0": "listening"}
-
-
-def test_a_lead_alone_and_the_ranks_of_other_frameworks_are_ready_when_they_run() -> None:
-    assert ready(of("chief", "evaluator")) == {"chief:0": "started", "evaluator:0": "started"}
-    assert ready(of("worker", strategy="ddp")) == {"worker:0": "started"}
-    assert ready(of("ps", "worker", strategy="kvstore")) == {"ps:0": "started", "worker:0": "started"}
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,7 @@ def test_what_is_written_stands_above_the_line() -> None:
         line.draw()
         assert seen(screen) == ["1 of 2 done"]
         console.say("worker:0 | step 1")
-        console.tell("waiting for gpu-3")
+        console.report("waiting for gpu-3")
         assert seen(screen) == ["worker:0 | step 1", "waiting for gpu-3", ""]
         line.draw()
         line.draw()
@@ -124,7 +124,7 @@ def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.Monke
         assert seen(screen) == [""]
 
 
-def test_a_command_that_shows_nothing_yet_tells_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_shows_nothing_yet_shows_whom_it_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     monkeypatch.setattr(console, "interactive", lambda: True)
     monkeypatch.setattr(console, "columns", lambda: 80)

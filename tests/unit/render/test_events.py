@@ -47,7 +47,7 @@ class Tellers(Agents):
         return [*self.whole, end]
 
 
-def test_the_coordinator_tells_the_whole_story() -> None:
+def test_the_coordinator_shows_the_whole_story() -> None:
     transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
     story = read_events(record(), transport, last=None)
     assert [one.number for one in story.happenings] == [0, 1]
@@ -161,7 +161,7 @@ def told_of(**fields: Any) -> Coordination:
     return Coordination.of(checked(RunView, told(**fields)), record().roster)
 
 
-def test_a_loss_is_told_with_the_steps_it_cost_and_the_time_it_took() -> None:
+def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
     (one,) = told_of(incidents=[incident()]).incidents
     clock = time.strftime("%H:%M:%S", time.localtime(1002.0))
     assert incident_lines(one, 1020.0) == [
@@ -169,7 +169,7 @@ def test_a_loss_is_told_with_the_steps_it_cost_and_the_time_it_took() -> None:
     ]
 
 
-def test_who_tells_no_steps_is_not_said_to_train() -> None:
+def test_who_shows_no_steps_is_not_said_to_train() -> None:
     one = incident(told={"worker:0": None}, step=None, back_to=None)
     (read,) = told_of(incidents=[one]).incidents
     assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
@@ -185,7 +185,7 @@ def test_collateral_failures_are_folded_below_their_cause() -> None:
     assert lines[1] == "  after that: worker:0 (exit code 1), worker:1 (exit code 1)"
 
 
-def test_who_follows_is_told_what_is_new_once() -> None:
+def test_who_follows_is_shown_what_is_new_once() -> None:
     before = told_of()
     loss = told_of(incidents=[incident(recovered=None, begun=None, back_to=None)])
     assert len(news(before, loss)) == 1
@@ -193,7 +193,7 @@ def test_who_follows_is_told_what_is_new_once() -> None:
     assert "training again" in news(loss, told_of(incidents=[incident()]))[0]
 
 
-def test_who_follows_is_told_who_is_awaited_and_who_is_away() -> None:
+def test_who_follows_is_shown_who_is_awaited_and_who_is_away() -> None:
     waiting = told_of(missing="ps:0 is starting")
     assert news(told_of(), waiting) == ["waiting: ps:0 is starting"]
     away = told_of(hosts={"d": {"connected": False}})

@@ -51,7 +51,7 @@ def test_a_log_scale_makes_decades_equal_and_leaves_out_what_is_not_above_zero()
     assert lines[-1].split() == ["0", "2"]
 
 
-def test_what_is_no_number_is_a_gap_and_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_number_is_a_gap_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert sparkline([0.0, math.nan, 1.0], 10) == "▁ █"
     assert plot([Curve("", [(0, math.nan)])], 40, 10) == []
     show_plots(found(series(0.5, math.nan, math.inf)), log=False)
@@ -105,7 +105,7 @@ def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
     assert checkpoints(found)["problem"] == PROBLEM
 
 
-def test_it_is_told_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
     show_checkpoints([UNKNOWN], 10.0)
     said = " ".join(capsys.readouterr().out.split())
     assert said == f"a:/dir there may be more than those found: {PROBLEM} none found"
@@ -119,12 +119,12 @@ def test_hosts_that_share_a_directory_stand_before_it_together(capsys: pytest.Ca
     assert capsys.readouterr().out.startswith("node-[1-3]:/dir\n")
 
 
-def test_a_directory_that_only_a_command_line_names_is_told_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_only_a_command_line_names_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
     show_checkpoints([dataclasses.replace(FOUND, guessed=True)], 10.0)
     assert capsys.readouterr().out.startswith("a:/dir (which no setting names)\n")
 
 
-def test_what_other_hosts_hold_is_told_in_the_place_of_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_other_hosts_hold_is_shown_in_the_place_of_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
     part = dataclasses.replace(FOUND.all[0], complete=False, problem="a shard is missing", shards=3, held=(0,))
     place = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(part,), problem="")
     show_checkpoints([place], 10.0, lambda *_: {1: "b", 2: "c"})

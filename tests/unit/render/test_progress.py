@@ -80,7 +80,7 @@ def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatc
         assert "to connect" not in drawn(shown, written)
 
 
-def test_the_error_that_ends_the_work_for_a_host_is_told() -> None:
+def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
     told: list[Progress] = []
 
     def work(host: Host) -> str:
@@ -209,7 +209,7 @@ def test_a_question_that_is_interrupted_stays_on_the_screen(
 
     class Erasing(Drawn):
         def start(self) -> None:
-            console.tell("drawn")
+            console.report("drawn")
 
     monkeypatch.setattr(typer, "confirm", interrupted)
     with moving(Erasing()), pytest.raises(KeyboardInterrupt):
@@ -267,7 +267,7 @@ def test_any_encoding_of_a_screen_is_survived(encoding: str, monkeypatch: pytest
         monkeypatch.setattr(f"sys.{name}", Stream(raw, encoding=encoding, write_through=True))
     console.show_whatever_comes()
     LogPrinter((W0,), prefix=True, timestamps=True).print(log_of(W0, "größe … — ✓ 中 \x1b[31mrot\x1b[0m\n"))
-    shows: list[Callable[[], None]] = [lambda: console.say("größe ✓"), lambda: console.tell("größe ✓")]
+    shows: list[Callable[[], None]] = [lambda: console.say("größe ✓"), lambda: console.report("größe ✓")]
     for show in shows:
         show()
     with StopProgress() as progress:

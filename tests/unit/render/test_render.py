@@ -76,7 +76,7 @@ def test_nouns_are_counted() -> None:
     assert [count(1, "task"), count(2, "task"), count(2, "process")] == ["1 task", "2 tasks", "2 processes"]
 
 
-def test_machines_are_told_the_time_in_utc() -> None:
+def test_machines_are_shown_the_time_in_utc() -> None:
     assert iso_utc(0.25) == "1970-01-01T00:00:00.250Z"
 
 

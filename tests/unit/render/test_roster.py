@@ -10,7 +10,7 @@ import pytest
 from dtctl.model import TaskState
 from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.status import RunStatus
-from dtctl.render.health.roster import rows_of, tasks_table
+from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.status import show_status
 from dtctl.render.terminal import console
 from tests.unit.agent.test_cause import ARGPARSE

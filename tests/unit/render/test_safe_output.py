@@ -23,9 +23,9 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
-from dtctl.agent.records.dump import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import said
+from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -66,6 +66,7 @@ from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
+    diagnosis,
     dump,
     errors,
     logs,
@@ -77,9 +78,8 @@ from dtctl.render import (
 )
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
-from dtctl.render.dashboard import saying
+from dtctl.render.dashboard import page
 from dtctl.render.events import story_line
-from dtctl.render.health import findings
 from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import checks as machine_checks
@@ -87,7 +87,7 @@ from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
 from dtctl.render.progress import UpProgress
-from dtctl.render.report import gaps
+from dtctl.render.report import sections
 from dtctl.render.starting import show_programs
 from dtctl.render.terminal import console
 from tests.fuzz import cases
@@ -374,7 +374,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_exposure": lambda: starting.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
-    "show_unasked": lambda: gaps.show_unasked({f"a{BAD}": ("events",)}),
+    "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
@@ -382,8 +382,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
-    "show_url": lambda: saying.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),
-    "show_next_url": lambda: saying.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
+    "show_url": lambda: page.show_url(f"http://127.0.0.1:1/{BAD}", {}, f"note{BAD}", json=False),
+    "show_next_url": lambda: page.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
     "show_end": lambda: tensorboard.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
@@ -398,7 +398,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_rules": lambda: checks.show_rules(
         [Rules((f"a{BAD}",), (7,), (f"accept{BAD}",), (f"undo{BAD}",))], "ufw", "text"
     ),
-    "show_diagnosis": lambda: findings.show_diagnosis(poisoned(DIAGNOSIS)),
+    "show_diagnosis": lambda: diagnosis.show_diagnosis(poisoned(DIAGNOSIS)),
     "redrawn": draw,
     "narrator": narrate,
     "show_failed_exit": lambda: starting.show_failed_exit(

@@ -13,9 +13,9 @@ from dtctl.operations.client.coordinator import coordinator_away
 from dtctl.operations.events import read_events
 from dtctl.operations.report.gathering import gather
 from dtctl.operations.status import status_elsewhere
-from dtctl.render.report.gaps import show_unasked
 from dtctl.render.report.markdown import markdown
 from dtctl.render.report.page import page
+from dtctl.render.report.sections import show_unasked
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.report.reports import account

@@ -13,11 +13,9 @@ import pytest
 from dtctl.agent.run.goodput import PARTS as SPENT
 from dtctl.model import TaskState
 from dtctl.operations.report.writing import MARK
-from dtctl.render.report.html import Html, joined, tag
+from dtctl.render.report.html import Html, bars, curves, joined, scaled, tag
 from dtctl.render.report.markdown import markdown
-from dtctl.render.report.page import page, policy
-from dtctl.render.report.shapes import bars, curves, scaled
-from dtctl.render.report.style import STYLE
+from dtctl.render.report.page import STYLE, page, policy
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 

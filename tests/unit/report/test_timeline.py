@@ -6,7 +6,7 @@ import dataclasses
 
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.snapshot import Exit, TaskStatus
-from dtctl.operations.report.timeline import by_trouble, timeline
+from dtctl.operations.report.gathering import by_trouble, timeline
 from dtctl.render.report.timeline import described
 from tests.unit.report.reports import CAUSE, happening, status, story
 

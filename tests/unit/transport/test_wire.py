@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.agent import conversation
+from dtctl.agent.conversation import Conversation, Gone, Wire
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.protocol import conversation, wire
-from dtctl.agent.protocol.conversation import Conversation
-from dtctl.agent.protocol.wire import Gone, Wire
 from tests.fuzz import cases
 from tests.waiting import PATIENCE_S, eventually
 
@@ -188,10 +187,10 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock, written = Clock(), io.BytesIO()
-    for module in (conversation, wire):
-        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(conversation, "time", clock)
+    wire = Wire(io.BytesIO(), written)
     monkeypatch.setattr(conversation, "_thread", clock)
-    talk = Conversation("", "", Wire(io.BytesIO(), written))
+    talk = Conversation("", "", wire)
     talk.beats.at("up")
     for _ in range(40):
         talk.send("progress", {})

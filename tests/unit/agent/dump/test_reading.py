@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from dtctl.agent.dump import stacks, threads
 from dtctl.agent.dump.stacks import MOST_FRAMES_IN_ALL, Room
 from dtctl.agent.host import paths, processes
-from dtctl.agent.records.dump import MOST_FRAMES, Stack
 from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.vitals import MOST_FRAMES, Stack
 from tests.fuzz import cases
 
 WRITTEN = """\

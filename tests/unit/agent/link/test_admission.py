@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dtctl.agent.link.admission import PLACES, PROOF_S, Guest, in_turn, surplus
+from dtctl.agent.link.acceptor import PLACES, PROOF_S, Guest, in_turn, surplus
 
 
 def strangers(address: str, count: int, since: float) -> list[Guest]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.link.keepalive import BEAT_S, RETRY_LAST_S, SILENCE_S, SLACK_S, SOON_FOR_S, Keepalive, Retry
+from dtctl.agent.link.stream import BEAT_S, RETRY_LAST_S, SILENCE_S, SLACK_S, SOON_FOR_S, Keepalive, Retry
 
 
 def retry(random: float = 1.0) -> Retry:

@@ -9,8 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.link.lines import LINE_LIMIT, LineBuffer, Lost, Violation, decode, encode
-from dtctl.agent.link.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL, check
+from dtctl.agent.link.stream import (
+    FROM_AGENT,
+    FROM_COORDINATOR,
+    LINE_LIMIT,
+    PROTOCOL,
+    LineBuffer,
+    Lost,
+    Violation,
+    check,
+    decode,
+    encode,
+)
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import State
 from tests.fuzz import cases

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.link.names import Names
+from dtctl.agent.link.dialer import Names
 from tests.waiting import eventually
 
 real = socket.getaddrinfo

@@ -6,10 +6,7 @@ import itertools
 
 import pytest
 
-from dtctl.agent.link.keepalive import Retry
-from dtctl.agent.link.lines import Lost, Violation, decode, encode
-from dtctl.agent.link.messages import FROM_COORDINATOR, PROTOCOL
-from dtctl.agent.link.peer import Peer
+from dtctl.agent.link.stream import FROM_COORDINATOR, PROTOCOL, Lost, Peer, Retry, Violation, decode, encode
 
 WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
 

@@ -12,9 +12,9 @@ import pytest
 
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.network.peers import Peer
+from dtctl.agent.records.network import Peer
 from dtctl.agent.records.vitals import Gpu, Machine
-from dtctl.agent.vitals import gathering, machine_load, packages, usage
+from dtctl.agent.vitals import gathering, machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
 from dtctl.agent.vitals.neighbours import Others, gpus_told
 from dtctl.agent.vitals.usage import Quota, Usage
@@ -124,7 +124,7 @@ def test_versions_are_read_from_the_names_beside_a_python(tmp_path: Path) -> Non
     for name in ("tensorflow-2.21.0", "Keras-3.15.1", "tf_keras-2.21.0", "requests-2.0", "numpy-2.0.0rc1"):
         (site / f"{name}.dist-info").mkdir(parents=True)
     (tmp_path / "venv/pyvenv.cfg").touch()
-    found = packages.versions(str(tmp_path / "venv/bin/python"), str(tmp_path))
+    found = machine_load.package_versions(str(tmp_path / "venv/bin/python"), str(tmp_path))
     assert found == {"tensorflow": "2.21.0", "keras": "3.15.1", "tf-keras": "2.21.0", "numpy": "2.0.0rc1"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import Bound, Resolved
+from dtctl.agent.records.network import Bound, Resolved
 from dtctl.operations.networking.view import Attempt, Place, View
 
 Fails = Callable[[str, str, int], str]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.network.peers import NetworkFacts, NetworkQuestion
+from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 
 
 def listening(questions: Mapping[str, NetworkQuestion], **others: Any) -> dict[str, NetworkFacts]:

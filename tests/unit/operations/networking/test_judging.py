@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.network.peers import Bound, Resolved
+from dtctl.agent.records.network import Bound, Resolved
 from dtctl.operations.networking.judging import judge
 from dtctl.operations.networking.view import Attempt, Cause, View
 from tests.unit.operations.networking.networks import address, attempts, names, place, view

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.network.logins import SshFacts
+from dtctl.agent.records.network import SshFacts
 from dtctl.model import Host, Local
 from dtctl.operations.checks.topic import Greeted, Heard, fails
 from dtctl.operations.networking.logins import TOPIC

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.network.peers import Measured, NetworkFacts
+from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Launch, Local, Trainer
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails

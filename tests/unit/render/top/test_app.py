@@ -113,7 +113,7 @@ def test_it_shows_the_answer_what_is_wrong_and_the_tasks() -> None:
     typed(table(), look)
 
 
-def test_what_is_told_later_is_shown_and_the_choice_stays_with_its_task() -> None:
+def test_what_is_shown_later_is_shown_and_the_choice_stays_with_its_task() -> None:
     async def look(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "down")
         assert app.chosen == "worker:1"
@@ -211,7 +211,7 @@ def test_a_log_is_opened_followed_and_left() -> None:
     typed(table(), read)
 
 
-def test_the_help_tells_every_key_and_any_key_closes_it() -> None:
+def test_the_help_shows_every_key_and_any_key_closes_it() -> None:
     async def look(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("question_mark")
         text = "\n".join(app.lines("help"))

@@ -18,7 +18,7 @@ from dtctl.operations.client.streams import Away
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
 from dtctl.operations.watch import Losses
-from dtctl.render.health.findings import problem_lines
+from dtctl.render.diagnosis import problem_lines
 from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
 from dtctl.render.top.page import curves, page, spread, wrapped, wrong
 from tests.unit.agent.poisons import left_in
@@ -52,7 +52,7 @@ def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() ->
     assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
 
 
-def test_what_is_most_wrong_is_told_in_the_words_of_status() -> None:
+def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
     lost = task("worker:1", "backoff", host="b", why="ModuleNotFoundError: No module named 'sklearn'")
     found = moment(task("ps:0"), lost, training("worker:0"))
     problem = problem_lines(found.status)
@@ -62,7 +62,7 @@ def test_what_is_most_wrong_is_told_in_the_words_of_status() -> None:
     assert top_of(found)[1 : 1 + len(problem)] == problem
 
 
-def test_tasks_that_tell_the_same_are_one_line() -> None:
+def test_tasks_that_show_the_same_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
     line, *more = wrong(moment(*tasks), 10)
     assert words(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
@@ -80,7 +80,7 @@ def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
     ]
 
 
-def test_what_the_coordinator_waits_for_warns_of_and_mends_is_told() -> None:
+def test_what_the_coordinator_waits_for_warns_of_and_mends_is_shown() -> None:
     view = told(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
     lines = [words(line) for line in wrong(moment(coordination=coordination), 10)]

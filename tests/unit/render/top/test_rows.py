@@ -70,7 +70,7 @@ def test_a_filter_finds_each_of_its_words_anywhere_in_the_row(text: str, found: 
     assert shown(Choice(words=text)) == found
 
 
-def test_a_folded_job_is_one_row_that_tells_the_worst_of_it() -> None:
+def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
     found = rows(moment(*MIXED), Courses(), Choice(folded=frozenset({"worker"})))
     assert [str(row.of) for row in found] == ["worker", "ps:0", "ps:1"]
     cells = found[0].cells
@@ -90,7 +90,7 @@ def test_folding_is_taken_back_and_all_jobs_fold_at_once() -> None:
     assert Choice(folded=jobs).folding_all(jobs).folded == frozenset()
 
 
-def test_a_row_tells_what_its_task_does() -> None:
+def test_a_row_shows_what_its_task_does() -> None:
     found = {row.of: row.cells for row in rows(moment(*MIXED), Courses(), Choice())}
     worker = found[TaskId("worker", 0)]
     assert (worker["STEP"], worker["RATE"], worker["LOSS"], worker["FOR"]) == ("300", "9/s", "0.5", "1m")

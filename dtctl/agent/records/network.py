@@ -1,7 +1,7 @@
 """What `check` asks of the network between tasks, and what a host tells of it."""
 
-from ..kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
-from ..words import Count, Line, Name, Port, Seconds
+from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .words import Count, Line, Name, Port, Seconds
 
 MOST_SLOTS = 1000
 MOST_PEERS = 2000
@@ -148,3 +148,29 @@ class NetworkFacts(Record):
     """Variables of a login that programs take proxies from, without user names and passwords."""
     reached: Usual[AtMost[List[Reached], MOST_PEERS], []]
     measured: Usual[AtMost[List[Measured], 100], []]
+
+
+class SshQuestion(Record):
+    """How this user's logins begin, and what the server lets in."""
+
+    start_up: Usual[bool, False]
+    """The login shell is started, as sshd starts it for a command."""
+
+
+class SshFacts(Record):
+    """null: it cannot be read."""
+
+    shell: Usual[Line, ""]
+    start_up_s: Usual[Optional[Seconds], None]
+    noise: Usual[AtMost[str, 1000], ""]
+    """What start-up files print although nobody reads it."""
+    noise_bytes: Usual[Count, 0]
+    problem: Usual[Line, ""]
+    """Why the shell does not do its work."""
+    max_startups: Usual[Optional[AtMost[str, 100]], None]
+    """As in sshd_config(5): so many logins at once, then by chance, then none."""
+    max_sessions: Usual[Optional[Count], None]
+    told_by: Usual[OneOf["", "sshd", "file", "default"], ""]
+    """Who tells these: `sshd -T`, its file, or its manual."""
+    machine: Usual[Line, ""]
+    """The same for all hosts of the inventory that are one machine with one sshd."""

@@ -1,1 +1,0 @@
-"""What is wrong with a run, and how its tasks do."""
