@@ -160,7 +160,7 @@ def check(
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors
-    from dtctl.render.machine import checks as machine
+    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 

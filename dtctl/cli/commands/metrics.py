@@ -72,7 +72,7 @@ def _show(
     from dtctl.render import errors
     from dtctl.render import metrics as shown
     from dtctl.render.machine import document
-    from dtctl.render.machine import metrics as machine
+    from dtctl.render.machine import results as machine
 
     with for_one_look(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
@@ -121,7 +121,7 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:
     from dtctl.render import metrics as shown
     from dtctl.render.machine import document
-    from dtctl.render.machine import metrics as machine
+    from dtctl.render.machine import results as machine
 
     if as_csv:
         return shown.put_csv

@@ -174,7 +174,7 @@ def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> No
     from dtctl.operations.dump import dump as read
     from dtctl.render import dump, errors
     from dtctl.render.machine import document
-    from dtctl.render.machine import dump as machine
+    from dtctl.render.machine import results as machine
 
     record = scope.record()
     found = read(record, scope.transport, chosen(record, tasks))

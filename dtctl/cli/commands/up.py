@@ -127,12 +127,12 @@ def up(
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
     from dtctl.render import starting
-    from dtctl.render.machine import checks, document
+    from dtctl.render.machine import diagnosis, document
 
     with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
         starting.show_unremembered(outcome)
         if output == "json":
-            fields = {**document.started(launch.plan.cluster.name, outcome), **checks.in_passing(outcome)}
+            fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
             starting.show_started(outcome, launch.plan)

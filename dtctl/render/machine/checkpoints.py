@@ -32,16 +32,10 @@ def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
 def verified(outcome: Verification) -> list[dict[str, Any]]:
     return [
         {
-            "host": one.found.host,
-            "directory": one.found.directory,
-            "prefix": one.found.checkpoint.prefix,
-            "step": one.found.checkpoint.step,
+            **document.picked(one.found, "host directory"),
+            **document.picked(one.found.checkpoint, "prefix step"),
             "sound": one.sound,
-            "problems": list(one.told["problems"]),
-            "unread": one.told["unread"],
-            "tensors": one.told["tensors"],
-            "readBytes": one.told["read_bytes"],
-            "seconds": one.told["seconds"],
+            **document.picked(one.told, "problems unread? tensors read_bytes seconds"),
         }
         for one in outcome.checked
     ]
@@ -49,43 +43,26 @@ def verified(outcome: Verification) -> list[dict[str, Any]]:
 
 def pulled(outcome: Pulled) -> dict[str, Any]:
     return {
-        "hosts": list(outcome.found.hosts),
-        "path": outcome.found.path,
+        **document.picked(outcome.found, "hosts path"),
         "step": outcome.found.checkpoint.step,
-        "files": [str(path) for path in outcome.files],
-        "sizeBytes": outcome.size_bytes,
-        "sentBytes": outcome.sent_bytes,
+        **document.picked(outcome, "files size_bytes sent_bytes"),
     }
 
 
 def pushed(outcome: Pushed) -> dict[str, Any]:
     return {
-        "name": outcome.own.name,
-        "step": outcome.own.step,
-        "sizeBytes": outcome.own.size_bytes,
-        "unread": outcome.own.unread or None,
-        "placed": [
-            {
-                "host": one.host,
-                "others": list(one.others),
-                "directory": one.directory,
-                "prefix": one.prefix,
-                "sentBytes": one.sent_bytes,
-            }
-            for one in outcome.placed
-        ],
+        **document.picked(outcome.own, "name step size_bytes unread?"),
+        "placed": [document.picked(one, "host others directory prefix sent_bytes") for one in outcome.placed],
     }
 
 
 def pruned(outcome: Pruning) -> list[dict[str, Any]]:
     return [
         {
-            "host": one.host,
-            "directory": one.directory,
+            **document.picked(one, "host directory"),
             "removed": [document.checkpoint(each) for each in one.removed],
             "kept": [document.checkpoint(each) for each in one.kept],
-            "freedBytes": one.freed_bytes,
-            "problem": one.problem or None,
+            **document.picked(one, "freed_bytes problem?"),
         }
         for one in outcome.directories
     ]

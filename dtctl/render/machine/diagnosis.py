@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from dtctl.operations.checks.topic import Line, Said, fails
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
-from dtctl.render.machine.document import errors
-from dtctl.render.words import iso_utc
+from dtctl.render.machine.document import errors, picked, plain
 
 if TYPE_CHECKING:
+    from dtctl.operations.checks.checking import Checked
     from dtctl.operations.diagnosis.asking import Diagnosis
     from dtctl.operations.diagnosis.signature import Finding
+    from dtctl.operations.up.result import UpResult
 
 
 def diagnosis(found: Diagnosis) -> dict[str, Any]:
-    record = found.status.record
     return {
-        "cluster": record.cluster,
-        "run": record.run,
+        **picked(found.status.record, "cluster run"),
         "problems": problems(found.found),
         "hosts": [
             {"host": host, **{name: value for name, value in told.items() if name in _HOST}}
@@ -53,15 +53,44 @@ def _problem(found: Finding) -> dict[str, Any]:
         "lastLines": last_lines(found),
         "over": seen.over,
         "remedies": remedies(found),
-        "end": None
-        if seen.end is None
-        else {
-            "exitCode": seen.end.code,
-            "signal": seen.end.signal,
-            "time": iso_utc(seen.end.at),
-            "cause": seen.end.cause or None,
-            "timesInARow": seen.end.times,
-            "restarted": iso_utc(seen.end.restarted),
-        },
+        "end": picked(seen.end, _END) if seen.end is not None else None,
         "waiting": [{"task": str(one.task), "seconds": round(one.for_s, 1), "says": one.text} for one in seen.waiting],
     }
+
+
+_END = "code=exitCode signal at=time@ cause? times=timesInARow restarted@"
+
+
+def checked(told: Checked) -> dict[str, Any]:
+    return {
+        "passed": not told.failed and not told.errors,
+        "hosts": list(told.hosts),
+        "seconds": round(told.seconds, 3),
+        "problems": [_finding(one) for one in told.found if fails(one)],
+        "warnings": [_finding(one) for one in told.found if not fails(one)],
+        "topics": {topic: [_line(one) for one in lines] for topic, lines in told.told.items()},
+        "errors": errors(told.errors),
+    }
+
+
+def in_passing(outcome: UpResult) -> dict[str, Any]:
+    """Beside what else `up` tells."""
+    return {"checked": checked(outcome.checked) if outcome.checked else None}
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    return {
+        "signature": found.signature.name,
+        "level": found.signature.level.name.lower(),
+        "hosts": list(found.seen.hosts),
+        "tasks": [str(task) for task in found.seen.tasks],
+        "means": filled(found.signature.means, words(found)),
+        "remedies": remedies(found),
+        "fields": plain(found.seen.fields),
+    }
+
+
+def _line(one: Line | Said) -> dict[str, Any]:
+    if isinstance(one, Said):
+        return {"kind": one.kind, "fields": plain(one.fields)}
+    return {"what": one.what, "hosts": plain(one.values)}

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence
@@ -51,6 +52,36 @@ def tell_json(kind: str, body: Mapping[str, Any]) -> None:
     console.put(json_line({"apiVersion": API_VERSION, "kind": kind, **body}), stderr=True)
 
 
+def picked(value: Any, names: str) -> dict[str, Any]:
+    """Attributes of a value, or keys: size_bytes becomes sizeBytes, and settle_s settleSeconds.
+
+    `code=exitCode` has that name; with @ it is a time, and with ? null where it is empty.
+    """
+    found = {}
+    for word in names.split():
+        name, _, other = word.rstrip("@?").partition("=")
+        held = value[name] if isinstance(value, Mapping) else getattr(value, name)
+        shown = iso_utc(held) if word.endswith("@") else plain(held)
+        found[other or _in_camels(name)] = shown or None if word.endswith("?") else shown
+    return found
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _in_camels(name: str) -> str:
+    first, *others = (f"{name}econds" if name.endswith("_s") else name).split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
 def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
     return {
         "cluster": cluster,
@@ -58,8 +89,8 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         "unchanged": not outcome.started,
         "earlierCheckpoints": checkpoints(outcome.earlier) if outcome.earlier else None,
         "unseenCheckpoint": _unseen(outcome.unseen) if outcome.unseen else None,
-        "comesBackBy": dict(outcome.revival),
-        "joined": [str(task) for task in outcome.joined],
+        **picked(outcome, "revival=comesBackBy"),
+        "joined": plain(tuple(outcome.joined)),
         "missing": errors(outcome.absent),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
@@ -68,7 +99,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 def _unseen(unseen: Unseen) -> dict[str, Any]:
     """What an earlier run has saved where this one does not look; without a checkpoint nobody knows what is there."""
     newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
-    return {"run": unseen.run, "host": unseen.host, "directory": unseen.directory or None, "checkpoint": newest}
+    return {**picked(unseen, "run host directory?"), "checkpoint": newest}
 
 
 def not_pushed(bundle: Bundle) -> dict[str, Any]:
@@ -80,22 +111,18 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
     """With these of its tasks; None: all."""
     return {
         "cluster": value.cluster.name,
-        "lead": str(value.lead),
-        "success": value.success,
+        **picked(value, "lead success"),
         "strategy": value.strategy.value,
-        "coordinator": {"host": value.coordinator.host, "address": value.coordinator.address},
+        "coordinator": picked(value.coordinator, "host address"),
         "stages": [
             {
-                "name": stage.name,
-                "tasks": [str(task) for task in stage.tasks],
+                **picked(stage, "name tasks"),
                 "after": list(stage.after) if stage.held else [],
                 "needs": list(stage.after),
             }
             for stage in value.stages
         ],
-        "needsCheckpoint": value.needs_checkpoint,
-        "settleSeconds": value.settle_s,
-        "targetStep": value.target_step,
+        **picked(value, "needs_checkpoint settle_s target_step"),
         "code": str(value.cluster.trainer.code),
         "setup": value.cluster.trainer.setup,
         "hooks": [
@@ -106,20 +133,10 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "checkpointDirs": {host: [shown(path) for path in value.checkpoint_dirs[host]] for host in value.hosts},
         "tasks": [
             {
-                "task": str(task.id),
-                "host": task.host,
-                "address": task.address,
-                "gpus": list(task.gpus) if task.gpus is not None else None,
+                **picked(task, "id=task host address gpus"),
                 "argv": [shown(word) for word in task.argv],
                 "env": {name: shown(text) for name, text in task.env.items()},
-                "secrets": list(task.secrets),
-                "keepProxy": task.keep_proxy,
-                "role": task.role,
-                "scope": task.scope,
-                "vital": task.vital,
-                "decides": task.decides,
-                "serves": task.serves,
-                "ready": task.ready,
+                **picked(task, "secrets keep_proxy role scope vital decides serves ready"),
             }
             for task in value.tasks
             if tasks is None or task.id in tasks
@@ -130,8 +147,7 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
 def checkpoints(found: Checkpoints) -> dict[str, Any]:
     newest = found.newest_complete
     return {
-        "host": found.host,
-        "directory": found.directory,
+        **picked(found, "host directory"),
         "newestComplete": checkpoint(newest) if newest else None,
         "newerIncomplete": [checkpoint(one) for one in found.incomplete],
         "all": [checkpoint(one) for one in found.all],
@@ -142,34 +158,27 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
 def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
-        "damaged": [{"host": one.host, "run": one.run, "problem": one.problem} for one in known.damaged],
+        "damaged": [picked(one, "host run problem") for one in known.damaged],
         "errors": errors(known.errors),
     }
 
 
 def known_run(run: KnownRun) -> dict[str, Any]:
     return {
-        "run": run.run,
-        "cluster": run.cluster,
-        "created": iso_utc(run.created),
-        "live": run.live,
+        **picked(run, "run cluster created@ live"),
         "result": run.verdict.outcome.value if run.verdict else None,
         "reason": sentence(run.verdict.why) if run.verdict else None,
-        "hosts": list(run.hosts),
-        "tasks": {str(task): state.value for task, state in run.tasks.items()},
+        **picked(run, "hosts tasks"),
     }
 
 
 def stop(result: StopResult) -> dict[str, Any]:
     return {
-        "stopped": [str(task) for task in result.stopped],
+        **picked(result, "stopped"),
         "killed": [{"task": str(task), "afterSeconds": seconds} for task, seconds in result.killed.items()],
-        "already": [str(task) for task in result.already],
-        "survivors": [
-            {"task": one.task, "host": one.host, "pid": one.pid, "command": one.command} for one in result.survivors
-        ],
-        "withoutRun": list(result.without_run),
-        "endedWhenBack": list(result.promised),
+        **picked(result, "already"),
+        "survivors": [picked(one, "task host pid command") for one in result.survivors],
+        **picked(result, "without_run promised=endedWhenBack"),
         "errors": errors(result.errors),
     }
 
@@ -198,13 +207,8 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
                 "host": host,
                 "processes": [dataclasses.asdict(one) for one in found.processes],
                 "survivors": [dataclasses.asdict(one) for one in found.survivors],
-                "runs": [
-                    {"run": one.run, "cluster": one.cluster, "reason": one.reason, "sizeBytes": one.size_bytes}
-                    for one in found.runs
-                ],
-                "bundles": list(found.bundles),
-                "files": list(found.files),
-                "freedBytes": found.freed_bytes,
+                "runs": [picked(one, "run cluster reason size_bytes") for one in found.runs],
+                **picked(found, "bundles files freed_bytes"),
             }
             for host, found in result.remains.items()
         ],
@@ -216,28 +220,13 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
 
 def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
     return [
-        {
-            "host": host,
-            "code": getattr(error, "code", None),
-            "error": error.summary,
-            "detail": error.detail,
-            "hint": error.hint,
-        }
+        {"host": host, "code": getattr(error, "code", None), **picked(error, "summary=error detail hint")}
         for host, error in found.items()
     ]
 
 
 def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
-    return [
-        {
-            "file": problem.place.file,
-            "line": problem.place.line,
-            "column": problem.place.column,
-            "problem": problem.summary,
-            "hint": problem.hint,
-        }
-        for problem in found
-    ]
+    return [{**picked(one.place, "file line column"), **picked(one, "summary=problem hint")} for one in found]
 
 
 def valid(value: Any) -> Any:
@@ -254,24 +243,8 @@ def valid(value: Any) -> Any:
 
 
 def written(one: Written) -> dict[str, Any]:
-    return {
-        "cluster": one.cluster,
-        "path": one.path,
-        "files": one.files,
-        "sizeBytes": one.size_bytes,
-        "hosts": list(one.hosts),
-        "directories": one.directories,
-    }
+    return picked(one, "cluster path files size_bytes hosts directories")
 
 
 def checkpoint(found: Checkpoint) -> dict[str, Any]:
-    return {
-        "prefix": found.prefix,
-        "step": found.step,
-        "time": iso_utc(found.time),
-        "sizeBytes": found.size_bytes,
-        "shards": found.shards,
-        "kind": found.kind,
-        "complete": found.complete,
-        "problem": found.problem or None,
-    }
+    return picked(found, "prefix step time@ size_bytes shards kind complete problem?")

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.render.machine import document, status
+from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
     from dtctl.operations.consent import Program
     from dtctl.operations.down import DownResult
+    from dtctl.operations.dump import Dumps
     from dtctl.operations.execute import ExecuteResult
+    from dtctl.operations.metrics import Metrics, Point, Series
     from dtctl.operations.push import PushResult
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
+    from dtctl.operations.status import RunStatus
     from dtctl.operations.trust import Look, NewKeys
     from dtctl.operations.up.result import UpResult
+
 
 MOST_OUTPUT = 1 << 20
 """Bytes of each stream of a place that `exec` keeps: the last ones."""
@@ -33,18 +40,7 @@ def down(outcome: DownResult) -> dict[str, Any]:
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:
-    return {
-        "programs": [
-            {
-                "what": one.what,
-                "hosts": list(one.hosts),
-                "words": list(one.words),
-                "settings": dict(one.settings),
-                "new": one in new,
-            }
-            for one in programs
-        ]
-    }
+    return {"programs": [{**document.picked(one, "what hosts words settings"), "new": one in new} for one in programs]}
 
 
 def push(outcome: PushResult, bundle: Bundle) -> dict[str, Any]:
@@ -61,10 +57,7 @@ def push(outcome: PushResult, bundle: Bundle) -> dict[str, Any]:
 def replace(exchange: Replacement, outcome: UpResult) -> dict[str, Any]:
     return {
         **document.started(exchange.cluster.name, outcome),
-        "host": exchange.old,
-        "newHost": exchange.new,
-        "moved": [str(task) for task in exchange.tasks],
-        "leadMoved": exchange.moves_the_lead,
+        **document.picked(exchange, "old=host new=newHost tasks=moved moves_the_lead=leadMoved"),
         "file": str(exchange.cluster.file),
     }
 
@@ -81,10 +74,9 @@ def trust(found: Look, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict
     return {
         "pinned": [
             {
-                "host": one.station.name,
-                "where": one.station.where,
-                "files": [str(file) for file in files],
-                "keys": [{"type": key.type, "fingerprint": key.fingerprint} for key in one.keys],
+                **document.picked(one.station, "name=host where"),
+                "files": document.plain(files),
+                "keys": [document.picked(key, "type fingerprint") for key in one.keys],
             }
             for one, files in pinned
         ],
@@ -134,3 +126,67 @@ def init(cluster: str, files: Sequence[Path]) -> dict[str, Any]:
 
 def templates(found: Mapping[str, str]) -> dict[str, Any]:
     return {"templates": [{"name": name, "use": use} for name, use in found.items()]}
+
+
+def dumps(found: Dumps) -> dict[str, Any]:
+    return {
+        "run": found.run,
+        "tasks": [
+            {
+                **picked(one, "task host"),
+                **picked(one.told, "attempt state"),
+                "processes": [_process(process) for process in one.told["processes"]],
+                "processesOmitted": one.told["omitted"],
+            }
+            for one in found.tasks
+        ],
+    }
+
+
+def _process(process: ProcessDump) -> dict[str, Any]:
+    return {
+        **picked(process, "pid command way=stacksBy"),
+        "stacks": [
+            picked(stack, "thread name? tid main active gil=holdsGil frames omitted=framesOmitted")
+            for stack in process["stacks"]
+        ],
+        **picked(process, "stacks_omitted missing said=pySpySaid?"),
+        "threads": [
+            picked(thread, "tid name state wchan=waitsIn? kernel=kernelStack") for thread in process["threads"]
+        ],
+        "threadsOmitted": process["threads_omitted"],
+    }
+
+
+def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
+    """`tasks`: what logs tell, where there is no event file."""
+    telling = [task for task in status.tasks.values() if task.step is not None] if status else []
+    return {
+        "run": found.run,
+        "series": [_series(one) for one in found.series],
+        "tasks": [document.picked(task, "id=task step rate loss") for task in telling],
+        **document.picked(found, "looked_in"),
+        "notRead": [document.picked(one, "host path problem") for one in found.unread],
+        **document.picked(found, "unread_bytes omitted=valuesLeftOut"),
+        "errors": document.errors(found.errors),
+    }
+
+
+def _series(one: Series) -> Mapping[str, Any]:
+    last = one.last
+    return {
+        **document.picked(one, "tag name=run host directory count least=min most=max"),
+        "last": point(last) if last else None,
+        "points": [point(each) for each in one.points],
+    }
+
+
+def line(series: Series, each: Point) -> dict[str, Any]:
+    """One point by itself."""
+    return {**document.picked(series, "tag name=run host"), **point(each)}
+
+
+def point(one: Point) -> dict[str, Any]:
+    """A value that is no number is told as text: `nan`, `inf` or `-inf`."""
+    value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
+    return {**document.picked(one, "step time@"), "value": value}

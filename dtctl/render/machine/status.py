@@ -9,7 +9,7 @@ from dtctl.operations.client.snapshot import Condition, Coordination, Incident
 from dtctl.operations.diagnosis.asking import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
-from dtctl.render.machine.document import checkpoints, errors
+from dtctl.render.machine.document import checkpoints, errors, picked
 from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
@@ -43,84 +43,33 @@ def run_status(status: RunStatus) -> dict[str, Any]:
 
 def task_status(task: TaskStatus) -> dict[str, Any]:
     return {
-        "task": str(task.id),
-        "host": task.host,
-        "state": task.state.value,
-        "attempt": task.attempt,
-        "restarts": task.restarts,
-        "pid": task.pid,
-        "ready": task.ready,
-        "step": task.step,
-        "stepLine": task.step_line or None,
-        "stepTime": iso_utc(task.step_time),
-        "stepsPerSecond": task.rate,
-        "loss": task.loss,
-        "outputTime": iso_utc(task.output_time),
-        "cpus": task.cpu,
-        "memoryBytes": task.memory_bytes,
-        "complaint": None
-        if task.complaint is None
-        else {"text": task.complaint["text"], "since": iso_utc(task.complaint["since"])},
-        "since": iso_utc(task.since),
-        "nextStart": iso_utc(task.next_start),
+        **picked(task, "id=task host state attempt restarts pid ready step step_line? step_time@"),
+        **picked(task, "rate=stepsPerSecond loss output_time@ cpu=cpus memory_bytes"),
+        "complaint": picked(task.complaint, "text since@") if task.complaint is not None else None,
+        **picked(task, "since@ next_start@"),
         "reason": sentence(task.why),
-        "why": list(task.why),
-        "exitCode": task.code,
-        "signal": task.signal,
-        "askedToEnd": task.asked,
-        "killedAfterSeconds": task.killed_after_s,
-        "leftBehind": [{"pid": one.pid, "command": one.command} for one in task.left_behind],
-        "history": [
-            {
-                "attempt": past.attempt,
-                "started": iso_utc(past.started),
-                "ended": iso_utc(past.ended),
-                "exitCode": past.code,
-                "signal": past.signal,
-                "askedToEnd": past.asked,
-                "cause": past.cause or None,
-                "step": past.step,
-            }
-            for past in task.history
-        ],
+        **picked(task, "why code=exitCode signal asked=askedToEnd killed_after_s"),
+        "leftBehind": [picked(one, "pid command") for one in task.left_behind],
+        "history": [picked(past, _PAST) for past in task.history],
     }
+
+
+_PAST = "attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step"
 
 
 def _progress(progress: Progress) -> dict[str, Any]:
-    return {
-        "step": progress.step,
-        "targetStep": progress.target,
-        "stepsPerSecond": progress.rate,
-        "secondsLeft": progress.left_s,
-        "loss": progress.loss,
-    }
+    return picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
 
 
 def _goodput(goodput: Goodput | None) -> dict[str, Any] | None:
     if goodput is None:
         return None
-    gains = [
-        {
-            "kind": one.kind,
-            "share": one.share,
-            "fromSeconds": one.from_s or None,
-            "toSeconds": one.to_s or None,
-            "task": str(one.task) if one.task else None,
-            "losses": one.count or None,
-        }
-        for one in goodput.gains
-    ]
-    return {
-        "share": goodput.share,
-        "since": iso_utc(goodput.since),
-        "elapsedSeconds": goodput.elapsed_s,
-        "seconds": dict(goodput.seconds),
-        "gains": gains,
-    }
+    gains = [picked(one, "kind share from_s? to_s? task count=losses?") for one in goodput.gains]
+    return {**picked(goodput, "share since@ elapsed_s seconds"), "gains": gains}
 
 
 def _run(record: RunRecord) -> dict[str, Any]:
-    return {"cluster": record.cluster, "run": record.run, "lead": str(record.lead), "success": record.success}
+    return picked(record, "cluster run lead success")
 
 
 def _conditions(status: RunStatus) -> list[dict[str, Any]]:
@@ -160,40 +109,20 @@ def _cause(status: RunStatus) -> dict[str, Any]:
 
 def _coordination(told: Coordination) -> dict[str, Any]:
     return {
-        "phase": told.phase,
-        "waitingFor": told.missing,
-        "restarts": told.restarts,
-        "warnings": list(told.warnings),
+        **picked(told, "phase missing=waitingFor restarts warnings"),
         "incidents": [_incident(one) for one in told.incidents],
-        "hosts": [
-            {
-                "host": host,
-                "connected": one.connected,
-                "heard": iso_utc(one.heard),
-                "over": one.over,
-                "absent": one.absent,
-            }
-            for host, one in told.contacts.items()
-        ],
+        "hosts": [{"host": host, **picked(one, "connected heard@ over absent")} for host, one in told.contacts.items()],
     }
 
 
 def _incident(one: Incident) -> dict[str, Any]:
     return {
-        "task": str(one.task) if one.task else None,
-        "host": one.host,
+        **picked(one, "task host"),
         "reason": sentence(one.why),
-        "why": list(one.why),
-        "noticed": iso_utc(one.noticed),
-        "restarted": [str(task) for task in one.restarted],
+        **picked(one, "why noticed@ restarted"),
         "collateral": [
             {"task": str(task), "reason": sentence(why), "why": list(why)} for task, why in one.collateral.items()
         ],
-        "step": one.step,
-        "backToStep": one.back_to,
-        "stepsLost": one.steps_lost,
-        "startedAgain": iso_utc(one.begun),
-        "recovered": iso_utc(one.recovered),
-        "recoveredAfterSeconds": one.recovered_after_s,
-        "givenUp": one.closed,
+        **picked(one, "step back_to=backToStep steps_lost"),
+        **picked(one, "begun=startedAgain@ recovered@ recovered_after_s closed=givenUp"),
     }

@@ -153,24 +153,6 @@ def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) ->
     assert ended == ["worker:0", "ps:0"]
 
 
-@pytest.mark.parametrize("task", PLACES)
-def test_a_killed_task_comes_back_alone(cluster: Cluster, task: str) -> None:
-    cluster.up()
-    eventually(cluster.running, what="the start")
-    cluster.kill_task(task)
-    eventually(lambda: cluster.running(**{task.partition(":")[0]: 2}), what="the recovery")
-    [incident] = cluster.view()["incidents"]
-    assert (incident["task"], incident["reason"]) == (task, "killed by SIGKILL")
-
-
-def test_a_gang_is_restarted_as_one(cluster: Cluster) -> None:
-    cluster.up("sync-ps")
-    eventually(cluster.running, what="the start")
-    cluster.kill_task("ps:0")
-    eventually(lambda: cluster.running(ps=2, chief=2, worker=2), what="the recovery")
-    assert cluster.view()["restarts"] == 1
-
-
 def test_every_host_told_to_stop_ends_the_run(cluster: Cluster) -> None:
     cluster.up()
     cluster.stop("a", "b", "c")

@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.run.cause import MOST, cause, cause_of_end, complains, says_nothing_yet, tells_what, tells_where
+from dtctl.agent.run.cause import (
+    MOST,
+    cause,
+    cause_of_end,
+    complains,
+    kind_of_error,
+    says_nothing_yet,
+    tells_what,
+    tells_where,
+)
 from tests.fuzz import cases
 
 FRAMES = """\
@@ -261,3 +273,27 @@ def test_a_line_that_tells_of_an_error_by_itself_is_known(line: str, tells: bool
 )
 def test_what_a_line_of_a_long_message_is_for_is_known(line: str, says: tuple[bool, bool, bool]) -> None:
     assert (tells_where(line), tells_what(line), says_nothing_yet(line)) == says
+
+
+LINES = [
+    tuple(line.split("\t", 1))
+    for line in (Path(__file__).parent / "data" / "last_lines.txt").read_text().splitlines()
+    if not line.startswith("#")
+]
+EXCEPTION = re.compile(r"[\w.]+(?:: .*|)\Z")
+
+
+def test_there_are_two_hundred_of_them() -> None:
+    assert len(LINES) >= 200
+
+
+@pytest.mark.parametrize(("kind", "line"), LINES)
+def test_an_error_is_classified(kind: str, line: str) -> None:
+    has_traceback = EXCEPTION.match(line) and not line.startswith(("error:", "ERROR:", "FATAL:"))
+    found = cause_of_end((FRAMES if has_traceback else "step 1\n") + line + "\n", 1)
+    assert (kind_of_error(found), bool(found)) == (kind, True), found
+
+
+@pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
+def test_what_no_signature_knows_is_the_programs_own(text: str, kind: str) -> None:
+    assert kind_of_error(text) == kind

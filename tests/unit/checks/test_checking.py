@@ -19,7 +19,7 @@ from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
 from dtctl.render import checks
-from dtctl.render.machine import checks as machine_form
+from dtctl.render.machine import diagnosis as machine_form
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.operations.networking.rounds import listening, reaching

@@ -16,7 +16,7 @@ from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
 from dtctl.render.machine.document import checkpoints
-from dtctl.render.machine.metrics import point
+from dtctl.render.machine.results import point
 from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
 from tests.unit.render.test_safe_output import FOUND, run_status

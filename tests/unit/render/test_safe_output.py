@@ -82,7 +82,7 @@ from dtctl.render.dashboard import page
 from dtctl.render.events import story_line
 from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
-from dtctl.render.machine import checks as machine_checks
+from dtctl.render.machine import diagnosis as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status

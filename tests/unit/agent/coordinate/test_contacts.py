@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from dtctl.agent.coordinate.contacts import DIAL_AGAIN_S, Contacts
+import socket
+
+import pytest
+
+from dtctl.agent.coordinate import contacts
+from dtctl.agent.coordinate.contacts import ASK_AGAIN_S, DIAL_AGAIN_S, Answering, Contacts, answers
 from dtctl.agent.coordinate.view import View
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.run_state import How
+from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate import views
+from tests.unit.agent.coordinate.world import World, async_ps
+from tests.waiting import eventually
 
 
 class Told:
@@ -79,3 +89,142 @@ def test_who_was_not_in_touch_cannot_be_lost() -> None:
     told.contacts.lose("a", 105.0, "closed", is_done=True)
     told.contacts.lose("b", 105.0, "closed", is_done=False)
     assert (told.contacts.away, told.hosts, told.view.hosts["a"]["over"]) == ({}, [], False)
+
+
+pytestmark = pytest.mark.usefixtures("processes_in_memory")
+
+OTHERS = ("a", "b", "d", "e")
+"""Besides c, where the lead and the coordinator are."""
+
+
+def back_alone(*reached: str, rebooted: bool = True) -> World:
+    """The coordinator's host was away, and sees these hosts; its lead is gone."""
+    world = async_ps()
+    world.cut.update(set(OTHERS) - {*reached})
+    world.restart_coordinator(rebooted=rebooted)
+    world.die("chief:0")
+    return world
+
+
+@pytest.mark.parametrize("reached", [(), ("d",)], ids=["nobody", "one of four"])
+def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most_have_called(
+    reached: tuple[str],
+) -> None:
+    world = back_alone(*reached)
+    world.run_for(3600)
+    assert world.attempts["chief:0"] == 1
+    assert world.condition == "Running"
+    missing = str(2 - len(reached))
+    assert f"before {missing} more of the run's hosts have called" in str(world.data["missing"])
+
+
+def test_with_everybody_it_goes_on_at_once() -> None:
+    world = back_alone(*OTHERS)
+    world.until(lambda: world.attempts["chief:0"] == 2, 5)
+
+
+def test_with_most_it_gives_the_others_the_time_to_call() -> None:
+    world = back_alone("a", "b")
+    world.run_for(DIAL_AGAIN_S - 1)
+    assert world.attempts["chief:0"] == 1
+    world.until(lambda: world.attempts["chief:0"] == 2, 5)
+
+
+def test_one_that_knows_of_the_end_ends_it_before_anything_is_started() -> None:
+    world = back_alone("a", "b")
+    world.run_for(10)
+    world.ask_to_end("d", made(How, by="train@laptop", reason="replaced"))
+    world.cut.discard("d")
+    world.run_for(30)
+    assert (world.attempts["chief:0"], world.condition) == (1, "Stopped")
+
+
+def test_a_power_cut_of_the_whole_cluster_heals_by_itself() -> None:
+    world = async_ps()
+    for host in ("a", "b", "c", "d", "e"):
+        world.crash(host)
+    for host in ("a", "b", "c", "d", "e"):
+        world.boot(host)
+    world.restart_coordinator(rebooted=True)
+    world.until(lambda: set(world.attempts.values()) == {2})
+
+
+def test_one_whose_agent_alone_was_killed_goes_on_with_those_it_waits_for() -> None:
+    world = back_alone("a", "b", rebooted=False)
+    world.until(lambda: world.attempts["chief:0"] == 2, 5)
+
+
+def test_after_a_cut_it_asks_first() -> None:
+    world = async_ps()
+    world.cut.update(OTHERS)
+    world.run_for(15)
+    world.die("chief:0")
+    world.run_for(100)
+    assert world.attempts["chief:0"] == 1
+    world.ask_to_end("e", made(How, by="train@laptop", reason="replaced"))
+    world.cut.difference_update({"a", "b"})
+    world.run_for(10)
+    world.cut.clear()
+    world.run_for(10)
+    assert (world.attempts["chief:0"], world.condition) == (1, "Stopped")
+
+
+def test_what_a_person_asks_for_is_started() -> None:
+    world = back_alone()
+    world.run_for(60)
+    world.request("restart", ["chief:0"])
+    world.until(lambda: world.attempts["chief:0"] == 2, 5)
+
+
+def test_no_deadline_of_the_start_counts_meanwhile() -> None:
+    world = back_alone("d")
+    world.run_for(2000)
+    assert world.condition == "Running"
+
+
+def test_a_machine_that_accepts_or_refuses_a_connection_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert answers("127.0.0.1", server.getsockname()[1])
+    assert answers("127.0.0.1", free_port())
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(113, "No route to host"), UnicodeError("label too long")])
+def test_one_that_is_not_reached_does_not(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(socket, "create_connection", fails)
+    assert not answers("gpu-b", 2221)
+
+
+def test_it_is_asked_again_after_a_while_and_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def answers_now(address: str, port: int) -> bool:
+        asked.append((address, port))
+        return True
+
+    monkeypatch.setattr(contacts, "answers", answers_now)
+    machines = Answering()
+    machines.of("b", "gpu-b", 2221, 100.0)
+    eventually(lambda: machines.of("b", "gpu-b", 2221, 100.0) is True, what="the answer")
+    machines.of("b", "gpu-b", 2221, 100.0 + ASK_AGAIN_S - 1)
+    assert asked == [("gpu-b", 2221)]
+    machines.of("b", "gpu-b", 2221, 100.0 + ASK_AGAIN_S)
+    eventually(lambda: len(asked) == 2, what="another question")
+
+
+@pytest.mark.usefixtures("processes_in_memory")
+def test_the_run_warns_of_an_agent_that_is_gone_until_it_calls_or_the_machine_is_silent() -> None:
+    world = async_ps()
+    world.cut.add("d")
+    world.run_for(60)
+    for answered in (True, True, False, True):
+        world.coordinator.machine_answers("d", answered, world.wall)
+        assert any(text.startswith("d answers, but its agent") for text in world.data["warnings"]) is answered
+    assert len(world.data["warnings"]) == 1
+    assert set(world.coordinator.away) == {"d"}
+    world.cut.clear()
+    world.run_for(2)
+    assert world.data["warnings"] == []
+    assert [line["reason"][:9] for line in world.story if line["kind"] == "contact"].count("d answers") == 2

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from dtctl.agent.coordinate import lifecycle
+from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.run_state import How
+from dtctl.agent.records.spec import Spec, inventory_of
+from dtctl.agent.run import intents
 from dtctl.agent.supervise import autopsy
-from tests.unit.agent.coordinate.world import World
+from tests.unit.agent.coordinate.world import World, async_ps, spec_of
 
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
 
@@ -133,3 +141,247 @@ def test_a_mistake_of_the_program_fails_the_start_at_once() -> None:
     world.die("worker:1", code=2)
     world.run_for(0.5)
     assert (world.condition, world.data["condition"]["cause"]) == ("Failed", "worker:1")
+
+
+def test_success_of_the_lead_ends_the_run_and_ps_last() -> None:
+    world = async_ps()
+    world.die("chief:0", code=0)
+    world.run_for(1)
+    assert world.condition == "Succeeded"
+    assert world.states["worker:0"] == "running"  # it may come to its own end
+    world.die("worker:0", "worker:1", code=0)
+    world.until(lambda: world.coordinator.over)
+    assert world.data["phase"] == "ended"
+    assert world.states == {
+        "ps:0": "stopped",
+        "ps:1": "stopped",
+        "chief:0": "succeeded",
+        "worker:0": "succeeded",
+        "worker:1": "succeeded",
+    }
+
+
+def test_nothing_is_restarted_after_the_success() -> None:
+    world = async_ps()
+    world.die("chief:0", code=0)
+    world.run_for(1)
+    world.die("worker:0")
+    world.die("ps:0")
+    world.until(lambda: world.coordinator.over, 90)
+    assert set(world.attempts.values()) == {1}
+    assert world.condition == "Succeeded"
+
+
+def test_a_success_short_of_its_target_is_told_with_a_warning() -> None:
+    world = async_ps(target_step=1000)
+    world.checkpoint = 700
+    world.die("chief:0", code=0)
+    world.run_for(1)
+    assert world.condition == "Succeeded"
+    assert world.data["warnings"] == [
+        "the newest complete checkpoint is of step 700, short of the 1000 that were asked for"
+    ]
+
+
+def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> None:
+    world = async_ps(strategy="ps-strategy")
+    world.die("chief:0", code=0)
+    world.until(lambda: world.coordinator.over, limit_s=5)  # none of the settling time, 30 s
+    assert world.condition == "Succeeded"
+
+    world = async_ps(strategy="ps-strategy")
+    world.tasks["chief:0"].stubborn = True
+    world.request("stop")
+    world.run_for(3)
+    assert (world.states["chief:0"], world.states["worker:0"]) == ("running", "running")
+    world.tasks["chief:0"].stubborn = False
+    world.until(lambda: world.coordinator.over)
+    assert set(world.states.values()) == {"stopped"}
+
+
+def test_one_task_is_stopped_and_started_again_on_request() -> None:
+    world = async_ps()
+    world.request("stop", ["worker:1"])
+    world.run_for(2)
+    assert world.states["worker:1"] == "stopped"
+    assert world.condition == "Running"
+    world.request("restart", ["worker:1"])
+    world.run_for(2)
+    assert (world.states["worker:1"], world.attempts["worker:1"]) == ("running", 2)
+    assert world.data["restarts"] == 0
+
+
+def test_a_stopped_lead_is_said_to_be_stopped_and_can_come_back() -> None:
+    world = async_ps()
+    world.request("stop", ["chief:0"])
+    world.run_for(2)
+    assert world.condition == "Stopped"
+    assert world.states["worker:0"] == "running"
+    world.request("restart", ["chief:0"])
+    world.run_for(3)
+    assert world.condition == "Running"
+
+
+def test_past_its_deadline_a_run_has_failed() -> None:
+    world = async_ps(active_deadline_s=300.0)
+    world.until(lambda: world.coordinator.over, 310)
+    assert world.condition == "Failed"
+    assert "deadline" in world.data["condition"]["reason"]
+
+
+def test_a_machine_that_slept_has_not_used_up_the_deadline() -> None:
+    world = async_ps(active_deadline_s=300.0)
+    world.now += 10_000
+    world.wall += 10_000
+    world.run_for(5)
+    assert world.condition == "Running"
+
+
+def test_a_stop_after_the_success_waits_for_nobody_and_the_run_has_still_succeeded() -> None:
+    world = async_ps()
+    world.die("chief:0", code=0)
+    world.run_for(1)
+    world.request("stop")
+    world.run_for(3)
+    assert world.coordinator.over
+    assert world.condition == "Succeeded"
+
+
+ABSENT_PLACES = {"ps:0": "a", "ps:1": "b", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
+BY_ME: How = {"by": "me@desk", "grace_s": None, **because([fact("stopped_by", by="me@desk")])}
+
+
+def without_e(**fields: Any) -> World:
+    """It has started, and e was never there."""
+    world = World(fields.pop("strategy", "async-ps"), ABSENT_PLACES, absent=["e"], **fields)
+    world.coordinator.begin(world.wall)
+    world.crash("e")
+    world.until(lambda: all(world.tasks[task].entry["ready"] for task in list(ABSENT_PLACES)[:4]))
+    world.run_for(1.0)
+    return world
+
+
+def test_the_others_start_and_the_run_is_under_way() -> None:
+    world = without_e()
+    assert world.data["phase"] == "running"
+    assert world.condition == "Running"
+    assert world.data["condition"]["reason"] == "4 of 5 tasks run"
+    assert world.data["missing"] is None
+    assert "the run begins without e" in [line["reason"] for line in world.story]
+
+
+def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending() -> None:
+    world = without_e(start_timeout_s=20.0, recovery={"host_timeout_s": 30.0})
+    world.run_for(120)
+    assert world.condition == "Running"
+    assert not any(world.mending.values())
+
+
+def test_the_run_succeeds_and_ends_without_it() -> None:
+    world = without_e()
+    world.die("chief:0", "worker:0", code=0)
+    world.until(lambda: world.coordinator.over, 20)
+    assert world.condition == "Succeeded"
+    assert world.data["phase"] == "ended"
+
+
+def test_it_decides_no_success_where_every_worker_does() -> None:
+    world = without_e(success="all-workers")
+    for member in world.spec["roster"]:
+        member["decides"] = member["role"] in ("lead", "worker")
+    world.coordinator.view.data["hosts"]["e"]["absent"] = True
+    world.die("chief:0", "worker:0", code=0)
+    world.until(lambda: world.condition == "Succeeded", 5)
+
+
+def test_a_stop_of_everything_waits_for_it_no_moment() -> None:
+    world = without_e()
+    world.request("stop")
+    world.until(lambda: world.coordinator.over, 5)
+    assert (world.condition, world.data["phase"]) == ("Stopped", "ended")
+
+
+def test_stopping_each_task_that_is_there_stops_the_run() -> None:
+    world = without_e()
+    world.request("stop", list(ABSENT_PLACES)[:4])
+    world.until(lambda: world.coordinator.over, 5)
+    assert world.condition == "Stopped"
+
+
+def test_a_restart_of_its_task_changes_nothing() -> None:
+    world = without_e()
+    world.request("restart", ["worker:1", "worker:0"])
+    world.until(lambda: world.attempts["worker:0"] == 2)
+    assert world.data["intents"]["worker:1"]["want"] == "hold"
+
+
+def test_a_restart_of_everybody_does_not_wait_for_it() -> None:
+    world = without_e(strategy="sync-ps")
+    world.die("ps:0")
+    world.until(lambda: all(world.attempts[task] == 2 for task in list(ABSENT_PLACES)[:4]))
+    assert world.condition in ("Restarting", "Running")
+
+
+def test_it_joins_when_it_comes_and_starts_at_once() -> None:
+    world = without_e()
+    world.run_for(300)
+    world.boot("e")
+    world.until(lambda: world.states["worker:1"] == "running", 5)
+    assert not world.data["hosts"]["e"]["absent"]
+    assert "e has joined the run, which had begun without it" in [line["reason"] for line in world.story]
+    world.run_for(2)
+    assert world.data["condition"]["reason"] == "5 of 5 tasks run"
+    world.die("worker:1")
+    world.until(lambda: world.attempts["worker:1"] == 2)
+
+
+def test_once_it_has_joined_it_is_missed_like_any_other() -> None:
+    world = without_e()
+    world.boot("e")
+    world.until(lambda: world.states["worker:1"] == "running", 5)
+    world.crash("e")
+    world.run_for(2)
+    assert any(line["reason"].startswith("e is away") for line in world.story)
+
+
+def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
+    world = without_e()
+    world.restart_coordinator()
+    world.run_for(60)
+    assert world.condition == "Running"
+    assert not any(line["reason"].startswith("e is away") for line in world.story)
+    rebuilt = first_view(world.spec, world.wall)
+    assert [host for host, known in rebuilt["hosts"].items() if known["absent"]] == ["e"]
+
+
+@pytest.mark.parametrize("heard", [True, False])
+def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard: bool) -> None:
+    """`heard`: it has said so; else its controller was lost, which ends its tasks and no others."""
+    world = without_e()
+    world.boot("e")
+    world.until(lambda: world.states["worker:1"] == "running", 5)
+    if heard:
+        stopped = {"want": "stop", "grace_s": 0.0, **because([fact("rolled_back")])}
+        intents.change(world.tasks["worker:1"].intent, **stopped)
+        world.until(lambda: world.states["worker:1"] == "stopped", 5)
+    else:
+        world.lost_session_on.add("e")
+        world.run_for(1)
+    assert world.condition == "Running", "the run is no part of it"
+    world.crash("e")
+    world.run_for(2)
+    assert world.data["hosts"]["e"]["absent"]
+    assert not any(world.mending.values()), "nobody waits for it"
+    assert "e is out of the run again: its `up` was given up" in [line["reason"] for line in world.story]
+    world.lost_session_on.clear()
+    anew = World("async-ps", ABSENT_PLACES, absent=["e"]).tasks["worker:1"]
+    world.tasks["worker:1"] = anew
+    world.boot("e")
+    world.until(lambda: world.states["worker:1"] == "running", 5)
+
+
+def test_no_run_is_without_its_coordinators_host_or_a_stranger() -> None:
+    for host in ("c", "nowhere"):
+        with pytest.raises(Wrong, match="absent"):
+            checked(Spec, spec_of("async-ps", ABSENT_PLACES, absent=[host]))
+    assert inventory_of(spec_of("async-ps", ABSENT_PLACES, absent=["e"]))["absent"] == ["e"]

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from dtctl.agent.records.reasons import fact
+from dtctl.agent.host import processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import fact, sentence
+from dtctl.agent.records.run_state import Entry, Start
+from dtctl.agent.run import policy
 from dtctl.agent.run.policy import Verdict
-from dtctl.agent.supervise.autopsy import Autopsy
+from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
+from dtctl.agent.supervise.autopsy import Autopsy, left_behind
+from dtctl.agent.supervise.supervisor import TaskContext
+from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
+from tests.unit.agent.supervise import supervised
 
 FAULTHANDLER = """\
 step 4
@@ -60,3 +70,119 @@ def test_the_innermost_frame_is_told(tmp_path: Path, stack: str, log: str, frame
 
 def test_without_a_stack_nothing_is_told(tmp_path: Path) -> None:
     assert Autopsy(Verdict(True), "step 4").hung_in(str(tmp_path)) == []
+
+
+class Table:
+    """A process table in which nothing is ever signalled."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.there: list[Any] = []
+        self.signals: list[int] = []
+        monkeypatch.setattr(processes, "tree", lambda trainer, keys: list(self.there))
+        monkeypatch.setattr(processes, "command", lambda pid: f"python {pid}.py")
+        monkeypatch.setattr(processes, "send_signal", self._signal)
+
+    def has(self, *pids: int) -> None:
+        stat = b" ".join([b"S", b"1", *[b"0"] * 17, b"77"])
+        self.there = [processes.Process(pid, b"1 (x) " + stat) for pid in pids]
+
+    def _signal(self, found: Iterable[Any], number: int) -> None:
+        self.signals += [number for _ in found]
+
+
+@pytest.fixture
+def table(monkeypatch: pytest.MonkeyPatch) -> Table:
+    return Table(monkeypatch)
+
+
+def test_what_ends_by_itself_soon_is_no_news(table: Table, tmp_path: Path) -> None:
+    attempt = Attempt(str(tmp_path), 0.0)
+    table.has(5)
+    assert not attempt.cleared(False, 30.0, 100.0)
+    assert attempt.ending
+    table.has()
+    assert attempt.cleared(False, 30.0, 100.0 + LEAVE_S / 2)
+    assert (attempt.left_behind, table.signals) == ([], [])
+
+
+def test_what_is_still_there_is_named_and_ended(table: Table, tmp_path: Path) -> None:
+    attempt = Attempt(str(tmp_path), 0.0)
+    table.has(5, 6)
+    assert not attempt.cleared(False, 30.0, 100.0)
+    assert table.signals == []
+    table.has(6)
+    assert not attempt.cleared(False, 30.0, 100.0 + LEAVE_S)
+    assert attempt.left_behind == [{"pid": 6, "command": "python 6.py"}]
+    assert table.signals
+    table.has()
+    assert attempt.cleared(False, 30.0, 101.0)
+
+
+def test_a_reason_names_three_and_counts_the_others() -> None:
+    assert left_behind([]) == []
+    told = sentence([fact("exited", code=0), *left_behind([{"pid": n, "command": "sh"} for n in (1, 2, 3, 4, 5)])])
+    assert told == (
+        "exit code 0; left 5 processes behind (pid 1, sh; pid 2, sh; pid 3, sh; and 2 more), which were ended"
+    )
+
+
+@pytest.mark.parametrize(("want", "state"), [("stop", "stopped"), ("run", "starting")])
+def test_who_was_asked_and_had_to_be_killed_says_so_first(want: Any, state: str) -> None:
+    verdict = policy.Verdict(retry=True)
+    verdict.killed_after_s = 30.0
+    entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1, "history": []}
+    by: Any = {"why": [fact("stopped_by", by="ada")], "reason": "stopped by ada"}
+    intent = supervised.intent(want, generation=2, **by)
+    decision = policy.after_exit(
+        supervised.killed(9), verdict, entry, intent, 1.0, supervised.recovery(), own=True, jitter=0.0
+    )
+    assert (decision.state, sentence(decision.why)) == (state, "killed after 30 s: stopped by ada")
+
+
+STOP = supervised.intent("stop", grace_s=1.0)
+
+
+@pytest.fixture
+def hanging(monkeypatch: pytest.MonkeyPatch) -> processes.Process:
+    """This process, in the part of one that hangs in the kernel and hears no signal."""
+    me = processes.find(processes.myself())
+    assert me is not None
+    monkeypatch.setattr(processes, "tree", lambda *_: [me])
+    monkeypatch.setattr(processes, "send_signal", lambda *_: None)
+    monkeypatch.setattr(processes.Ladder, "_terminate", lambda *_: None)
+    return me
+
+
+def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: processes.Process) -> None:
+    ladder = processes.Ladder(processes.myself(), [], 10.0, 100.0)
+    for now in (100.0, 109.0, 110.0, 115.0):
+        assert not ladder.step(now)
+        assert ladder.outlived(now) == []
+    assert not ladder.step(115.1)
+    assert ladder.outlived(115.1) == [hanging]
+
+
+def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process) -> None:
+    told: list[object] = []
+    spec = supervised.spec(supervised.task("worker:0"))
+    around = TaskContext(
+        str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: told.append(fields), told.append
+    )
+    entry = made(Entry, state="running", attempt=1)
+    directory = tmp_path / "tasks" / "worker-0" / "attempt-1"
+    directory.mkdir(parents=True)
+    task = Task(spec["tasks"][0], entry, around, 100.0, 0.0)
+    attempt = Attempt(str(directory), 100.0)
+    me = processes.myself()
+    attempt._start = made(Start, pid=me["pid"], start_time=me["start_time"], boot_id=me["boot_id"], started=0.0)
+    task._attempt = attempt
+    for now in (100.0, 101.0, 106.0):
+        task.step(STOP, now, now)
+        assert entry["left"] == []
+        assert task.due(now) == now + ENDING_LOOK_S
+    told.clear()
+    task.step(STOP, 106.5, 106.5)
+    assert entry["left"] == [{"pid": hanging.pid, "command": processes.command(hanging.pid)}]
+    assert told == [True]
+    assert task.due(106.5) == 106.5 + LOOK_S
+    assert entry["state"] == "running"

@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.run.hangs import Signs, Watchdog
+from dtctl.agent.records.run_state import Entry, Past
+from dtctl.agent.records.spec import Member
+from dtctl.agent.run.hangs import (
+    GAPS,
+    LEAST_LEARNT_S,
+    PAUSE_S,
+    Signs,
+    Watchdog,
+    has_never_hung,
+    hung_in_a_row,
+    is_judged_by_progress,
+    is_waited_for,
+    limit_of_first_step,
+    limit_of_readiness,
+    patience,
+    trains_alone,
+)
 
 
 class Watched:
@@ -119,3 +140,214 @@ def test_what_a_first_step_took_is_learnt_once_others_have_followed() -> None:
     assert watched.dog.first_step_s == 31
     watched.seconds(100, steps_every=1)
     assert watched.dog.first_step_s == 31
+
+
+def proven(stall_s: float | None = 20.0, longest_gap_s: float = 0.0) -> Watchdog:
+    """It has told steps before; its last sign was at 1000."""
+    return Watchdog(stall_s, longest_gap_s, trains=True, proven=True, now=1000.0)
+
+
+def silent(dog: Watchdog, *moments: float) -> list[bool]:
+    """At which of the moments it is taken for hung."""
+    return [dog.look(now, Signs(ready=True)) is not None for now in moments]
+
+
+def test_looks_that_are_ten_seconds_apart_are_no_pause() -> None:
+    assert silent(proven(), 1000 + PAUSE_S, 1000 + 2 * PAUSE_S) == [False, True]
+    assert silent(proven(), 1000 + PAUSE_S, 1000.1 + 2 * PAUSE_S, 1000 + 3 * PAUSE_S) == [False, False, False]
+
+
+def test_after_a_pause_the_silence_and_what_was_regular_begin_anew() -> None:
+    watched = Watched(20)
+    watched.seconds(15, grows_every=5)
+    watched.now += 11
+    watched.seconds(10, grows_every=5)
+    assert watched.seconds(100) is None, "ten seconds after the pause are not regular for as long as the limit"
+
+
+def test_two_steps_prove_nothing_and_three_do() -> None:
+    watched = Watched(20)
+    watched.seconds(10, steps_every=5)
+    assert watched.seconds(3600) is None
+    watched = Watched(20)
+    watched.seconds(15, steps_every=5)
+    assert watched.seconds(20) is not None
+
+
+def test_a_log_that_has_grown_for_just_as_long_as_the_limit_proves_progress() -> None:
+    watched = Watched(20)
+    watched.seconds(20, grows_every=10)
+    assert watched.seconds(20) is not None
+    watched = Watched(20)
+    watched.seconds(18, grows_every=6)
+    assert watched.seconds(3600) is None
+
+
+def test_a_gap_as_long_as_the_limit_is_regular_and_a_longer_one_is_not() -> None:
+    watched = Watched(20)
+    watched.seconds(20, grows_every=20)
+    assert watched.seconds(20) is not None
+    watched = Watched(20)
+    watched.seconds(21, grows_every=21)
+    assert watched.seconds(3600) is None
+
+
+@pytest.mark.parametrize("state", [{"excused": True}, {"ready": False}])
+def test_what_was_regular_begins_anew_after_an_excuse(state: dict[str, bool]) -> None:
+    watched = Watched(20)
+    watched.seconds(15, grows_every=5)
+    watched.seconds(1, **state)
+    watched.seconds(10, grows_every=5)
+    assert watched.seconds(3600) is None
+
+
+def test_a_gap_as_long_as_the_limit_is_learnt_whatever_ends_it() -> None:
+    watched = Watched()
+    watched.seconds(1, grows_every=1)
+    watched.seconds(300, grows_every=300)
+    assert watched.dog.longest_gap_s == 300
+
+
+def test_a_longer_gap_is_learnt_only_between_two_steps() -> None:
+    watched = Watched()
+    watched.seconds(1, grows_every=1)
+    watched.seconds(301, grows_every=301)
+    assert watched.dog.longest_gap_s == 0, "who only prints may have waited for others"
+    watched.seconds(301, steps_every=301)
+    assert watched.dog.longest_gap_s == 0, "it has told no step before"
+    watched.seconds(301, steps_every=301)
+    assert watched.dog.longest_gap_s == 301
+
+
+def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
+    assert proven(7.0, 100.0).limit_s == 7
+    assert proven(None, 100.0).limit_s == GAPS * 100
+    assert proven(None, 1.0).limit_s == LEAST_LEARNT_S
+
+
+def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
+    assert not proven(20.0).is_quiet(1005.0)
+    assert proven(20.0).is_quiet(1005.1)
+    assert not Watchdog(20.0, 0.0, trains=True, proven=False, now=1000.0).is_quiet(2000.0)
+
+
+def test_a_frozen_task_is_put_down_at_the_limit_and_not_before() -> None:
+    dog = proven(None)
+    looks = [dog.look(1000.0 + second, Signs(ready=False, frozen=True)) for second in range(0, 61, 10)]
+    assert [each is not None for each in looks] == [False] * 6 + [True]
+    dog = proven(20.0)
+    looks = [dog.look(1000.0 + second, Signs(ready=True, frozen=True)) for second in range(0, 11, 5)]
+    assert [each is not None for each in looks] == [False, False, True]
+
+
+def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None:
+    dog = proven(20.0)
+    frozen, awake = Signs(ready=True, frozen=True), Signs(ready=True, grew=True)
+    moments = [(1001.0, frozen), (1006.0, frozen), (1017.0, frozen), (1026.0, frozen), (1027.0, frozen)]
+    assert [dog.look(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
+    dog = proven(20.0)
+    moments = [(1001.0, frozen), (1006.0, awake), (1007.0, frozen), (1016.0, frozen), (1017.0, frozen)]
+    assert [dog.look(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
+
+
+def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:
+    watched = Watched()
+    watched.seconds(5)
+    assert not watched.dog.has_waited
+    watched.seconds(5, steps_every=1)
+    watched.seconds(5, excused=True)
+    assert not watched.dog.has_waited
+    watched = Watched()
+    watched.seconds(1, excused=True)
+    watched.seconds(5, steps_every=1)
+    assert watched.dog.has_waited
+
+
+def past(step: int | None = None, **fields: Any) -> Past:
+    return made(Past, attempt=1, started=0.0, ended=1.0, step=step, **{"asked": False, **fields})
+
+
+@pytest.mark.parametrize(
+    ("entry", "peers_s", "stall_s", "limit_s"),
+    [
+        ({}, 0.0, None, None),
+        ({"first_step_s": 3.0}, 0.0, None, LEAST_LEARNT_S),
+        ({"first_step_s": 60.0}, 0.0, None, GAPS * 60.0),
+        ({"first_step_s": 3.0}, 0.0, 10.0, 30.0),
+        ({"first_step_s": 0.5}, 0.0, 10.0, 10.0),
+        ({}, 50.0, None, 500.0),
+        ({"first_step_s": 3.0}, 50.0, None, LEAST_LEARNT_S),
+        ({"history": [past()]}, 50.0, None, 500.0),
+        ({"history": [past(hung=True)]}, 50.0, None, None),
+        ({"history": [past(hung=True)], "first_step_s": 50.0}, 0.0, None, 500.0),
+        ({"history": [past(7)]}, 0.0, 10.0, LEAST_LEARNT_S),
+        ({"history": [past(7)], "longest_gap_s": 50.0}, 0.0, None, 500.0),
+        ({"history": [past(7)]}, 0.0, 900.0, 900.0),
+    ],
+)
+def test_it_is_learnt_from_a_tasks_own_attempts_and_once_from_its_peers(
+    entry: dict[str, Any], peers_s: float, stall_s: float | None, limit_s: float | None
+) -> None:
+    assert limit_of_first_step(made(Entry, **entry), peers_s, stall_s) == limit_s
+
+
+def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -> None:
+    assert [patience(300.0, count) for count in (0, 1, 2)] == [300.0, 600.0, 1200.0]
+    assert patience(300.0, 10) == patience(300.0, 10_000)
+
+
+@pytest.mark.parametrize(
+    ("history", "count"),
+    [
+        ([], 0),
+        ([past(hung=True)], 1),
+        ([past(hung=True), past(5)], 0),
+        ([past(5), past(hung=True), past(hung=True)], 2),
+        ([past(hung=True), past(asked=True)], 1),
+    ],
+)
+def test_those_in_a_row_count_and_not_what_was_asked_to_end(history: list[Past], count: int) -> None:
+    entry = made(Entry, history=history)
+    assert hung_in_a_row(entry) == count
+    assert has_never_hung(entry) is not any(each["hung"] for each in history)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "role", "serves", "alone", "waited_for", "by_progress"),
+    [
+        ("async-ps", "worker", False, True, False, True),
+        ("async-ps", "lead", False, False, True, True),
+        ("async-ps", "ps", True, False, True, False),
+        ("async-ps", "evaluator", False, False, False, False),
+        ("sync-ps", "worker", False, False, True, True),
+        ("ps-strategy", "worker", True, False, True, True),
+        ("in-graph", "worker", True, False, True, True),
+        ("collective", "worker", False, False, True, True),
+        ("kvstore", "worker", False, False, True, True),
+        (None, "other", False, False, True, True),
+    ],
+)
+def test_who_waits_for_whom_follows_from_the_strategy(
+    strategy: str | None, role: str, serves: bool, alone: bool, waited_for: bool, by_progress: bool
+) -> None:
+    member = made(Member, task="worker:1", host="a", role=role, serves=serves)
+    assert trains_alone(member, strategy) is alone
+    assert is_waited_for(member, strategy) is waited_for
+    assert is_judged_by_progress(member) is by_progress
+
+
+@pytest.mark.parametrize(
+    ("ready_s", "first_step_s", "stall_s", "limit_s"),
+    [
+        (0.0, None, None, None),
+        (3.0, None, None, LEAST_LEARNT_S),
+        (60.0, None, None, GAPS * 60.0),
+        (0.5, None, 3.0, 5.0),
+        (3.0, 1200.0, None, 1200.0),
+        (3.0, 0.0, None, 0.0),
+    ],
+)
+def test_how_long_a_task_takes_until_it_listens_is_learnt_from_its_own_attempts(
+    ready_s: float, first_step_s: float | None, stall_s: float | None, limit_s: float | None
+) -> None:
+    assert limit_of_readiness(made(Entry, ready_s=ready_s), first_step_s, stall_s) == limit_s
