@@ -63,26 +63,10 @@ COMMANDS = (
     *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
     *("wait -o json", "logs -f", "report -O -", "checkpoints", "checkpoints verify --all", "tensorboard", "dashboard"),
     *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
-    *("report", "report --force", "report -O out.html --force", "report -O out.md --force", "init new"),
-    *("init new --helper", "logs --save saved", "checkpoints pull latest pulled", "tensorboard --copy"),
-    *("stop", "gc --dry-run", "gc -y", "down -y"),
+    *("report", "tensorboard --copy", "stop", "gc --dry-run", "gc -y", "down -y"),
 )
 """As they are typed in the directory, in this order. Not `allow` and `up --local`, by which a user says yes."""
 ENDLESS = ("tensorboard", "dashboard")
-
-LINKS = {
-    "RUN.html": ".ssh/authorized_keys",
-    "RUN.md": ".ssh/authorized_keys",
-    "out.html": ".ssh/authorized_keys",
-    "out.md": ".ssh/not-there-yet",
-    "new/cluster.yaml": ".ssh/rc",
-    "new/train.py": ".bash_login",
-    "new/graceful.py": ".pam_environment",
-    "new/.dtctlignore": ".xprofile",
-    "saved": ".ssh",
-    "pulled": ".ssh",
-}
-"""Links of the directory to what is the user's, below the home: some of it is not there yet."""
 
 SECRETS = {
     "site.crt": "Bag Attributes\n    friendlyName: x\n-----BEGIN PRIVATE KEY-----\n"
@@ -128,15 +112,9 @@ def plant(home: Desk) -> None:
     (home.project / "known_hosts").symlink_to(home.home / ".ssh/authorized_keys")
     for name in HOSTILE_NAMES:
         _place(home, f"code/{name}").write_text("x")
-    write_file(home, "of the host")
-
-
-def plant_files(home: Desk, run: str) -> None:
-    """Links under the names that commands write to, and secrets in the code. `run`: the id of the run before."""
-    for name, to in LINKS.items():
-        _place(home, name.replace("RUN", run)).symlink_to(home.home / to)
     for name, text in SECRETS.items():
         _place(home, f"code/{name}").write_text(text % SECRET)
+    write_file(home, "of the host")
 
 
 def write_file(home: Desk, way: str) -> None:

@@ -30,9 +30,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         cloned.benign(made)
         made.dtctl("up", "-q")
         made.dtctl("wait")
-        run = made.status()["run"]
         cloned.plant(made)
-        cloned.plant_files(made, run)
         yield made
 
 

@@ -17,33 +17,62 @@ from tests.desk import Desk
 from tests.waiting import eventually, read_until
 
 
-def test_up_runs_every_task_and_wait_tells_the_end_of_the_run(home: Desk) -> None:
-    home.write_cluster(seconds=2)
-    home.dtctl("up", "--local")
-    done = home.run("wait")
-    assert done.returncode == 0
-    assert done.stderr.splitlines()[-1].endswith(": Succeeded, worker:0 finished")
-    states = home.states()
-    assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
-    assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
-    assert home.outcome() == "Succeeded"
-    assert home.processes() == {}
-
-
-def test_a_run_that_nobody_follows_ends_by_itself_with_its_ps_tasks(home: Desk) -> None:
+def test_a_run_ends_by_itself_and_wait_reports_its_end(home: Desk) -> None:
     home.write_cluster(seconds=0.5)
     home.dtctl("up", "--local")
     eventually(lambda: not home.processes(), 60, "every process to end")
-    assert home.outcome() == "Succeeded"
+    assert home.run("wait").stderr.splitlines()[-1].endswith(": Succeeded, worker:0 finished")
     states = home.states()
     assert (states["ps:0"], states["worker:0"]) == ("stopped", "succeeded")
     assert states["worker:1"] in ("succeeded", "stopped")  # it began later, and may need longer than it is given
+    assert home.outcome() == "Succeeded"
+
+
+def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
+    def pids() -> dict[str, int]:
+        return {task["task"]: task["pid"] for task in home.status()["tasks"]}
+
+    home.write_cluster()
+    home.dtctl("up", "--local")
+    before = pids()
+    assert "has not changed" in home.run("up", "--local").stderr
+    assert "nothing to remove" in home.dtctl("gc", "--dry-run")
+
+    script = "import os; print(os.environ['DTCTL_TASK'], os.path.exists('stand_in.py'))"
+    assert home.dtctl("exec", "worker:1", "--", "python3", "-c", script) == "worker:1 True\n"
+    printed = home.dtctl("exec", "worker", "--", "echo", "a  b", "$HOME;'\"")
+    assert sorted(printed.splitlines()) == ["worker:0 | a  b $HOME;'\"", "worker:1 | a  b $HOME;'\""]
+    home.dtctl("exec", "@node-1", "--home", "--", "sh", "-c", "exit 7", code=7)
+
+    states = [json.loads(path.read_text()) for path in (home.home / ".dtctl").glob("runs/*/*/state.json")]
+    assert len(states) == 2
+    for state in states:
+        os.kill(state["agent"]["pid"], signal.SIGKILL)
+    assert pids() == before, "the next agents have adopted the tasks"
+    assert set(home.states().values()) == {"running"}
+
+    home.dtctl("stop", "worker:1")
+    assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "stopped"}
+    assert "no longer running: worker:1\n" in home.run("up", "--local").stderr
+    home.dtctl("restart", "worker:1")
+    task = home.task("worker:1")
+    assert (task["state"], task["attempt"], task["restarts"]) == ("running", 2, 0), "no budget counts it"
+
+    assert home.dtctl("stop") == "3 tasks stopped, 0 left\n"
+    assert home.processes() == {}
+    assert home.dtctl("stop") == "0 tasks stopped, 3 had ended before, 0 left\n"
+    assert home.outcome() == "Stopped"
+    refused = home.run("restart", "worker:1")
+    assert (refused.returncode, "has ended: Stopped" in refused.stderr, "dtctl up" in refused.stderr) == (1, True, True)
+    requests = [(event["reason"], "@" in event["by"]) for event in _events(home) if event["kind"] == "request"]
+    assert requests == [(words, True) for words in ("up", "stop worker:1", "restart worker:1", "stop")]
 
 
 def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> None:
     home.write_cluster(seconds=1, fail_attempts=1, only="worker:0")
     home.dtctl("up", "--local")
     told = home.dtctl("events", "-f").splitlines()
+    eventually(lambda: not home.processes(), 60, "the last event")
     words = [line[21:] for line in told]
     (failed,) = [line for line in words if line.startswith("worker:0 attempt 1 on node-1 ran ")]
     assert re.search(r"s, exit code 1(; those that it needs were not ready)?, to be restarted$", failed)
@@ -52,18 +81,10 @@ def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> Non
     assert [line[:20] for line in home.dtctl("events").splitlines()][: len(told)] == [line[:20] for line in told]
     assert home.dtctl("events", "-n", "2").splitlines() == home.dtctl("events").splitlines()[-2:]
     assert home.dtctl("events", "-f", "-n", "2").splitlines() == home.dtctl("events", "-f").splitlines()[-2:]
+    assert "failing on purpose" in home.dtctl("logs", "worker:0", "-p")
+    assert "attempt 2" in home.dtctl("logs", "worker:0", "-n", "all")
     states = [line[21:] for line in home.dtctl("events", "-v").splitlines()]
     assert {"ps:0 on node-1 pending -> starting", "worker:0 on node-1 pending -> starting"} <= {*states}
-
-
-@pytest.mark.nightly
-def test_the_story_names_who_asked_for_what(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    home.dtctl("stop", "worker:1")
-    events = json.loads(home.dtctl("events", "-o", "json"))["events"]
-    requests = [(event["reason"], "@" in event["by"]) for event in events if event["kind"] == "request"]
-    assert requests == [("up", True), ("stop worker:1", True)]
 
 
 @pytest.mark.nightly
@@ -101,17 +122,6 @@ def _events(home: Desk) -> list[dict[str, str]]:
 
 
 @pytest.mark.nightly
-def test_restart_in_a_run_that_has_ended_says_what_to_do(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    home.dtctl("stop")
-    done = home.run("restart", "worker:1")
-    assert done.returncode == 1
-    assert "has ended: Stopped" in done.stderr
-    assert "dtctl up" in done.stderr
-
-
-@pytest.mark.nightly
 def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(home: Desk) -> None:
     file = home.write_cluster(hosts="hosts:\n  node-[1-3]:\nspares: [node-3]\n")
     home.dtctl("up", "--local")
@@ -135,14 +145,6 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
     assert home.task("worker:1")["host"] == "node-2"
 
 
-@pytest.mark.nightly
-def test_gc_finds_nothing_where_nothing_is_left(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    assert "nothing to remove" in home.dtctl("gc", "--dry-run")
-    assert set(home.states().values()) == {"running"}
-
-
 def test_a_host_that_refuses_is_told_while_another_still_sets_up(home: Desk) -> None:
     hosts = "hosts:\n  node-[1-2]:\n"
     file = home.write_cluster(hosts=hosts)
@@ -158,16 +160,6 @@ def test_a_host_that_refuses_is_told_while_another_still_sets_up(home: Desk) -> 
     assert not home.processes()
 
 
-def test_a_second_up_of_a_live_run_changes_nothing_and_says_so(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    before = {task["task"]: task["pid"] for task in home.status()["tasks"]}
-    second = home.run("up", "--local")
-    assert second.returncode == 0
-    assert "has not changed" in second.stderr
-    assert {task["task"]: task["pid"] for task in home.status()["tasks"]} == before
-
-
 def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -180,16 +172,6 @@ def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> No
     home.dtctl("up", "--local", "--replace")
     assert home.status()["run"] != first
     assert set(home.states().values()) == {"running"}
-
-
-@pytest.mark.nightly
-def test_following_shows_every_task_and_ends_with_the_result(home: Desk) -> None:
-    home.write_cluster(seconds=1.0)
-    done = home.run("up", "--local", "-f")
-    assert done.returncode == 0, done.stderr
-    for task in ("ps:0", "worker:0", "worker:1"):
-        assert re.search(rf"^{task} +\| {task} step 1$", done.stdout, re.MULTILINE)
-    assert "Succeeded" in done.stderr.splitlines()[-1]
 
 
 def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None:
@@ -216,48 +198,12 @@ def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(
     assert home.processes() == {}
 
 
-@pytest.mark.nightly
-def test_a_task_that_fails_once_recovers(home: Desk) -> None:
-    home.write_cluster(seconds=1.0, fail_attempts=1, only="worker:1")
-    home.dtctl("up", "--local")
-    eventually(lambda: home.task("worker:1")["restarts"] == 1 and home.task("worker:1")["attempt"] == 2, 60)
-    assert "failing on purpose" in home.dtctl("logs", "worker:1", "-p")
-    assert "attempt 2" in home.dtctl("logs", "worker:1")
-
-
-def test_stop_ends_everything_and_says_how_many(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    assert home.dtctl("stop") == "3 tasks stopped, 0 left\n"
-    assert home.processes() == {}
-    assert home.dtctl("stop") == "0 tasks stopped, 3 had ended before, 0 left\n"
-    assert home.outcome() == "Stopped"
-
-
-@pytest.mark.nightly
-def test_stop_of_one_task_leaves_the_others(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    home.dtctl("stop", "worker:1")
-    assert home.states() == {"ps:0": "running", "worker:0": "running", "worker:1": "stopped"}
-
-
 def test_stop_ends_a_trainer_that_ignores_sigterm_and_its_children_in_other_sessions(home: Desk) -> None:
     home.write_cluster(ignore_sigterm=True, child_in_new_session=True)
     home.dtctl("up", "--local")
     eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) == 3)
     home.dtctl("stop", "--grace", "500ms")
     assert home.processes() == {}
-
-
-def test_restart_starts_a_new_attempt_that_no_budget_counts(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    old = home.task("worker:1")
-    home.dtctl("restart", "worker:1")
-    new = home.task("worker:1")
-    assert (new["state"], new["attempt"], new["restarts"]) == ("running", old["attempt"] + 1, 0)
-    assert new["pid"] != old["pid"]
 
 
 def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None:
@@ -274,55 +220,6 @@ def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").iterdir())
     after = home.run("status")  # the hosts of the file are none that could be reached
     assert (after.returncode, after.stderr) == (1, "no run of demo on node-[1-2]\n  dtctl up    starts one\n")
-
-
-@pytest.mark.nightly
-def test_two_clusters_on_one_machine_do_not_touch_each_other(home: Desk, tmp_path: Path) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    other = tmp_path / "home" / "other"
-    other.mkdir()
-    (other / "cluster.yaml").write_text(
-        (home.project / "cluster.yaml").read_text().replace("name: demo", "name: other")
-    )
-    (other / "stand_in.py").write_bytes((home.project / "stand_in.py").read_bytes())
-    home.dtctl("up", "--local", cwd=other)
-    assert home.dtctl("stop", cwd=other) == "3 tasks stopped, 0 left\n"
-    assert set(home.states().values()) == {"running"}
-    home.dtctl("down", "--yes", cwd=other)
-
-
-@pytest.mark.nightly
-def test_ports_move_where_another_run_has_them(home: Desk, tmp_path: Path) -> None:
-    home.write_cluster()
-    plan = json.loads(home.dtctl("plan", "--local", "-o", "json"))
-    addresses = [task["address"] for task in plan["tasks"]]
-    assert len(set(addresses)) == 3
-    assert all(address.startswith("127.0.0.1:") for address in addresses)
-
-
-@pytest.mark.nightly
-def test_the_agent_may_be_killed_and_its_tasks_are_adopted(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    before = {task["task"]: task["pid"] for task in home.status()["tasks"]}
-    states = [json.loads(path.read_text()) for path in (home.home / ".dtctl").glob("runs/*/*/state.json")]
-    agents = [state["agent"]["pid"] for state in states]
-    assert len(agents) == 2
-    for pid in agents:
-        os.kill(pid, signal.SIGKILL)
-    assert {task["task"]: task["pid"] for task in home.status()["tasks"]} == before
-    assert set(home.states().values()) == {"running"}
-
-
-def test_exec_runs_where_the_task_runs_and_its_status_is_ours(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    script = "import os; print(os.environ['DTCTL_TASK'], os.path.exists('stand_in.py'))"
-    assert home.dtctl("exec", "worker:1", "--", "python3", "-c", script) == "worker:1 True\n"
-    printed = home.dtctl("exec", "worker", "--", "echo", "a  b", "$HOME;'\"")
-    assert sorted(printed.splitlines()) == ["worker:0 | a  b $HOME;'\"", "worker:1 | a  b $HOME;'\""]
-    home.dtctl("exec", "@node-1", "--home", "--", "sh", "-c", "exit 7", code=7)
 
 
 def test_user_text_reaches_the_trainer_as_it_is(home: Desk) -> None:
@@ -401,15 +298,6 @@ def test_init_writes_only_the_helper_for_a_trainer_that_is_there(home: Desk) -> 
     assert [path.name for path in (home.project / "old").iterdir()] == ["graceful.py"]
 
 
-def test_a_missing_program_is_named(home: Desk) -> None:
-    home.write_cluster()
-    file = home.project / "cluster.yaml"
-    file.write_text(file.read_text().replace("[python, stand_in.py]", "[no-such-program]"))
-    done = home.run("up", "--local", "-f")
-    assert done.returncode == 1
-    assert "no-such-program" in done.stderr
-
-
 def test_no_file_and_no_run_says_what_to_type(home: Desk, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -449,18 +337,6 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
 
 
 @pytest.mark.nightly
-def test_the_file_of_secrets_stays_at_home(home: Desk) -> None:
-    text = home.write_cluster().read_text()
-    (home.project / ".env").write_text("API_KEY=very-secret\n")
-    (home.project / "cluster.yaml").write_text(
-        text.replace("  dialect: flags", "  dialect: flags\n  env_file: .env\n  secrets: [API_KEY]")
-    )
-    home.dtctl("up", "--local")
-    assert list((home.home / ".dtctl").glob("bundles/*/tree/stand_in.py"))
-    assert not list((home.home / ".dtctl").glob("bundles/*/tree/.env"))
-
-
-@pytest.mark.nightly
 def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -470,14 +346,6 @@ def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
         home.dtctl("restart", "worker:1")
         read_until(following.stdout, "attempt 2 pid")
         following.send_signal(signal.SIGINT)
-
-
-@pytest.mark.nightly
-def test_up_of_a_run_with_ended_tasks_names_them(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    home.dtctl("stop", "worker:1")
-    assert "no longer running: worker:1\n" in home.run("up", "--local").stderr
 
 
 def test_up_fails_when_a_task_cannot_be_started_at_all(home: Desk) -> None:
@@ -503,6 +371,9 @@ def test_a_damaged_run_is_told_of_and_down_removes_it(home: Desk) -> None:
     home.write_cluster(seconds=1000)
     home.dtctl("up", "--local")
     run = next((home.home / ".dtctl" / "runs").iterdir())
+    for pid, words in home.processes().items():
+        if "supervise" in words:
+            os.kill(pid, signal.SIGKILL)  # it would write the file anew
     (run / "node-1" / "spec.json").write_text("{")
     assert "is damaged" in home.run("runs").stderr
     told = home.run("status")

@@ -95,16 +95,6 @@ def test_the_end_of_the_run_is_said_and_the_page_stays(trains: Desk) -> None:
 
 
 @pytest.mark.nightly
-def test_a_run_that_is_removed_meanwhile_is_said_to_be_gone(trains: Desk) -> None:
-    with dashboard(trains) as (_, page):
-        told = page.told()
-        next(told)
-        trains.dtctl("down", "--yes", "--grace", "1s")
-        gone = next(parts for _, parts in told if parts.get("unknown") or "has ended" in parts.get("answer", ""))
-        assert gone
-
-
-@pytest.mark.nightly
 def test_a_browser_is_told_the_address_by_a_file_for_the_user_alone(trains: Desk) -> None:
     browser = trains.home / "browser"
     seen = trains.home / "seen"

@@ -76,31 +76,21 @@ def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
 
 
 @pytest.mark.nightly
-def test_logs_since_a_moment_leave_out_what_was_before(running: Desk) -> None:
+def test_logs_are_chosen_by_time_and_pattern_and_show_when_a_line_was_written(running: Desk) -> None:
     eventually(lambda: "worker:1 step 3\n" in running.dtctl("logs", "worker:1", "-n", "all"))
     moment = datetime.now().astimezone().isoformat()
     eventually(lambda: "worker:1 step" in running.dtctl("logs", "worker:1", "--since", moment))
     assert "worker:1 step 1\n" not in running.dtctl("logs", "worker:1", "--since", moment)
     assert "worker:1 step 1\n" in running.dtctl("logs", "worker:1", "--since", "1h")
-    bad = running.run("logs", "--since", "yesterday")
-    assert bad.returncode == 2
-
-
-@pytest.mark.nightly
-def test_logs_that_match_are_shown_alone(running: Desk) -> None:
-    found = eventually(lambda: running.dtctl("logs", "-n", "all", "-g", r"step [12]$", "--no-prefix"))
-    assert {re.sub(r"^\S+ ", "", line) for line in found.splitlines()} <= {"step 1", "step 2"}
-    bad = running.run("logs", "-g", "[")
-    assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
-
-
-@pytest.mark.nightly
-def test_logs_tell_when_each_line_was_written(running: Desk) -> None:
-    text = eventually(lambda: running.dtctl("logs", "worker:1", "-t", "-n", "2"))
-    for line in text.splitlines():
+    found = running.dtctl("logs", "-n", "all", "-g", r"step [12]$", "--no-prefix")
+    assert {re.sub(r"^\S+ ", "", line) for line in found.splitlines()} == {"step 1", "step 2"}
+    for line in running.dtctl("logs", "worker:1", "-t", "-n", "2").splitlines():
         stamp, _, rest = line.partition(" ")
         assert rest.startswith("worker:1 ")
         assert abs(time.time() - datetime.fromisoformat(stamp).timestamp()) < 60
+    assert running.run("logs", "--since", "yesterday").returncode == 2
+    bad = running.run("logs", "-g", "[")
+    assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
 
 
 def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> None:

@@ -52,7 +52,7 @@ class Contacts:
         """Tells of those who ought to have come by now."""
         for host, since in self.away.items():
             if host not in self._told and now - since > DIAL_AGAIN_S:
-                self._tell_away(host, fact("not_back", host=host))
+                self._report_away(host, fact("not_back", host=host))
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
@@ -71,7 +71,7 @@ class Contacts:
             known.update({"connected": False, "over": is_done})
             if not is_done:
                 self.away[host] = since
-                self._tell_away(host, fact("away", host=host, text=reason))
+                self._report_away(host, fact("away", host=host, text=reason))
 
     def note_answer(self, host: str, *, answers: bool) -> None:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
@@ -89,7 +89,7 @@ class Contacts:
         self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
         self._tell("contact", [fact("join_undone", host=host)], host=host)
 
-    def _tell_away(self, host: str, why: Fact) -> None:
+    def _report_away(self, host: str, why: Fact) -> None:
         self._told.add(host)
         self._tell("contact", [why], host=host)
 

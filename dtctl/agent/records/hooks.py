@@ -2,7 +2,7 @@
 
 import json
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Wrong, also
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Wrong, also
 from .words import Line, Name, Reason, Seconds
 
 TYPE_CHECKING = False
@@ -26,7 +26,7 @@ class Post(Record):
     name: Name
     on: AtMost[List[RunEventName], 10]
     url: AtMost[str, 8192]
-    headers: Usual[AtMost[Dict[Line, AtMost[str, 8192]], 50], {}]
+    headers: Default[AtMost[Dict[Line, AtMost[str, 8192]], 50], {}]
     timeout_s: Seconds
 
 
@@ -54,11 +54,11 @@ class HookFile(Record):
 class Told(Record):
     """What has become of one hook."""
 
-    events: Usual[AtMost[List[Line], MOST_TOLD], []]
+    events: Default[AtMost[List[Line], MOST_TOLD], []]
     """Ids of those that it was told of, or that it is not told of any more; the newest last."""
-    tries: Usual[int, 0]
+    tries: Default[int, 0]
     """Of the next one."""
-    broken: Usual[bool, False]
+    broken: Default[bool, False]
     """It could not be told of the last one, which stands in the run's story."""
 
 
@@ -71,10 +71,10 @@ class ToldBook(Record):
 class Sent(Record):
     """What a sender answers: it was taken, or why not."""
 
-    problem: Usual[Optional[OneOf["answer", "redirect", "unreachable"]], None]
-    text: Usual[Reason, ""]
+    problem: Default[Optional[OneOf["answer", "redirect", "unreachable"]], None]
+    text: Default[Reason, ""]
     """Without secrets."""
-    again: Usual[bool, False]
+    again: Default[bool, False]
     """It may be taken later."""
 
 

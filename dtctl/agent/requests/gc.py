@@ -14,7 +14,8 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, Progress
+from ..records.kinds import made
 from ..records.words import brief
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
+    from ..records.answers import DeadRun, GcResult, Orphan, Written
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -127,8 +128,7 @@ class _Sweep:
         if now < self._next_told:
             return
         self._next_told = now + TELL_S
-        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": ""}
-        self._talk.send("progress", progress)
+        self._talk.send("progress", made(Progress, phase="gc"))
 
     def _add(self, told: List[T], one: T, most: int) -> None:
         if len(told) < most:
