@@ -78,7 +78,11 @@ def _down(
         ),
         removed={
             **{host: tuple(answer["removed"]) for host, answer in answers.items()},
-            **{host: tuple(run.run for run in remains.runs) for host, remains in left.remains.items() if remains.runs},
+            **{
+                host: tuple(run["run"] for run in found["runs"])
+                for host, found in left.remains.items()
+                if found["runs"]
+            },
         },
         kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
         unasked=left.errors,

@@ -194,7 +194,11 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
         time=answer["time"],
         coordination=coordination,
-        machines={host: one.machine for host, one in coordination.contacts.items() if one.machine is not None},
+        machines={
+            host: machine
+            for host, one in coordination.contacts.items()
+            if one["state"] is not None and (machine := one["state"]["machine"]) is not None
+        },
     )
 
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
-from dtctl.cli.options import OpenIt, OutputOption, Port, Scope, listener, on_run
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     import socket
@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
     "Lets browsers come, once there are connections for them; with the directories that are shown."
+
+
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
+]
+OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
+
+
+def listener(port: int, *, apart: bool = False) -> socket.socket:
+    """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
+    from dtctl.operations.webserver import listen
+
+    try:
+        return listen(port, apart=apart)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one") from error
 
 
 @on_run

@@ -214,7 +214,7 @@ def gc(
     else:
         show_remains(found, dry_run=dry_run)
     errors.show_host_errors(found.errors)
-    if any(one.survivors for one in found.remains.values()):
+    if any(one["survivors"] for one in found.remains.values()):
         raise typer.Exit(ExitCode.SURVIVORS)
     exit_for(found.errors, others=found.remains)
 

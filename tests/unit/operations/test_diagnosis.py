@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Contact, Exit, Incident, TaskStatus
+from dtctl.operations.client.snapshot import Exit, TaskStatus
 from dtctl.operations.diagnosis.asking import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
+from tests.unit.coordinated import incident
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -418,7 +421,7 @@ BY_FACTS = [
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
-        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(connected=False, heard=960.0, over=False)}),
+        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
         "gpu-b has been away for 40s",
     ),
     (
@@ -428,7 +431,7 @@ BY_FACTS = [
     ),
     (
         "host_silent",
-        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(False, None, False)}, missing="agents dial gpu-a:1"),
+        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
         "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
@@ -704,11 +707,11 @@ def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> No
 
 
 def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
-    why = (fact("never_began", seconds=600.0),)
-    hang = Incident(1, TaskId("worker", 0), "gpu-a", 950.0, why, (), {}, None, None, 951.0, False, None, None)
+    why = [fact("never_began", seconds=600.0)]
+    hang = checked(Incident, {**incident("worker:0", why=why), "noticed": 950.0, "recovered": None})
     found = facts(running("worker:0", since=960.0))
     assert found.status.coordination is not None
-    told_by = dataclasses.replace(found.status.coordination, incidents=(hang, dataclasses.replace(hang, noticed=955.0)))
+    told_by = dataclasses.replace(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in told(found)

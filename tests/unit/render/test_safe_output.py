@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
-from dtctl.agent.records.kinds import checked
+from dtctl.agent.records import answers
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
@@ -46,7 +47,7 @@ from dtctl.operations.diagnosis.asking import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
-from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
+from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
@@ -102,6 +103,10 @@ BARS = "\x1b\r"
 """What rich moves the cursor with."""
 
 
+RECORDS = {"kind", "freed_bytes", "pid", "size_bytes", "since", "reason", "connected"}
+"""A record has one of these fields."""
+
+
 def poisoned(value: Any) -> Any:
     """The value with all of its texts followed by poison, however deep they lie."""
     if isinstance(value, Enum):
@@ -112,10 +117,12 @@ def poisoned(value: Any) -> Any:
         return Path(f"{value}{BAD}".replace("\0", ""))
     if isinstance(value, DtctlError):
         return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
-    if isinstance(value, Mapping) and "kind" in value:  # a fact, whose kind was looked at before
+    if isinstance(value, Mapping) and not RECORDS.isdisjoint(value):  # its fields, and a fact's kind, were validated
         return {key: one if key == "kind" else poisoned(one) for key, one in value.items()}
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return list(map(poisoned, value))
     if isinstance(value, tuple):
         several = map(poisoned, value)
         return type(value)(*several) if hasattr(value, "_fields") else tuple(several)
@@ -232,7 +239,18 @@ LEFT_OUT = Bundle(
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(
-    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)},
+    {
+        "a": made(
+            answers.GcResult,
+            dry_run=True,
+            processes=[{"pid": 1, "command": "cmd", "run": "run"}],
+            survivors=[],
+            runs=[{"run": "run", "cluster": "c", "host": "a", "reason": "why"}],
+            bundles=["b"],
+            files=["f"],
+            freed_bytes=3,
+        )
+    },
     {},
     WRITTEN,
     WRITTEN,
