@@ -5,8 +5,7 @@ from __future__ import annotations
 import socket
 
 from ..host import log
-from ..link.stream import PROTOCOL
-from ..link.tls import Identity
+from ..records.messages import PROTOCOL
 from ..records.reasons import fact, sentence
 from ..run import intents
 from ..survival import revival
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Protocol, Set, Tuple
 
     from ..link.stream import Message
+    from ..link.tls import Identity
     from ..records.messages import Hello
     from ..records.reasons import Fact
     from ..records.spec import Spec
@@ -175,10 +175,11 @@ class Answering:
                 self._asking.discard(host)
         return self._answers.get(host)
 
-    def forget(self, host: str) -> None:
-        """It is back."""
-        self._answers.pop(host, None)
-        self._next.pop(host, None)
+    def forget(self, back: Set[str]) -> None:
+        """These hosts are not away."""
+        for host in self._next.keys() & back:
+            self._answers.pop(host, None)
+            del self._next[host]
 
     def _ask(self, host: str, address: str, port: int) -> None:
         self._answers[host] = answers(address, port)
@@ -211,6 +212,8 @@ def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
     held = other.spec()
     if not _is_before(held, spec):
         return []
+    from ..link.tls import Identity  # a run that is alone needs no TLS
+
     identity = Identity(other.directory, held["run"])
     identity.context(server=True)  # now is the time to find out that it is damaged
     return [identity]

@@ -87,8 +87,6 @@ class Leading:
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
         self._answering = Answering()
-        self._asked: Set[str] = set()
-        """Hosts whose machines were, since they are away."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -162,13 +160,10 @@ class Leading:
     def _ask_machines(self, now: float, wall: float) -> None:
         """Those of hosts that have been away for a while."""
         away = self.coordinator.away
-        for host in self._asked - away.keys():
-            self._asked.discard(host)
-            self._answering.forget(host)
+        self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
             address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
             if address is not None and now - since >= AWAY_S:
-                self._asked.add(host)
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:
