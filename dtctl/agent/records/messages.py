@@ -6,10 +6,6 @@ from .vitals import Machine
 from .whole_run import Event
 from .words import Count, Name, Reason, Seconds, TaskName
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Union
-
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100
 
@@ -105,7 +101,3 @@ class Refusal(Record):
 
 FROM_AGENT = {"hello": Hello, "state": News, "progress": Progress, "events": Events, "beat": Beat}
 FROM_COORDINATOR = {"welcome": Welcome, "orders": Orders, "refused": Refusal, "beat": Beat}
-
-if TYPE_CHECKING:
-    FromAgent = Union[Hello, News, Progress, Events, Beat]
-    FromCoordinator = Union[Welcome, Orders, Refusal, Beat]

@@ -20,8 +20,7 @@ Channel = Within[int, 0, 2**31]
 """One connection of the browser's; numbers are not used again."""
 
 PROBE = "import sys; from importlib.util import find_spec; sys.exit(3 if find_spec('tensorboard') is None else 0)"
-HAS_NONE = 3
-"""The exit code of PROBE where there is no TensorBoard."""
+"""It ends with 3 where there is no TensorBoard."""
 
 LIFELINE = """\
 import array, os, runpy, shutil, socket, socketserver, sys, threading

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 
 from ..bundles import store, working
@@ -96,7 +97,7 @@ class _Sweep:
     def remove_runs(self) -> None:
         for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
-            if self.dry_run or self._remove_run(run):
+            if self.dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
@@ -136,9 +137,6 @@ class _Sweep:
         else:
             self.result["omitted"] += 1
 
-    def _remove_run(self, run: runs.Run) -> bool:
-        return self._locked(run.spec["cluster"], run.spec["host"], lambda: down.remove(run))
-
     def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
         def remove() -> bool:
             dead = run.is_dead()
@@ -165,7 +163,7 @@ class _Sweep:
             store.prune(self._talk.root, used, self._goes, self.tell_progress)
         for base, written in found.items():
             if written is not None:
-                if self._is_asked_about(written):
+                if self._cluster in (None, written["cluster"]):
                     self._tell_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
             elif self.dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
@@ -184,11 +182,8 @@ class _Sweep:
                     goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
                     self._tell_written(written, goes)
 
-    def _is_asked_about(self, written: Written) -> bool:
-        return self._cluster in (None, written["cluster"])
-
     def _goes(self, written: Written) -> bool:
-        return self._written and self._is_asked_about(written)
+        return self._written and self._cluster in (None, written["cluster"])
 
     def _tell_written(self, written: Written, goes: bool) -> None:
         self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)

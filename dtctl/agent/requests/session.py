@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..records import answers
 
 
-def main(root: str, program: str) -> None:
+def main(root: str) -> None:
     """The whole life of the session process; it never returns."""
     for number in (signal.SIGHUP, signal.SIGINT):
         # the end of the SSH session is the end of input; not SIG_IGN, which programs that are run would inherit
@@ -30,7 +30,7 @@ def main(root: str, program: str) -> None:
     programs.hold()
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     try:
-        talk = Conversation(root, program, wire)
+        talk = Conversation(root, wire)
         try:
             converse(talk)
         finally:

@@ -265,9 +265,16 @@ def _roll_back(
             os.rmdir(os.path.dirname(directory))
     else:
         if run.state()["agent"] is not None:
-            run.change(_stop_at_once)
+
+            def stop_at_once(intent: IntentFile) -> None:
+                for task in intent["tasks"].values():
+                    intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))
+
+            run.change(stop_at_once)
             deadline = time.monotonic() + 30.0
-            while not _all_ended(run) and time.monotonic() < deadline:
+            while not all(task["state"] in policy.FINAL for task in run.state()["tasks"].values()):
+                if time.monotonic() > deadline:
+                    break
                 run.keep_supervised()
                 time.sleep(0.02)
             run.end_supervisor(_END_LIMIT_S)
@@ -276,12 +283,3 @@ def _roll_back(
         runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then
         down.clear_working_directory(talk, spec["cluster"])
-
-
-def _all_ended(run: runs.Run) -> bool:
-    return all(task["state"] in policy.FINAL for task in run.state()["tasks"].values())
-
-
-def _stop_at_once(intent: IntentFile) -> None:
-    for task in intent["tasks"].values():
-        intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))
