@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
+from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
@@ -103,7 +104,7 @@ BARS = "\x1b\r"
 """What rich moves the cursor with."""
 
 
-RECORDS = {"kind", "freed_bytes", "pid", "size_bytes", "since", "reason", "connected"}
+RECORDS = {"kind", "freed_bytes", "read_bytes", "pid", "size_bytes", "since", "reason", "connected"}
 """A record has one of these fields."""
 
 
@@ -257,7 +258,19 @@ REMAINS = GcResult(
 )
 LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
 PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
-VERIFIED = Verification((Verified(PICKED, ("is wrong",), "too long", 1, 2, 0.1),), {"b": ERROR})
+READ = checked(
+    VerifiedRecord,
+    {
+        "dir": "/d",
+        "prefix": "m",
+        "problems": ["is wrong"],
+        "unread": "long",
+        "tensors": 1,
+        "read_bytes": 2,
+        "seconds": 0.1,
+    },
+)
+VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (Placed("a", "/dir", "model-7", 5, ("b",)), Placed("c", "/dir", "model-7", 0)))
