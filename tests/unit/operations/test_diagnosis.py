@@ -15,7 +15,7 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Exit, TaskStatus
+from dtctl.operations.client.snapshot import Exit
 from dtctl.operations.diagnosis.asking import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
@@ -793,36 +793,5 @@ def test_a_start_may_take_its_time() -> None:
     assert names(facts(young, PS)) == []
 
 
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=None)],
-        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=950.0)],
-        [*SILENT[:2], dataclasses.replace(SILENT[2], step=1, step_time=999.0)],
-        SILENT[1:],
-        [*NOT_BEGUN[:3], dataclasses.replace(NOT_BEGUN[3], since=900.0)],
-        [*(dataclasses.replace(one, first_step_s=80.0) for one in NOT_BEGUN[:3]), NOT_BEGUN[3]],
-        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=None)],
-        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=800.0)],
-    ],
-    ids=[
-        "one works",
-        "just now",
-        "it trains",
-        "no steps are expected",
-        "young",
-        "peers were slow",
-        "busy",
-        "it worked",
-    ],
-)
-def test_a_start_that_may_be_slow_is_no_problem(tasks: list[TaskStatus]) -> None:
-    assert names(facts(*tasks)) == []
-
-
 def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
     assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]
-
-
-def test_a_limit_that_holds_back_most_of_a_job_is_how_it_is_run() -> None:
-    assert names(facts(*(dataclasses.replace(one, throttled=0.9) for one in WORKERS))) == []
