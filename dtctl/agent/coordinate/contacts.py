@@ -1,4 +1,4 @@
-"""Which hosts are in touch, and since when the others are away."""
+"""Which hosts are in touch, since when the others are away, and whether the run is still this coordinator's."""
 
 from __future__ import annotations
 
@@ -95,7 +95,13 @@ class Contacts:
 
 
 class Quorum:
-    """`may_start`: as it is now."""
+    """Whether the run is still this coordinator's: what others may have taken over is not started again.
+
+    After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
+    this one. A coordinator that was away meanwhile hears so from the first of them. So one whose machine was restarted
+    starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
+    agents dial. One that has lost most of the others goes on alone only where nobody that is waited for is among them.
+    """
 
     def __init__(self, view: View) -> None:
         self.may_start = True
@@ -155,7 +161,10 @@ LIMIT_S = 5.0
 
 
 class Answering:
-    """Asks by threads that nobody waits for: a name may take minutes to be looked up."""
+    """Whether the machines of hosts that are away answer: then it is their agent that is gone, or cut off.
+
+    Asks by threads that nobody waits for: a name may take minutes to be looked up.
+    """
 
     def __init__(self) -> None:
         self._answers: Dict[str, bool] = {}
@@ -198,7 +207,11 @@ def answers(address: str, port: int) -> bool:
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Identities of all older runs of the cluster that this host has coordinated and still has the files of."""
+    """Of all older runs of the cluster that this host has coordinated and still has the files of.
+
+    An agent that was away may have missed its run's last word, and comes with that run's key: whoever coordinates the
+    cluster's newest run says it.
+    """
     found = []
     for other in revival.every(files.root):
         try:

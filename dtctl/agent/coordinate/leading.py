@@ -214,7 +214,7 @@ class Leading:
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
         elif message["type"] == "lied":
-            self.coordinator.accuse(host, message["reason"], wall)
+            self.coordinator.reject_invalid(host, message["reason"], wall)
         elif message["type"] == "gone":
             self._welcome.discard(host)
             self.coordinator.hear(host, message, now, wall)
@@ -222,9 +222,9 @@ class Leading:
         elif message["type"] == "hello" or host in self._welcome:
             problem = self._problem(host, message)
             if problem is None:
-                self._believe(host, message, self._hub, now, wall)
+                self._accept(host, message, self._hub, now, wall)
             else:
-                self._disbelieve(host, problem, self._hub, now, wall)
+                self._reject(host, problem, self._hub, now, wall)
 
     def _problem(self, host: str, message: Heard) -> Optional[str]:
         """Why it cannot be so, though it is a record."""
@@ -232,10 +232,10 @@ class Leading:
             return self.coordinator.view.problem_of_events(host, message)
         if message["type"] == "progress":
             return self.coordinator.view.problem_of_progress(host, message)
-        stranger = self._stranger(host, message) if message["type"] == "hello" else None
+        stranger = self._foreign(host, message) if message["type"] == "hello" else None
         return stranger or self.coordinator.view.problem(host, message)
 
-    def _believe(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
+    def _accept(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
         if told["type"] == "events":
             self._story.add_events(host, told["from"], told["events"], now, wall)
             return
@@ -247,15 +247,15 @@ class Leading:
         if self.coordinator.hear(host, told, now, wall):
             self._news()
 
-    def _disbelieve(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
+    def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
         """Its connection ends, and the genuine agent's next one heals it."""
         self._welcome.discard(host)
         hub.refuse(host, problem)
-        self.coordinator.accuse(host, problem, wall)
+        self.coordinator.reject_invalid(host, problem, wall)
         self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
-    def _stranger(self, host: str, hello: Hello) -> Optional[str]:
+    def _foreign(self, host: str, hello: Hello) -> Optional[str]:
         if hello["run"] != self._spec["run"]:
             return "this is the coordinator of run %s" % self._spec["run"]
         return "%s is the coordinator's own host" % host if host == self._host else None
