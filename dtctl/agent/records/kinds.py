@@ -37,6 +37,7 @@ __all__ = [
     "Optional",
     "Pattern",
     "Record",
+    "Unshown",
     "Within",
     "Wrong",
     "also",
@@ -123,6 +124,16 @@ class Wrong(Exception):
     def __str__(self) -> str:
         where = "%s: " % self.field if self.path else ""
         return "%sexpected %s, found %s" % (where, self.expected, _brief(self.found))
+
+
+class Unshown:
+    """Found in place of what may be a secret."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
 
 
 class Missing:

@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within, Wrong, also, checked
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Within, Wrong, also, checked
 from .words import (
     MOST_TASKS,
     BundleId,
@@ -236,14 +236,7 @@ def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
     """Of arguments, names and values of variables, and paths."""
     for text in chain(*texts):
         if not can_be_given(text):
-            raise Wrong.at(path, "text that a program can be given", _Unfit())
-
-
-class _Unfit:
-    """Found in place of a text that may be a secret."""
-
-    def __repr__(self) -> str:
-        return "one with a NUL or half a character"
+            raise Wrong.at(path, "text that a program can be given", Unshown("one with a NUL or half a character"))
 
 
 def coordinates(spec: Spec) -> bool:
