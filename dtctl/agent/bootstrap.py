@@ -231,7 +231,7 @@ def enter() -> None:
     from importlib import import_module
 
     import_module("dtctl_agent.host.compiled").mend_damaged()
-    import_module("dtctl_agent.requests.session").main(root, program)
+    import_module("dtctl_agent.requests.session").main(root)
 
 
 if __name__ == "__main__":

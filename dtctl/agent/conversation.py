@@ -229,11 +229,10 @@ _HIDDEN = ("secrets", "credentials", "hooks")
 
 
 class Conversation:
-    """One controller's. `program` is the directory that supervisors are started from."""
+    """One controller's."""
 
-    def __init__(self, root: str, program: str, wire: Wire) -> None:
+    def __init__(self, root: str, wire: Wire) -> None:
         self.root = root
-        self.program = program
         self.wire = wire
         self.beats = Beats(wire)
         self.held: List[socket.socket] = []

@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import ConnectionLost, PreflightError
@@ -145,17 +144,15 @@ _LISTEN_EVERY_S = 1.0
 class Sender:
     """Sends one bundle to any number of hosts, from as many threads; a file is read and compressed once."""
 
-    def __init__(self, bundle: Bundle, in_memory_bytes: int | None = None) -> None:
+    def __init__(self, bundle: Bundle, in_memory_bytes: int = _IN_MEMORY) -> None:
         self.bundle = bundle
-        self._chunks = Chunks(bundle) if in_memory_bytes is None else Chunks(bundle, in_memory_bytes)
+        self._chunks = Chunks(bundle, in_memory_bytes)
         self._usual_switch_s = sys.getswitchinterval()
 
     def __enter__(self) -> Sender:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.operations.client.conversation import Progress
     from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.stopping import Ending, Stopping
+    from dtctl.operations.stop import Ending, Stopping
     from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport
 
@@ -172,7 +172,7 @@ class _Waiting:
             if self._is_over(event):
                 break
             narrate(event)
-        narrate.tell_away()
+        narrate.report_away()
         assert self._seen is not None
         return self._seen
 
@@ -218,7 +218,7 @@ class _Waiting:
         """A start that has failed goes on nowhere: not where nobody has heard of it, nor again and again."""
         assert self.failed is not None
         seen, cause = self.failed.seen, self.failed.cause
-        unheard = [host for host, one in seen.contacts.items() if one.heard is None and not one.absent]
+        unheard = [host for host, one in seen.contacts.items() if one["heard"] is None and not one["absent"]]
         if self.failed.gave_up or unheard:
             order = StopOrder(controller_name(), why="start_failed")
             with StopProgress(quiet=self._quiet) as progress:

@@ -109,7 +109,7 @@ def watch(
     is_decided = False
 
     def ended(status: RunStatus) -> RunStatus:
-        narrate.tell_away()
+        narrate.report_away()
         scope.remember_end(status)
         commands.see(end_of(status))
         commands.finish()

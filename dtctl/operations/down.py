@@ -14,8 +14,17 @@ from dtctl.operations.client.kept import Kept
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, told_once
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.stop import StopOrder, StopResult, check_ended, result_of, stop
-from dtctl.operations.stopping import Before, OnStopping, listener, unseen
+from dtctl.operations.stop import (
+    Before,
+    OnStopping,
+    StopOrder,
+    StopResult,
+    check_ended,
+    listener,
+    result_of,
+    stop,
+    unseen,
+)
 from dtctl.transport.seam import Transport
 
 
@@ -78,7 +87,11 @@ def _down(
         ),
         removed={
             **{host: tuple(answer["removed"]) for host, answer in answers.items()},
-            **{host: tuple(run.run for run in remains.runs) for host, remains in left.remains.items() if remains.runs},
+            **{
+                host: tuple(run["run"] for run in found["runs"])
+                for host, found in left.remains.items()
+                if found["runs"]
+            },
         },
         kept=(*told_once((host, one) for host, answer in answers.items() for one in answer["kept"]), *left.kept),
         unasked=left.errors,

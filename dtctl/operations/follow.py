@@ -7,18 +7,18 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dtctl.agent.records.answers import RunResult, States, StatusResult
+from dtctl.agent.records.answers import States
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import about, final, request, said
-from dtctl.operations.client.coordinator import coordinator_away, why_alone
-from dtctl.operations.client.plausible import check_run, check_view
+from dtctl.operations.client.conversation import about
+from dtctl.operations.client.coordinator import coordinator_away
+from dtctl.operations.client.plausible import check_view
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.following import LogStream, Reading, Through
-from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, told_by_coordinator
+from dtctl.operations.status import RunStatus, ask_whole_run, status_elsewhere, told_by_coordinator, watched
 from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.25
@@ -154,21 +154,12 @@ class _Watch:
 
         Its first word tells of the run's tasks: the cluster file may have changed since the run was started.
         """
-        known, _ = self._ask(self._record, session)
-        session.send(request(known, session.host, "watch"))
-        for message in said(session, "states", most_bytes=None):
-            if message.type == "states" and (view := message.of(States)["coordination"]) is not None:
+        known, _ = ask_whole_run(self._record, session)
+        for message in watched(known, session):
+            if (view := message.of(States)["coordination"]) is not None:
                 self._streams.tell(Seen(self._seen(known, session, view)), message.size)
-        final(session, "watch", message, RunResult, lambda answer: check_run(known.cluster, known.run, answer["run"]))
-        known, answer = self._ask(known, session)
-        self._streams.tell(Ended(told_by_coordinator(known, answer)))
+        self._streams.tell(Ended(told_by_coordinator(*ask_whole_run(known, session))))
         return False
-
-    def _ask(self, record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
-        answer = request_of_status(record).put(record, session)
-        if answer["coordination"] is None or answer["inventory"] is None:
-            raise why_alone(record.cluster, session.host.name, answer)
-        return record.as_known(answer["inventory"]), answer
 
     def _seen(self, known: RunRecord, session: Session, view: RunView) -> Coordination:
         assert known.run is not None

@@ -25,48 +25,9 @@ _PATIENCE_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Orphan:
-    """A process of a run that has ended, or that is not there any more."""
-
-    pid: int
-    command: str
-    run: str
-
-
-@dataclass(frozen=True)
-class DeadRun:
-    """A run's directory, and why it is not needed."""
-
-    run: str
-    cluster: str | None
-    """None: its files do not tell any more."""
-    host: str
-    reason: str
-    size_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Remains:
-    """What one host has removed, or would remove."""
-
-    processes: tuple[Orphan, ...]
-    runs: tuple[DeadRun, ...]
-    bundles: tuple[str, ...]
-    files: tuple[str, ...]
-    freed_bytes: int
-    written: int = 0
-    """Directories with what trainers wrote."""
-    survivors: tuple[Orphan, ...] = ()
-    """Not even SIGKILL has ended them."""
-
-    @property
-    def nothing(self) -> bool:
-        return not any(vars(self).values())
-
-
-@dataclass(frozen=True)
 class GcResult:
-    remains: Mapping[str, Remains]
+    remains: Mapping[str, records.GcResult]
+    """What each host has removed, or would remove."""
     errors: Mapping[str, DtctlError]
     written: tuple[Written, ...] = ()
     """What trainers wrote, and what goes if that was asked for."""
@@ -76,11 +37,11 @@ class GcResult:
     @property
     def anything(self) -> bool:
         """There is something to remove."""
-        return bool(self.written) or not all(one.nothing for one in self.remains.values())
+        return bool(self.written) or not all(map(is_nothing, self.remains.values()))
 
     @property
     def processes(self) -> int:
-        return sum(len(one.processes) for one in self.remains.values())
+        return sum(len(one["processes"]) for one in self.remains.values())
 
 
 def collect(
@@ -113,23 +74,17 @@ def collect(
     outcomes = ask(record, transport, request)
     told = outcomes.results.items()
     return GcResult(
-        {host: _remains(answer) for host, answer in told},
+        outcomes.results,
         outcomes.errors,
         written=told_once((host, one) for host, answer in told for one in answer["written"]),
         kept=told_once((host, one) for host, answer in told for one in answer["kept"]),
     )
 
 
-def _remains(answer: records.GcResult) -> Remains:
-    return Remains(
-        processes=tuple(Orphan(**one) for one in answer["processes"]),
-        survivors=tuple(Orphan(**one) for one in answer["survivors"]),
-        runs=tuple(DeadRun(**one) for one in answer["runs"]),
-        bundles=tuple(answer["bundles"]),
-        files=tuple(answer["files"]),
-        freed_bytes=answer["freed_bytes"],
-        written=len(answer["written"]),
-    )
+def is_nothing(found: records.GcResult) -> bool:
+    """Of one host."""
+    lists = (found["processes"], found["survivors"], found["runs"], found["bundles"], found["files"], found["written"])
+    return not any(lists) and not found["freed_bytes"]
 
 
 @dataclass(frozen=True)

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dtctl.agent.records.answers import StatusResult
+from dtctl.agent.records.answers import RunResult, StatusResult
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import AgentError, DtctlError
 from dtctl.model import Host, SshSettings, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run, read_checkpoints
-from dtctl.operations.client.conversation import Request, ask, knows_no_run
-from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator, coordinator_away
+from dtctl.operations.client.conversation import Request, ask, final, knows_no_run, request, said
+from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator, coordinator_away, why_alone
 from dtctl.operations.client.outcome import Outcome, Verdict, agreed, dissenters, judge
-from dtctl.operations.client.plausible import check_status
+from dtctl.operations.client.plausible import check_run, check_status
 from dtctl.operations.client.snapshot import Coordination, TaskStatus
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.run_state import State
     from dtctl.agent.records.vitals import Machine
-    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.transport.seam import Transport
+    from dtctl.transport.seam import Message, Session, Transport
 
 
 A = TypeVar("A")
@@ -183,6 +183,26 @@ def _hurried(host: Host) -> Host:
     return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
+def ask_whole_run(record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
+    """The answer of the coordinator's host, and the run as it knows it. Raises AgentError where it speaks for itself.
+
+    The cluster file may have changed since the run was started.
+    """
+    answer = request_of_status(record).put(record, session)
+    if answer["coordination"] is None or answer["inventory"] is None:
+        raise why_alone(record.cluster, session.host.name, answer)
+    return record.as_known(answer["inventory"]), answer
+
+
+def watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Message]:
+    """The `states` that a host sends when they change, until its watch has ended."""
+    session.send({**request(record, session.host, "watch"), **fields})
+    for message in said(session, "states", most_bytes=None):
+        if message.type == "states":
+            yield message
+    final(session, "watch", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
+
+
 def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     """The coordinator's answer to `status` as a value."""
     assert answer["coordination"] is not None
@@ -194,7 +214,7 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
         time=answer["time"],
         coordination=coordination,
-        machines={host: one.machine for host, one in coordination.contacts.items() if one.machine is not None},
+        machines=_machines({host: one["state"] for host, one in coordination.contacts.items()}),
     )
 
 
@@ -262,12 +282,12 @@ def _put_together(
         time=clock["time"] if clock else 0.0,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(name for name in known.hosts if name in silent),
-        machines={host: machine for host, answer in told.items() if (machine := _machine(answer)) is not None},
+        machines=_machines({host: answer["state"] for host, answer in told.items()}),
     )
 
 
-def _machine(answer: StatusResult) -> Machine | None:
-    return answer["state"]["machine"] if answer["state"] is not None else None
+def _machines(states: Mapping[str, State | None]) -> dict[str, Machine]:
+    return {host: state["machine"] for host, state in states.items() if state is not None and state["machine"]}
 
 
 def _task(

@@ -12,7 +12,7 @@ from dtctl.model import Host, SshSettings
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
-    from dtctl.transport.ssh.hostkeys import HostKey
+    from dtctl.transport.ssh.known_hosts import HostKey
     from dtctl.transport.ssh.trust import Station, Trust
 
 
@@ -39,7 +39,7 @@ def look(trust: Trust, hosts: Iterable[Host]) -> Look:
     stations: dict[str, Station] = {}
     for host in hosts:
         if isinstance(host.reach, SshSettings):
-            way = trust.way(host)
+            way = trust.route(host)
             station = next((one for one in way if not trust.pinned(one)), way[-1])
             stations[station.name] = station
     outcomes = fan_out(stations.values(), trust.scan)

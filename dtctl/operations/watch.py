@@ -11,18 +11,26 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from dtctl.agent.records.answers import RunResult, States, StatusResult
+from dtctl.agent.records.answers import States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.conversation import about, final, request, said
-from dtctl.operations.client.coordinator import CoordinatorAway, coordinator_away, why_alone
-from dtctl.operations.client.plausible import check_run, check_state, check_view, wrong
+from dtctl.operations.client.conversation import about
+from dtctl.operations.client.coordinator import CoordinatorAway, coordinator_away
+from dtctl.operations.client.plausible import check_state, check_view, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.following import LogStream
 from dtctl.operations.metrics import Point, Series, follow_metrics
-from dtctl.operations.status import RunStatus, request_of_status, status_elsewhere, status_of_hosts, told_by_coordinator
+from dtctl.operations.status import (
+    RunStatus,
+    ask_whole_run,
+    request_of_status,
+    status_elsewhere,
+    status_of_hosts,
+    told_by_coordinator,
+    watched,
+)
 from dtctl.transport.seam import Session, Transport
 
 TICK_S = 0.1
@@ -143,10 +151,7 @@ class _Coordinator:
     def converse(self, session: Session) -> bool:
         while True:
             asked = time.monotonic()
-            answer = request_of_status(self._record).put(self._record, session)
-            if answer["coordination"] is None or answer["inventory"] is None:
-                raise why_alone(self._record.cluster, session.host.name, answer)
-            known = self._record.as_known(answer["inventory"])
+            known, answer = ask_whole_run(self._record, session)
             self._streams.tell(told_by_coordinator(known, answer))
             began = time.monotonic()
             self._watch(known, session, answer, asked)
@@ -160,15 +165,13 @@ class _Coordinator:
     def _watch(self, known: RunRecord, session: Session, answer: StatusResult, asked: float) -> None:
         """Tells each change, with the checkpoints of the last answer."""
         assert known.run is not None
-        session.send({**request(known, session.host, "watch"), "for_s": LOOK_AGAIN_S})
-        for message in said(session, "states", most_bytes=None):
-            if message.type == "states" and (view := message.of(States)["coordination"]) is not None:
+        for message in watched(known, session, for_s=LOOK_AGAIN_S):
+            if (view := message.of(States)["coordination"]) is not None:
                 with about(session.host.name, "sent invalid `states`"):
                     check_view(view, known.run, known.names_by_host())
                 now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
                 latest: StatusResult = {**answer, "coordination": view, "time": now}
                 self._streams.tell(told_by_coordinator(known, latest), message.size)
-        final(session, "watch", message, RunResult, lambda told: check_run(known.cluster, known.run, told["run"]))
 
 
 class _Alone:
@@ -232,11 +235,8 @@ class _Host:
             if answer["run"] is None:
                 return False
             asked = time.monotonic()
-            session.send({**request(record, session.host, "watch"), "for_s": LOOK_AGAIN_S})
-            for message in said(session, "states", most_bytes=None):
-                if message.type == "states":
-                    self._streams.tell(self._changed(name, answer, message.of(States), asked), message.size)
-            final(session, "watch", message, RunResult, lambda told: check_run(record.cluster, record.run, told["run"]))
+            for message in watched(record, session, for_s=LOOK_AGAIN_S):
+                self._streams.tell(self._changed(name, answer, message.of(States), asked), message.size)
             if time.monotonic() - asked < LOOK_AGAIN_S / 2:
                 return False  # all that it had to do is done
         return False

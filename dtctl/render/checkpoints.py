@@ -83,11 +83,12 @@ def show_verified(outcome: Verification) -> None:
     """One line for each, and below it what is wrong."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
-        read = f"{size(one.read_bytes)} in {one.seconds:.1f} s"
-        word = "damaged" if one.problems else "not all read" if one.unread else "sound"
+        told = one.told
+        read = f"{size(told['read_bytes'])} in {told['seconds']:.1f} s"
+        word = "damaged" if told["problems"] else "not all read" if told["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
         console.out().print(styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {word}, {read}", style))
-        for line in (*one.problems, *([one.unread] if one.unread else [])):
+        for line in (*told["problems"], *([told["unread"]] if told["unread"] else [])):
             console.out().print(f"  {line}")
 
 

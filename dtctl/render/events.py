@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import Fact, headline, named, sentence
+from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
+from dtctl.agent.records.whole_run import tells_steps
 from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.client.snapshot import recovered_after_s, steps_lost
 from dtctl.operations.events import Attempted
 from dtctl.render.words import duration, local_time
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.snapshot import Coordination, Incident
+    from dtctl.agent.records.whole_run import Incident
+    from dtctl.operations.client.snapshot import Coordination
     from dtctl.operations.events import Happening
 
 
@@ -32,19 +35,19 @@ def story_line(entry: Happening | Attempted) -> str:
 
 def incident_lines(incident: Incident, now: float) -> list[str]:
     """The loss and what became of it; failures that only followed from it are folded into one line."""
-    who = str(incident.task) if incident.task else incident.host or "the run"
-    parts = [f"{_ended(who, incident.why)} at {clock(incident.noticed)}"]
-    along = [str(task) for task in incident.restarted if task != incident.task]
+    parts = [f"{_ended(incident['task'], tuple(why_of(incident)))} at {clock(incident['noticed'])}"]
+    along = [task for task in incident["tasks"] if task != incident["task"]]
     if along:
         parts.append(f"restarted with it: {', '.join(along)}")
-    if incident.back_to is not None:
-        lost = "" if incident.steps_lost is None else f", {incident.steps_lost} steps lost"
-        parts.append(f"back to step {incident.back_to}{lost}")
+    if incident["back_to"] is not None:
+        lost = "" if (steps := steps_lost(incident)) is None else f", {steps} steps lost"
+        parts.append(f"back to step {incident['back_to']}{lost}")
     parts.append(_recovery(incident, now))
     lines = ["; ".join(parts)]
-    if incident.collateral:
+    if incident["collateral"]:
         followers = ", ".join(
-            f"{task} ({sentence(why)})" if why else str(task) for task, why in incident.collateral.items()
+            f"{one['task']} ({sentence(why)})" if (why := why_of(one)) else one["task"]
+            for one in incident["collateral"]
         )
         lines.append(f"  after that: {followers}")
     return lines
@@ -52,13 +55,13 @@ def incident_lines(incident: Incident, now: float) -> list[str]:
 
 def news(before: Coordination | None, now: Coordination) -> list[str]:
     """What a person who follows the run is to know of the difference."""
-    known = {incident.id: incident for incident in before.incidents} if before else {}
+    known = {incident["id"]: incident for incident in before.incidents} if before else {}
     lines = []
     for incident in now.incidents:
-        old = known.get(incident.id)
-        state = (incident.recovered, incident.back_to)
-        changed = old is None or state != (old.recovered, old.back_to)
-        if changed and (before is not None or incident.recovered is None):
+        old = known.get(incident["id"])
+        state = (incident["recovered"], incident["back_to"])
+        changed = old is None or state != (old["recovered"], old["back_to"])
+        if changed and (before is not None or incident["recovered"] is None):
             lines += incident_lines(incident, now.time)
     if now.missing and (before is None or before.missing != now.missing) and not now.condition.verdict.outcome.decided:
         lines.append(f"waiting: {now.missing}")
@@ -78,18 +81,18 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
     if before is None or now.condition.verdict.outcome is Outcome.CREATED:
         return []
     lost = [f"{host} is away" for host in now.lost_hosts if host not in before.lost_hosts]
-    back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host].connected]
+    back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host]["connected"]]
     return lost + back
 
 
 def _recovery(incident: Incident, now: float) -> str:
-    verb = "training" if incident.tells_steps else "running"
-    if incident.recovered_after_s is not None:
-        return f"{verb} again after {_seconds(incident.recovered_after_s)}"
-    if incident.closed is not None:
-        return incident.closed
-    if incident.begun is not None:
-        return f"started again, not {verb} yet after {duration(now - incident.noticed)}"
+    verb = "training" if tells_steps(incident) else "running"
+    if (after_s := recovered_after_s(incident)) is not None:
+        return f"{verb} again after {_seconds(after_s)}"
+    if incident["closed"] is not None:
+        return incident["closed"]
+    if incident["begun"] is not None:
+        return f"started again, not {verb} yet after {duration(now - incident['noticed'])}"
     return "to be started again"
 
 

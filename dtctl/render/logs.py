@@ -221,7 +221,7 @@ class Narrator:
 
     def __call__(self, event: Event | None) -> None:
         if isinstance(event, Back) or event is None or self._clock() - self._since >= TOGETHER_S:
-            self.tell_away()
+            self.report_away()
         if isinstance(event, LogLines):
             if self._printer is not None:
                 self._printer.print(event)
@@ -234,13 +234,13 @@ class Narrator:
             self._since = self._since if self._leaving else self._clock()
             self._leaving[event.host] = event.error
             if event.host == self._coordinator and not event.final:
-                self.tell_away()
+                self.report_away()
                 note("the run continues without it; trying again")
         elif isinstance(event, Back) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")
 
-    def tell_away(self) -> None:
+    def report_away(self) -> None:
         """Also at the end."""
         leaving, self._leaving = self._leaving, {}
         show_host_errors(leaving)

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dtctl.operations.gc import GcResult, Remains, Written
+    from dtctl.agent.records import answers
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun
 
 
@@ -115,12 +116,14 @@ _SHOWN_COMMAND = 60
 
 def show_remains(found: GcResult, *, dry_run: bool) -> None:
     """Hosts with nothing to remove are one line; each process is named."""
-    busy = {host: one for host, one in found.remains.items() if not one.nothing}
+    from dtctl.operations.gc import is_nothing
+
+    busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
     clean = [host for host in found.remains if host not in busy]
     if busy:
         grid = table("HOST", "FOUND" if dry_run else "REMOVED", "FREED")
         for host, one in busy.items():
-            grid.add_row(host, _words(one), size(one.freed_bytes))
+            grid.add_row(host, _words(one), size(one["freed_bytes"]))
         print_table(grid)
         for host, one in busy.items():
             for line in _details(host, one):
@@ -148,23 +151,24 @@ def _where(one: Written) -> str:
     return f"{what}: {one_line(one.path)} on {fold(one.hosts)}"
 
 
-def _words(one: Remains) -> str:
+def _words(one: answers.GcResult) -> str:
     counts = (
-        (len(one.processes), "process"),
-        (len(one.runs), "run"),
-        (len(one.bundles), "bundle"),
-        (len(one.files), "file"),
-        (one.written, "working directory"),
+        (len(one["processes"]), "process"),
+        (len(one["runs"]), "run"),
+        (len(one["bundles"]), "bundle"),
+        (len(one["files"]), "file"),
+        (len(one["written"]), "working directory"),
     )
     return ", ".join(count(number, noun) for number, noun in counts if number)
 
 
-def _details(host: str, one: Remains) -> list[str]:
-    lines = [f"{host}: process {orphan.pid} of {orphan.run}: {_short(orphan.command)}" for orphan in one.processes]
-    lines += [
-        f"{host}: process {left.pid} of {left.run} outlived SIGKILL: {_short(left.command)}" for left in one.survivors
+def _details(host: str, one: answers.GcResult) -> list[str]:
+    lines = [
+        f"{host}: process {left['pid']} of {left['run']}{outlived}: {_short(left['command'])}"
+        for outlived, group in (("", one["processes"]), (" outlived SIGKILL", one["survivors"]))
+        for left in group
     ]
-    return lines + [f"{host}: {run.run}: {run.reason}, {size(run.size_bytes)}" for run in one.runs]
+    return lines + [f"{host}: {run['run']}: {run['reason']}, {size(run['size_bytes'])}" for run in one["runs"]]
 
 
 def _short(command: str) -> str:

@@ -106,6 +106,14 @@ class Conversation:
         self.send(type_, **fields)
         return self.await_type("result")
 
+    def start(self) -> Fields:
+        """The words that follow `prepared`, to the end of `up`; what was started."""
+        self.send("start")
+        started = self.await_type("started")
+        self.send("keep")
+        self.await_type("result")
+        return started
+
     def close(self) -> None:
         """As when the SSH connection is lost: both pipes end."""
         for stream in (self._to, self._from):
@@ -240,10 +248,7 @@ class AgentHost:
             shutil.copytree(compiled_program(self._python), self.root / "agent")
         with self.open() as talk:
             self.prepare(talk, spec, **fields)
-            talk.send("start")
-            talk.await_type("started")
-            talk.send("keep")
-            talk.await_type("result")
+            talk.start()
         return self.begun(spec)
 
     def begun(self, spec: Fields) -> Fields:

@@ -90,7 +90,7 @@ def test_a_fleet_that_is_not_trusted_can_be_trusted(tmp_path: Path, monkeypatch:
         with pytest.raises(HostKeyError, match="is not known"):
             answering(transports, host)
         trust = transports.trust()
-        (station,) = trust.way(host)
+        (station,) = trust.route(host)
         assert trust.pin(station, trust.scan(station)) == fleet.known_hosts
         answering(transports, host).close()
 

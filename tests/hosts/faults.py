@@ -234,6 +234,12 @@ def seen_from_here(host: FleetHost, pid: int) -> int:
     raise ProcessLookupError(f"{host.name} has no process {pid}")
 
 
+def has_process(host: FleetHost, pid: int) -> bool:
+    with suppress(ProcessLookupError):
+        return bool(seen_from_here(host, pid))
+    return False
+
+
 def _number_inside(entry: Path) -> int:
     lines = (entry / "status").read_text().splitlines()
     return next((int(line.split()[-1]) for line in lines if line.startswith("NSpid:")), 0)

@@ -43,7 +43,7 @@ def test_errors_and_keys_of_dropbear(tmp_path: Path) -> None:
         with pytest.raises(TransportError) as caught:
             answering(SshTransport(), host(port, known_hosts, make_key("stranger")))
         trust = Transports().trust()
-        (station,) = trust.way(host(port, tmp_path / "none", make_key("login")))
+        (station,) = trust.route(host(port, tmp_path / "none", make_key("login")))
         (key,) = trust.scan(station)
         assert key.base64 in known_hosts.read_text()
     assert "the host accepts publickey" in caught.value.detail

@@ -223,7 +223,7 @@ def test_trust_goes_through_jump_hosts_nearest_first(home: Path, sshd: Sshd, bas
     jump = f"{bastion.user}@{bastion.address}:{bastion.port}"
     host = direct(sshd, known_hosts=str(known), jump=jump)
     trust = Transports().trust()
-    way = trust.way(host)
+    way = trust.route(host)
     assert [station.name for station in way] == [bastion.address, "gpu-a"]
     assert [station.where for station in way] == [
         f"{bastion.address}:{bastion.port}",

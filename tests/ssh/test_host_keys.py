@@ -128,7 +128,7 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
     trust = Transports().trust()
     host = direct(sshd, known_hosts=str(home / "known_hosts.own"), identity_file=None)
     before = sshd.logins()
-    (station,) = trust.way(host)
+    (station,) = trust.route(host)
     assert (station.name, trust.pinned(station)) == ("gpu-a", [])
     keys = trust.scan(station)
     assert {key.fingerprint for key in keys} == {fingerprint(key) for key in sshd.host_keys.values()}
@@ -141,7 +141,7 @@ def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, hom
 
 def test_what_is_pinned_is_what_openssh_believes(sshd: Sshd, home: Path) -> None:
     trust = Transports().trust()
-    (station,) = trust.way(direct(sshd, known_hosts=str(home / "known_hosts.own")))
+    (station,) = trust.route(direct(sshd, known_hosts=str(home / "known_hosts.own")))
     trust.pin(station, trust.scan(station))
     found = subprocess.run(
         ["ssh-keygen", "-F", name(sshd), "-f", str(home / "known_hosts.own")],

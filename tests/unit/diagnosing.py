@@ -9,10 +9,11 @@ from typing import Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
+from dtctl.agent.records.whole_run import Contact
 from dtctl.agent.run.cause import cause_of_end
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Condition, Contact, Coordination, Exit, TaskStatus
+from dtctl.operations.client.snapshot import Condition, Coordination, Exit, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
 from dtctl.operations.history.record import RunRecord

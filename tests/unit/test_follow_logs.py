@@ -25,7 +25,7 @@ from dtctl.render.logs import TOGETHER_S, Narrator
 from tests.unit.coordinated import record
 
 
-class IntentFollower:
+class Following:
     """Runs that end one after the other; `asked` are the logs that were asked for of each."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *then: Onward | None) -> None:
@@ -55,7 +55,7 @@ def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fewer = dataclasses.replace(record("digits-2"), roster={TaskId("worker", 0): "c", TaskId("worker", 1): "d"})
-    followed = IntentFollower(monkeypatch, Onward(fewer), None)
+    followed = Following(monkeypatch, Onward(fewer), None)
     assert followed.by(Scope("logs"), ["worker"], lines=10, since=5.0, grep="loss") == 1
     assert [run for run, _ in followed.asked] == ["digits-1", "digits-2"]
     then = followed.asked[1][1]
@@ -65,7 +65,7 @@ def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
 
 
 def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = IntentFollower(monkeypatch)
+    followed = Following(monkeypatch)
     assert followed.by(Scope("logs", run="digits-1"), None) == 1
     assert len(followed.asked) == 1
 
@@ -73,7 +73,7 @@ def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.M
 def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    followed = IntentFollower(monkeypatch, Onward(None))
+    followed = Following(monkeypatch, Onward(None))
     assert followed.by(Scope("logs"), None) == 1
     assert (
         "digits-1 was stopped to make room for another run, which has not begun within 120 s" in capsys.readouterr().err
@@ -110,7 +110,7 @@ def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(capsys
     clock.now += TOGETHER_S
     narrate(away("gpu-3"))
     assert capsys.readouterr().err == "error: gpu-2 (gpu-2:22) does not answer\n"
-    narrate.tell_away()
+    narrate.report_away()
     assert capsys.readouterr().err == "error: gpu-3 (gpu-3:22) does not answer\n"
 
 

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from dtctl.agent.records import answers
+from dtctl.agent.records.kinds import made
 from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
-from dtctl.operations.gc import GcResult, Orphan, Remains
+from dtctl.operations.gc import GcResult
 from dtctl.render.terminal import console
 from tests.unit import wrong_commands
 from tests.unit.conftest import Typed
@@ -69,12 +71,14 @@ def test_a_file_of_the_other_ending_is_named(typed: Typed) -> None:
         assert "mv " in said
 
 
-NOTHING = Remains((), (), (), (), 0)
-BUNDLE = Remains((), (), ("b1",), (), 7)
-PROCESS = Remains((Orphan(1, "python", "demo-1"),), (), (), (), 0)
+NOTHING: answers.GcResult = made(
+    answers.GcResult, dry_run=True, processes=[], survivors=[], runs=[], bundles=[], files=[], freed_bytes=0
+)
+BUNDLE: answers.GcResult = {**NOTHING, "bundles": ["b1"], "freed_bytes": 7}
+PROCESS: answers.GcResult = {**NOTHING, "processes": [{"pid": 1, "command": "python", "run": "demo-1"}]}
 
 
-def asked(found: Remains, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> list[str]:
+def asked(found: answers.GcResult, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> list[str]:
     questions: list[str] = []
     monkeypatch.setattr("sys.stdin.isatty", lambda: terminal, raising=False)
     monkeypatch.setattr(console, "confirm", questions.append)

@@ -234,7 +234,9 @@ class Tree:
                 after = os.lstat(part)
             except OSError:  # not on this file system, or too many names, or it is gone
                 return False
-            if other._stats.get(theirs) != signature(before) or not _is_same_but_for_its_names(before, after):
+            # All but the time of the inode's last change, which is another one now that the file has another name.
+            same = all(getattr(before, one) == getattr(after, one) for one in ("st_ino", "st_size", "st_mtime_ns"))
+            if other._stats.get(theirs) != signature(before) or not same:
                 return False  # it has been written to just now
             other._stats[theirs] = self._put(part, path)
         finally:
@@ -275,15 +277,12 @@ class Tree:
 
 def read_blocks(path: str) -> Iterable[bytes]:
     """The content of a regular file. Raises files.Unfit."""
-    descriptor = files.descriptor(path)
-    try:
+    with files.opened(path) as file:
         while True:
-            block = os.read(descriptor, _BLOCK)
+            block = os.read(file, _BLOCK)
             if not block:
                 return
             yield block
-    finally:
-        os.close(descriptor)
 
 
 def file_sha256(path: str) -> str:
@@ -318,11 +317,6 @@ def _load_stats(path: str) -> Dict[str, List[int]]:
 
 def signature(found: os.stat_result) -> List[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
-
-
-def _is_same_but_for_its_names(one: os.stat_result, other: os.stat_result) -> bool:
-    """The time of the last change of the inode is another one as soon as the file has another name."""
-    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
 
 
 def _mode_of(directory: str) -> int | None:

@@ -17,7 +17,7 @@ import stat
 import time
 from contextlib import contextmanager, suppress
 
-from ..host import locks, paths
+from ..host import files, locks, paths
 from ..host.errors import from_os_error
 from ..records.kinds import made
 from ..records.run_state import Code
@@ -359,16 +359,9 @@ def _content(place: str) -> Optional[str]:
 
 def _copy(source: str, target: str, mode: int) -> None:
     """By the kernel, which on some file systems shares the blocks; never through a link."""
-    reads = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        writes = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            _pour(reads, writes)
-            os.fchmod(writes, mode)
-        finally:
-            os.close(writes)
-    finally:
-        os.close(reads)
+    with files.opened(source) as reads, files.opened(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as writes:
+        _pour(reads, writes)
+        os.fchmod(writes, mode)
 
 
 def _pour(reads: int, writes: int) -> None:

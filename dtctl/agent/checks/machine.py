@@ -52,7 +52,7 @@ def _rights() -> Rights:
         "processes": _limit(resource.RLIMIT_NPROC),
         "selinux": _selinux(),  # type: ignore[typeddict-item]
         "kills_at_logout": systemd.ends_logins(),
-        "lingers": systemd.user_lingers(),
+        "lingers": systemd.lingers(),
     }
 
 

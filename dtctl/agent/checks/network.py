@@ -14,6 +14,8 @@ from contextlib import suppress
 from ..host import files, paths
 from ..network import connecting, listening, naming
 from ..network.listening import CHUNK, READY, SENT_AHEAD
+from ..records.kinds import made
+from ..records.network import Measured
 from ..records.spec import ports_of
 from ..run.runfiles import RunFiles, RunRemoved
 
@@ -22,7 +24,7 @@ if TYPE_CHECKING:
     from typing import FrozenSet, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.network import Bound, Measured, NetworkFacts, NetworkQuestion, Peer
+    from ..records.network import Bound, NetworkFacts, NetworkQuestion, Peer
 
 
 def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
@@ -69,15 +71,7 @@ def _measure(peers: List[Peer], nonce: str, seconds: float) -> List[Measured]:
 
 
 def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
-    told: Measured = {
-        "whose": peer["whose"],
-        "host": peer["host"],
-        "latency_s": None,
-        "sent": None,
-        "received": None,
-        "again": None,
-        "problem": "",
-    }
+    told = made(Measured, whose=peer["whose"], host=peer["host"])
     try:
         with _connected(peer["address"], nonce, "echo") as connection:
             told["latency_s"] = _latency(connection)

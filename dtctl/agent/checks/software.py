@@ -6,7 +6,8 @@ import glob
 import json
 import os
 
-from ..records.checks import MOST_MODULES
+from ..records.checks import MOST_MODULES, PythonFound
+from ..records.kinds import made
 from ..run import environment
 from ..vitals import machine_load
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, List, Mapping, Optional
 
     from ..conversation import Conversation
-    from ..records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
+    from ..records.checks import PythonAsked, SoftwareFacts, SoftwareQuestion
 
 
 PROBE_S = 60.0
@@ -91,17 +92,8 @@ class Python:
         self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
         if asked["python_path"]:
             self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
-        self.found: PythonFound = {
-            "program": asked["program"],
-            "path": _whole(marks.text(asked["program"]), self._variables["PATH"]),
-            "version": "",
-            "libc": "",
-            "packages": {},
-            "missing": [],
-            "imported": {},
-            "cuda": "",
-            "problem": "",
-        }
+        path = _whole(marks.text(asked["program"]), self._variables["PATH"])
+        self.found = made(PythonFound, program=asked["program"], path=path)
 
     def read(self) -> None:
         """By the names of its directories."""

@@ -6,6 +6,8 @@ import os
 import threading
 import time
 
+from ..records.checks import GpuSpeed
+from ..records.kinds import made
 from ..run import environment
 from ..vitals import neighbours
 from ..vitals.machine_load import MachineLoad
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
+    from ..records.checks import SpeedFacts, SpeedQuestion
     from .software import Python
 
 
@@ -162,7 +164,7 @@ def _measure_gpus(python: Python, framework: str, path: str, seconds: float) -> 
         return [], python.found["problem"]
     if not told:
         return [], "%s sees none of them" % framework
-    blank: GpuSpeed = {"gpu": 0, "name": "", "flops": 0.0, "clock_mhz": None, "degrees": None, "lanes": None}
+    blank = made(GpuSpeed, gpu=0)
     return [
         {**blank, **known.get(number, {}), "gpu": number, "flops": flops}  # type: ignore[typeddict-item]
         for number, flops in enumerate(told)

@@ -12,6 +12,8 @@ import time
 from contextlib import suppress
 
 from ..host import machine, processes
+from ..records.kinds import made
+from ..records.network import SshFacts
 from ..run import environment
 
 TYPE_CHECKING = False
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records.network import SshFacts, SshQuestion
+    from ..records.network import SshQuestion
 
 START_UP_S = 10.0
 _MOST_NOISE = 1000
@@ -35,17 +37,7 @@ _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 
 def look(talk: Conversation, question: SshQuestion) -> SshFacts:
     """Of a conversation over SSH; of any other there is nothing to tell but the machine."""
-    told: SshFacts = {
-        "shell": _shell(),
-        "start_up_s": None,
-        "noise": "",
-        "noise_bytes": 0,
-        "problem": "",
-        "max_startups": None,
-        "max_sessions": None,
-        "told_by": "",
-        "machine": machine.identity()[:4096],
-    }
+    told = made(SshFacts, shell=_shell(), machine=machine.identity()[:4096])
     if "SSH_CONNECTION" not in os.environ:
         return told
     if question["start_up"]:

@@ -12,6 +12,8 @@ from functools import partial
 
 from ..checkpoints import reading
 from ..host import budget, files
+from ..records.checks import Data, Written
+from ..records.kinds import made
 from ..run import environment
 from ..vitals import machine_load
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Tuple
 
     from ..conversation import Conversation
-    from ..records.checks import CheckpointSize, Data, Looked, LookFor, StorageFacts, StorageQuestion, Written
+    from ..records.checks import CheckpointSize, Looked, LookFor, StorageFacts, StorageQuestion
 
     File = Tuple[str, int]
     "Its path below the directory, and its size."
@@ -50,7 +52,7 @@ def _name(token: str, host: str) -> str:
 
 
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
-    told: Written = {"path": asked, "at": "", "up": 0, "free_bytes": 0, "full": False, "problem": ""}
+    told = made(Written, path=asked)
     try:
         budget.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
     except budget.Silent:
@@ -131,15 +133,7 @@ _PIECE_BYTES = 64 * 1024
 
 
 def _data(asked: str, path: str) -> Data:
-    found: Data = {
-        "path": asked,
-        "there": True,
-        "files": 0,
-        "size_bytes": 0,
-        "whole": True,
-        "digest": "",
-        "problem": "",
-    }
+    found = made(Data, path=asked, there=True)
     try:
         budget.within(_DATA_S, path, partial(_count_data, found, path))
     except budget.Silent:

@@ -1,12 +1,11 @@
-"""Which hosts are in touch, and since when the others are away."""
+"""Which hosts are in touch, since when the others are away, and whether the run is still this coordinator's."""
 
 from __future__ import annotations
 
 import socket
 
 from ..host import log
-from ..link.stream import PROTOCOL
-from ..link.tls import Identity
+from ..records.messages import PROTOCOL
 from ..records.reasons import fact, sentence
 from ..run import intents
 from ..survival import revival
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Optional, Protocol, Set, Tuple
 
     from ..link.stream import Message
+    from ..link.tls import Identity
     from ..records.messages import Hello
     from ..records.reasons import Fact
     from ..records.spec import Spec
@@ -52,7 +52,7 @@ class Contacts:
         """Tells of those who ought to have come by now."""
         for host, since in self.away.items():
             if host not in self._told and now - since > DIAL_AGAIN_S:
-                self._tell_away(host, fact("not_back", host=host))
+                self._report_away(host, fact("not_back", host=host))
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
@@ -71,7 +71,7 @@ class Contacts:
             known.update({"connected": False, "over": is_done})
             if not is_done:
                 self.away[host] = since
-                self._tell_away(host, fact("away", host=host, text=reason))
+                self._report_away(host, fact("away", host=host, text=reason))
 
     def note_answer(self, host: str, *, answers: bool) -> None:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
@@ -89,13 +89,19 @@ class Contacts:
         self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
         self._tell("contact", [fact("join_undone", host=host)], host=host)
 
-    def _tell_away(self, host: str, why: Fact) -> None:
+    def _report_away(self, host: str, why: Fact) -> None:
         self._told.add(host)
         self._tell("contact", [why], host=host)
 
 
 class Quorum:
-    """`may_start`: as it is now."""
+    """Whether the run is still this coordinator's: what others may have taken over is not started again.
+
+    After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
+    this one. A coordinator that was away meanwhile hears so from the first of them. So one whose machine was restarted
+    starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
+    agents dial. One that has lost most of the others goes on alone only where nobody that is waited for is among them.
+    """
 
     def __init__(self, view: View) -> None:
         self.may_start = True
@@ -155,7 +161,10 @@ LIMIT_S = 5.0
 
 
 class Answering:
-    """Asks by threads that nobody waits for: a name may take minutes to be looked up."""
+    """Whether the machines of hosts that are away answer: then it is their agent that is gone, or cut off.
+
+    Asks by threads that nobody waits for: a name may take minutes to be looked up.
+    """
 
     def __init__(self) -> None:
         self._answers: Dict[str, bool] = {}
@@ -175,10 +184,11 @@ class Answering:
                 self._asking.discard(host)
         return self._answers.get(host)
 
-    def forget(self, host: str) -> None:
-        """It is back."""
-        self._answers.pop(host, None)
-        self._next.pop(host, None)
+    def forget(self, back: Set[str]) -> None:
+        """These hosts are not away."""
+        for host in self._next.keys() & back:
+            self._answers.pop(host, None)
+            del self._next[host]
 
     def _ask(self, host: str, address: str, port: int) -> None:
         self._answers[host] = answers(address, port)
@@ -197,7 +207,11 @@ def answers(address: str, port: int) -> bool:
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Identities of all older runs of the cluster that this host has coordinated and still has the files of."""
+    """Of all older runs of the cluster that this host has coordinated and still has the files of.
+
+    An agent that was away may have missed its run's last word, and comes with that run's key: whoever coordinates the
+    cluster's newest run says it.
+    """
     found = []
     for other in revival.every(files.root):
         try:
@@ -211,6 +225,8 @@ def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
     held = other.spec()
     if not _is_before(held, spec):
         return []
+    from ..link.tls import Identity  # a run that is alone needs no TLS
+
     identity = Identity(other.directory, held["run"])
     identity.context(server=True)  # now is the time to find out that it is damaged
     return [identity]

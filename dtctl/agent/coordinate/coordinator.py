@@ -43,7 +43,7 @@ LONGEST_GAP_S = 60.0
 LONGEST_ABSENCE_S = 30 * 86400.0
 """Of a coordinator that is followed by another; more was a clock that was set."""
 
-MOST_ACCUSATIONS = 10
+MOST_REJECTIONS = 10
 """How many of one host are reported: it may always find something new to lie about."""
 
 
@@ -67,8 +67,8 @@ class Coordinator:
         self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
-        self._accused: Dict[str, str] = {}
-        self._accusations: Dict[str, int] = {}
+        self._rejected: Dict[str, str] = {}
+        self._rejections: Dict[str, int] = {}
 
     @property
     def decided(self) -> bool:
@@ -125,7 +125,7 @@ class Coordinator:
         if message["lost_session"]:
             self._lost_sessions.add(host)
         self._take_up(host, message["intents"], now)
-        if message["type"] == "state" and before is not None and _gist(before) == _gist(message["state"]):
+        if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
 
@@ -148,12 +148,12 @@ class Coordinator:
             self.view.wanted([task], want="hold", generation=generation, by="", grace_s=None, **because([]))
             self.view.data["noted"].pop(task, None)
 
-    def accuse(self, host: str, reason: str, wall: float) -> None:
+    def reject_invalid(self, host: str, reason: str, wall: float) -> None:
         """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
         self._wall = wall
-        if self._accused.get(host) != reason and self._accusations.get(host, 0) < MOST_ACCUSATIONS:
-            self._accused[host] = reason
-            self._accusations[host] = self._accusations.get(host, 0) + 1
+        if self._rejected.get(host) != reason and self._rejections.get(host, 0) < MOST_REJECTIONS:
+            self._rejected[host] = reason
+            self._rejections[host] = self._rejections.get(host, 0) + 1
             self._tell("contact", [fact("not_believed", host=host, text=reason)], host=host)
 
     def begin(self, wall: float) -> None:
@@ -232,7 +232,7 @@ class Coordinator:
         elif not self.decided:
             self._quorum.vouch()
             for task in tasks:
-                if self._recovery.hurry(task, now):
+                if self._recovery.skip_backoff(task, now):
                     continue
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
@@ -244,7 +244,7 @@ class Coordinator:
             self._decide(outcome.decided(self.view.facts()) or stopped)
         if self._shutdown is None:
             self._shutdown = Shutdown(self.view, now)
-        self._shutdown.hurry(how, now)
+        self._shutdown.stop_now(how, now)
         self._obeyed = True
 
     def step(self, now: float, wall: float) -> None:
@@ -407,7 +407,7 @@ class Coordinator:
         self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
 
 
-def _gist(state: State) -> List[object]:
+def _fingerprint(state: State) -> List[object]:
     """What decisions may follow from, less how far the tasks are."""
     return [
         (entry["state"], entry["attempt"], entry["generation"], entry["version"], entry["ready"], len(entry["history"]))

@@ -1,4 +1,4 @@
-"""history.jsonl: the run's story, in the order in which the coordinator learnt it."""
+"""history.jsonl, in the order in which the coordinator learnt it, and the account of where the run's time goes."""
 
 from __future__ import annotations
 

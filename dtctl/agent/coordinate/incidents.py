@@ -1,4 +1,10 @@
-"""Losses and what became of them: the entries of `incidents` in cluster.json."""
+"""Losses and what became of them: the entries of `incidents` in cluster.json, and silences of the whole run.
+
+Nobody tells a step after what was lost is back, or the run has never begun to train. After a loss the real culprit has
+not been found. Where every step needs every worker, one that hangs before the first step silences all of them, and no
+peer can teach how long a first step takes. What can be seen is that nobody works: who loads, compiles or computes uses
+a processor, a disk or the network, and who waits for others complains of them or is silent.
+"""
 
 from __future__ import annotations
 

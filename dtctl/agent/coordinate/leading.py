@@ -87,8 +87,6 @@ class Leading:
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
         self._answering = Answering()
-        self._asked: Set[str] = set()
-        """Hosts whose machines were, since they are away."""
         self._told: object = None
         self._greeted = False
         self._requests_seen: object = None
@@ -162,13 +160,10 @@ class Leading:
     def _ask_machines(self, now: float, wall: float) -> None:
         """Those of hosts that have been away for a while."""
         away = self.coordinator.away
-        for host in self._asked - away.keys():
-            self._asked.discard(host)
-            self._answering.forget(host)
+        self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
         for host, since in away.items():
             address = next((each["address"] for each in self._spec["roster"] if each["host"] == host), None)
             if address is not None and now - since >= AWAY_S:
-                self._asked.add(host)
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:
@@ -219,7 +214,7 @@ class Leading:
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
         elif message["type"] == "lied":
-            self.coordinator.accuse(host, message["reason"], wall)
+            self.coordinator.reject_invalid(host, message["reason"], wall)
         elif message["type"] == "gone":
             self._welcome.discard(host)
             self.coordinator.hear(host, message, now, wall)
@@ -227,9 +222,9 @@ class Leading:
         elif message["type"] == "hello" or host in self._welcome:
             problem = self._problem(host, message)
             if problem is None:
-                self._believe(host, message, self._hub, now, wall)
+                self._accept(host, message, self._hub, now, wall)
             else:
-                self._disbelieve(host, problem, self._hub, now, wall)
+                self._reject(host, problem, self._hub, now, wall)
 
     def _problem(self, host: str, message: Heard) -> Optional[str]:
         """Why it cannot be so, though it is a record."""
@@ -237,10 +232,10 @@ class Leading:
             return self.coordinator.view.problem_of_events(host, message)
         if message["type"] == "progress":
             return self.coordinator.view.problem_of_progress(host, message)
-        stranger = self._stranger(host, message) if message["type"] == "hello" else None
+        stranger = self._foreign(host, message) if message["type"] == "hello" else None
         return stranger or self.coordinator.view.problem(host, message)
 
-    def _believe(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
+    def _accept(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
         if told["type"] == "events":
             self._story.add_events(host, told["from"], told["events"], now, wall)
             return
@@ -252,15 +247,15 @@ class Leading:
         if self.coordinator.hear(host, told, now, wall):
             self._news()
 
-    def _disbelieve(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
+    def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
         """Its connection ends, and the genuine agent's next one heals it."""
         self._welcome.discard(host)
         hub.refuse(host, problem)
-        self.coordinator.accuse(host, problem, wall)
+        self.coordinator.reject_invalid(host, problem, wall)
         self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
-    def _stranger(self, host: str, hello: Hello) -> Optional[str]:
+    def _foreign(self, host: str, hello: Hello) -> Optional[str]:
         if hello["run"] != self._spec["run"]:
             return "this is the coordinator of run %s" % self._spec["run"]
         return "%s is the coordinator's own host" % host if host == self._host else None

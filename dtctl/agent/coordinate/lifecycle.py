@@ -1,7 +1,8 @@
-"""The start, also after a restart: all tasks at once, but those that the file has wait for others.
+"""How a run starts, and how it ends on every host: servers last, and no host forgotten.
 
-Who cannot train before others are ready is early until then: frameworks wait for their peers by themselves, and a
-program that does not, and fails, is started again when they are there, which counts for nothing.
+All tasks start at once, also after a restart, but those that the file has wait for others. Who cannot train before
+others are ready is early until then: frameworks wait for their peers by themselves, and a program that does not, and
+fails, is started again when they are there, which counts for nothing.
 """
 
 from __future__ import annotations
@@ -121,7 +122,7 @@ class Shutdown:
         if self._well:  # from now on whatever ends stays ended
             view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
-    def hurry(self, how: How, now: float) -> None:
+    def stop_now(self, how: How, now: float) -> None:
         """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
         self._how = how
         self._stop(self._ending())  # they may be given less time than before

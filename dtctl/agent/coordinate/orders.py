@@ -6,24 +6,18 @@ from ..run.hangs import has_never_hung, trains_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Set, Tuple
+    from typing import Callable, Dict, List, Mapping, Optional, Set, Tuple
 
     from ..records.messages import Orders
     from ..records.run_state import Intent
     from .view import View
 
+    Jobs = Dict[str, "_Job"]
+
 
 START_S = 30.0
 STARTS = 2
 """A start of a task may take so many times as long as the lead's, and so many seconds, until it has done nothing."""
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Dict, Optional
-
-    from .view import View
-
-    Jobs = Dict[str, "_Job"]
 
 
 def first_steps(view: View, host: str, jobs: Optional[Jobs] = None) -> Dict[str, float]:

@@ -82,7 +82,7 @@ class Recovery:
         waiting = {one["id"] for one in incidents.waiting(self._view)}
         return min((due for id_, due in self._due.items() if id_ in waiting), default=None)
 
-    def hurry(self, task: str, now: float) -> bool:
+    def skip_backoff(self, task: str, now: float) -> bool:
         """Ends the delay of a task that is to start again anyway; False where none is held for that.
 
         It must not be given another generation then: its incident waits for all that it holds to be cleared away.

@@ -1,4 +1,4 @@
-"""One agent's part in its run: it dials the coordinator, or is the coordinator."""
+"""One agent's part in its run: it dials the coordinator, reports and takes its orders, or is the coordinator."""
 
 from __future__ import annotations
 

@@ -40,7 +40,10 @@ _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable":
 
 
 class Hook:
-    """`told` is its part of told.json, which is written between `step` and `begin`."""
+    """Sends one hook one event after another, a few times each, until it is taken or given up.
+
+    `told` is its part of told.json, which is written between `step` and `begin`.
+    """
 
     def __init__(
         self,
@@ -166,7 +169,10 @@ _PASSED_ON = ("PATH", "HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", *environment.PROX
 
 
 class Delivery:
-    """Raises OSError where no process can be started."""
+    """A sender at work: started, listened to without waiting, and ended when it is late.
+
+    Raises OSError where no process can be started.
+    """
 
     def __init__(self, post: Post, body: Dict[str, Any], inherited: Mapping[str, str], now: float) -> None:
         self.deadline = now + post["timeout_s"] + _START_S

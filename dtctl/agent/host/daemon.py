@@ -16,12 +16,12 @@ MOST_DESCRIPTORS = 65536
 
 def detached(work: Callable[[], None]) -> None:
     """Has `work` done by a new process, no child of this one and in a session of its own, and returns at once."""
-    os.waitpid(fork(lambda: _be_orphaned(work)), 0)
 
+    def be_orphaned() -> None:
+        os.setsid()
+        fork(work)
 
-def _be_orphaned(work: Callable[[], None]) -> None:
-    os.setsid()
-    fork(work)
+    os.waitpid(fork(be_orphaned), 0)
 
 
 def fork(work: Callable[[], None], code: int = 0) -> int:

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..records import answers
+
+LONGEST_TEXT = 65_536
+"""As in records.answers.Text."""
+
 
 class Refused(Exception):
     """The request cannot be done; this ends the conversation.
@@ -16,6 +23,15 @@ class Refused(Exception):
         self.summary = summary
         self.detail = detail
         self.hint = hint
+
+    def fields(self) -> answers.Refused:
+        """As the frame `error`, or a field of an answer."""
+        return {
+            "code": self.code,
+            "summary": self.summary[:LONGEST_TEXT],
+            "detail": self.detail[-LONGEST_TEXT:],
+            "hint": self.hint[:LONGEST_TEXT],
+        }
 
 
 NO_ROOM = "dtctl gc    removes old runs and old code; other files on this disk are yours to remove"

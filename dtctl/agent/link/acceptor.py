@@ -146,7 +146,9 @@ class Acceptor:
         """Streams whose other end has just proved its identity."""
         if self._rests_until is not None and now < self._rests_until:
             return []
-        self._end_shortage(now)
+        if self._short_until is not None and now >= self._short_until:
+            self._selector.register(self._listener, selectors.EVENT_READ)
+            self._short_until = None
         ready = [key.data for key, _ in self._selector.select(0)]
         if None in ready:  # the listener
             self._accept(now)
@@ -170,8 +172,9 @@ class Acceptor:
                 return
             except OSError as error:
                 if error.errno not in _GONE_MEANWHILE:
-                    if not self._make_room():
-                        self._begin_shortage(now)
+                    if not self._make_room():  # the listener stays readable, and is not to be looked at
+                        self._selector.unregister(self._listener)
+                        self._short_until = now + SHORTAGE_S
                     return
 
     def _let_in(self, connection: socket.socket, address: Sequence[str], now: float) -> None:
@@ -249,16 +252,6 @@ class Acceptor:
     def _drop(self, caller: Caller) -> None:
         self._forget(caller)
         caller.connection.close()
-
-    def _begin_shortage(self, now: float) -> None:
-        """The listener stays readable all the while, and is not to be looked at."""
-        self._selector.unregister(self._listener)
-        self._short_until = now + SHORTAGE_S
-
-    def _end_shortage(self, now: float) -> None:
-        if self._short_until is not None and now >= self._short_until:
-            self._selector.register(self._listener, selectors.EVENT_READ)
-            self._short_until = None
 
 
 def _listen(address: str, port: int) -> socket.socket:

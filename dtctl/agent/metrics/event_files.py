@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 
 from ..host import files
 from ..host.budget import Budget, Spent
@@ -54,24 +55,19 @@ def _listed(path: str, budget: Budget) -> Tuple[List[str], List[str]]:
             budget.name()
             if entry.name.startswith("."):
                 continue
-            try:
+            with suppress(FileNotFoundError):
                 if files.leads_on(entry):
                     below.append(entry.path)
                 elif _MARK in entry.name:
                     names.append(entry.name)
-            except FileNotFoundError:
-                continue
     return names, below
 
 
 def outermost(roots: Sequence[str]) -> List[str]:
     """Each once, and none that lies in another."""
-    real = {os.path.normpath(root): None for root in roots}
-    return [root for root in real if not any(root != other and _is_in(root, other) for other in real)]
-
-
-def _is_in(path: str, directory: str) -> bool:
-    return path.startswith(directory.rstrip("/") + "/")
+    real = list(dict.fromkeys(map(os.path.normpath, roots)))
+    others = [root.rstrip("/") + "/" for root in real]
+    return [root for root in real if not any(root.startswith(other) for other in others)]
 
 
 LOOK_S = 20.0
@@ -98,10 +94,8 @@ class Found:
     def size_bytes(self) -> int:
         total = 0
         for name in self.names:
-            try:
+            with suppress(OSError):
                 total += files.look(os.path.join(self.path, name)).st_size
-            except OSError:
-                continue
         return total
 
 
@@ -136,10 +130,8 @@ class Copying:
                 if number >= MOST_FILES:
                     return number
                 number += 1
-                try:
+                with suppress(OSError):  # deleted, or no file that may be read: the next look tries again
                     self._pass_on(folder, name, send)
-                except OSError:
-                    continue  # deleted, or no file that may be read: the next look tries again
         return number
 
     def _pass_on(self, folder: Found, name: str, send: Send) -> None:
@@ -149,25 +141,18 @@ class Copying:
         before = files.look(path)
         if (str(before.st_ino), before.st_size) == (inode, offset):
             return
-        opened = files.descriptor(path)
-        try:
-            found = os.fstat(opened)
+        with files.opened(path) as file:
+            found = os.fstat(file)
             if str(found.st_ino) != inode or found.st_size < offset:
                 inode, offset = str(found.st_ino), 0
             while True:
-                data = files.read_at(opened, offset, min(CHUNK_BYTES, found.st_size - offset))
+                data = files.read_at(file, offset, min(CHUNK_BYTES, found.st_size - offset))
                 if data or not offset:
-                    send(self._told(folder, name, inode, offset), data)
+                    send({**folder.told, "file": text(name), "inode": inode, "offset": offset}, data)
                 offset += len(data)
                 self._sent[key] = inode, offset
                 if not data or offset >= found.st_size:
                     return
-        finally:
-            os.close(opened)
-
-    @staticmethod
-    def _told(folder: Found, name: str, inode: str, offset: int) -> EventFile:
-        return {**folder.told, "file": text(name), "inode": inode, "offset": offset}
 
 
 def identity_of(inode: int, first_file: str) -> str:

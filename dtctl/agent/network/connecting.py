@@ -8,6 +8,8 @@ import selectors
 import socket
 import time
 
+from ..records.kinds import made
+from ..records.network import Reached
 from .listening import GREETING, PADDING
 from .naming import resolved
 
@@ -15,7 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Tuple
 
-    from ..records.network import Peer, Reached
+    from ..records.network import Peer
     from .naming import Place
 
 AT_ONCE = 200
@@ -158,14 +160,7 @@ def _name(peer: Peer) -> str:
 
 
 def _unresolved(peer: Peer, problem: str) -> Reached:
-    return {
-        "whose": peer["whose"],
-        "host": peer["host"],
-        "place": "",
-        "problem": "unresolved",
-        "by": "",
-        "text": problem[:4096],
-    }
+    return made(Reached, whose=peer["whose"], host=peer["host"], problem="unresolved", text=problem[:4096])
 
 
 def _connect(tries: List[Try], nonce: str, limit_s: float) -> None:

@@ -6,7 +6,7 @@ from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
 from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
 from .spec import Inventory
@@ -35,10 +35,10 @@ from .words import (
     Reason,
     Seconds,
     SignalNumber,
+    StopPhase,
     TaskName,
     Tasks,
     TaskState,
-    Way,
 )
 
 TYPE_CHECKING = False
@@ -69,9 +69,9 @@ class Greeting(Record):
     time: Epoch
     free_bytes: Count
     cpus: Count
-    system: Usual[Line, ""]
+    system: Default[Line, ""]
     """The operating system, its kernel and the kind of processor, as the host tells them."""
-    memory_bytes: Usual[Count, 0]
+    memory_bytes: Default[Count, 0]
 
 
 class Lacking(Record):
@@ -83,16 +83,16 @@ class Refused(Record):
 
     code: Line
     summary: Text
-    detail: Usual[Text, ""]
-    hint: Usual[Text, ""]
+    detail: Default[Text, ""]
+    hint: Default[Text, ""]
 
 
 class Alive(Record):
     """The frame `beat`: nothing to tell, and still at work."""
 
-    at: Usual[Line, ""]
+    at: Default[Line, ""]
     """What it is at: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
-    for_s: Usual[Seconds, 0.0]
+    for_s: Default[Seconds, 0.0]
     """Since when it has been at that. It may hang there: in a file system that does not answer, for example."""
 
 
@@ -100,16 +100,16 @@ class Progress(Record):
     """How far something has come."""
 
     phase: Line
-    done_bytes: Usual[Count, 0]
-    total_bytes: Usual[Count, 0]
-    text: Usual[Text, ""]
+    done_bytes: Default[Count, 0]
+    total_bytes: Default[Count, 0]
+    text: Default[Text, ""]
 
 
 class Need(Record):
     """The manifest of the bundle, or these of its files."""
 
-    manifest: Usual[bool, False]
-    files: Usual[AtMost[List[Count], 1_000_000], []]
+    manifest: Default[bool, False]
+    files: Default[AtMost[List[Count], 1_000_000], []]
 
 
 class TakenPort(Record):
@@ -124,9 +124,9 @@ class TakenPort(Record):
 class Facts(Record):
     """What a host tells of itself by the way: with `prepared`, and as the frame `looked`."""
 
-    facts: Usual[Optional[CheckFacts], None]
+    facts: Default[Optional[CheckFacts], None]
     """What was asked for with `up`, or with `look`."""
-    facts_s: Usual[Seconds, 0.0]
+    facts_s: Default[Seconds, 0.0]
     """How long it took to find that out."""
 
 
@@ -145,15 +145,15 @@ class Prepared(Facts):
     run: Name
     current: Optional[Name]
     replaces: Optional[Name]
-    checkpoints: Usual[Reports, []]
-    saved: Usual[AtMost[List[Saved], 100], []]
+    checkpoints: Default[Reports, []]
+    saved: Default[AtMost[List[Saved], 100], []]
     """By earlier runs, the newest first."""
-    outputs: Usual[AtMost[List[OutputMark], 100], []]
+    outputs: Default[AtMost[List[OutputMark], 100], []]
     """Of the output directories that hold something."""
-    taken: Usual[AtMost[List[TakenPort], MOST_TAKEN], []]
-    free_from: Usual[AtMost[List[Port], 100], []]
+    taken: Default[AtMost[List[TakenPort], MOST_TAKEN], []]
+    free_from: Default[AtMost[List[Port], 100], []]
     """Ports from which on as many are free as any host of the run needs."""
-    joining: Usual[Optional[Joining], None]
+    joining: Default[Optional[Joining], None]
     """Of a run that continues unchanged and was started without some of its hosts; its coordinator's host has it."""
 
 
@@ -168,8 +168,8 @@ class States(Record):
     """The state of one host's tasks, and on the coordinator's host that of the whole run."""
 
     run: Name
-    state: Usual[Optional[State], None]
-    coordination: Usual[Optional[RunView], None]
+    state: Default[Optional[State], None]
+    coordination: Default[Optional[RunView], None]
 
 
 class Log(Record):
@@ -180,7 +180,7 @@ class Log(Record):
     offset: Count
     end: Count
     time: Epoch
-    truncated: Usual[bool, False]
+    truncated: Default[bool, False]
 
 
 class Output(Record):
@@ -194,15 +194,15 @@ class UpResult(Record):
 
     run: Name
     unchanged: bool
-    reboot: Usual[Optional[OneOf["systemd", "cron"]], None]
+    reboot: Default[Optional[OneOf["systemd", "cron"]], None]
     """What brings it back after a restart of the machine."""
-    reboot_new: Usual[bool, False]
+    reboot_new: Default[bool, False]
     """That was written just now: before, nothing here needed it."""
-    reboot_why: Usual[Optional[Reason], None]
+    reboot_why: Default[Optional[Reason], None]
     """Why there is nothing."""
-    aside: Usual[Files, []]
+    aside: Default[Files, []]
     """Where files of trainers are now that stood where the code has one."""
-    pruned: Usual[AtMost[List[Name], 10_000], []]
+    pruned: Default[AtMost[List[Name], 10_000], []]
     """Old runs that were removed."""
 
 
@@ -218,17 +218,17 @@ class StatusResult(Record):
 
     run: Optional[Name]
     time: Epoch
-    problem: Usual[Optional[Reason], None]
+    problem: Default[Optional[Reason], None]
     """Why the host cannot tell which run is the current one, where it cannot."""
-    agent_alive: Usual[bool, False]
-    inventory: Usual[Optional[Inventory], None]
-    state: Usual[Optional[State], None]
-    intents: Usual[Intents, {}]
+    agent_alive: Default[bool, False]
+    inventory: Default[Optional[Inventory], None]
+    state: Default[Optional[State], None]
+    intents: Default[Intents, {}]
     """What is wanted of this host's tasks."""
-    coordination: Usual[Optional[RunView], None]
-    away: Usual[Optional[Refused], None]
+    coordination: Default[Optional[RunView], None]
+    away: Default[Optional[Refused], None]
     """Why the coordinator of this host does not answer."""
-    checkpoints: Usual[Reports, []]
+    checkpoints: Default[Reports, []]
 
 
 class RunResult(Record):
@@ -246,7 +246,7 @@ class KnownRun(Record):
     created: Epoch
     live: bool
     tasks: Dict[TaskName, TaskState]
-    condition: Usual[Optional[Condition], None]
+    condition: Default[Optional[Condition], None]
     """As its coordinator last told it; null on the other hosts."""
 
 
@@ -264,15 +264,15 @@ class RunsResult(Record):
 
     runs: AtMost[List[KnownRun], MOST_RUNS]
     """The newest, oldest first."""
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Others that the list has no room for."""
-    damaged: Usual[AtMost[List[DamagedRun], MOST_DAMAGED], []]
+    damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
 
 
 class Survivor(Record):
     """A process that outlives SIGKILL. `task` null: of which one cannot be told."""
 
-    task: Usual[OptionalTask, None]
+    task: Default[OptionalTask, None]
     pid: Pid
     command: Line
 
@@ -288,19 +288,19 @@ class StopResult(Record):
 
     run: Name
     stopped: Tasks
-    killed: Usual[Killed, {}]
+    killed: Default[Killed, {}]
     """Of these those that did not heed SIGTERM, with the grace period that they had."""
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
-    waiting: Usual[Tasks, []]
+    waiting: Default[Tasks, []]
     """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
     survivors: Survivors
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Survivors that the list has no room for."""
-    unreached: Usual[AtMost[List[Name], 4096], []]
+    unreached: Default[AtMost[List[Name], 4096], []]
     """Hosts that are away and where tasks have not ended."""
-    coordination: Usual[Optional[RunView], None]
-    away: Usual[Optional[Refused], None]
+    coordination: Default[Optional[RunView], None]
+    away: Default[Optional[Refused], None]
     """Why the coordinator of this host does not answer."""
     inventory: Inventory
 
@@ -308,10 +308,10 @@ class StopResult(Record):
 class Leaving(Record):
     """One task that is being stopped."""
 
-    way: Way
-    for_s: Usual[Optional[Seconds], None]
+    way: StopPhase
+    for_s: Default[Optional[Seconds], None]
     """Since it was sent SIGTERM, until it had ended; null: it was not, or before this stop was asked for."""
-    signal: Usual[Optional[SignalNumber], None]
+    signal: Default[Optional[SignalNumber], None]
     """That has ended it."""
 
 
@@ -327,9 +327,9 @@ class RestartResult(Record):
 
     run: Name
     tasks: Entries
-    unreached: Usual[AtMost[List[Name], 4096], []]
-    coordination: Usual[Optional[RunView], None]
-    away: Usual[Optional[Refused], None]
+    unreached: Default[AtMost[List[Name], 4096], []]
+    coordination: Default[Optional[RunView], None]
+    away: Default[Optional[Refused], None]
     """Why the coordinator of this host does not answer."""
     inventory: Inventory
 
@@ -337,7 +337,7 @@ class RestartResult(Record):
 class Written(Record):
     """What trainers wrote in their working directory, or beside the code of a bundle, as with earlier builds."""
 
-    cluster: Usual[Optional[Name], None]
+    cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]
     """The same on hosts that share the directory."""
     path: AtMost[str, 8192]
@@ -350,10 +350,10 @@ class DownResult(Record):
     """What was ended and removed."""
 
     stopped: Tasks
-    killed: Usual[Killed, {}]
+    killed: Default[Killed, {}]
     already: Tasks
     survivors: Survivors
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Survivors that the list has no room for."""
     removed: AtMost[List[Name], 10_000]
     """Runs."""
@@ -380,7 +380,7 @@ class EventsResult(Record):
 
     run: Name
     next: Count
-    passed_over: Usual[Count, 0]
+    passed_over: Default[Count, 0]
     """Lines that were asked for and are damaged."""
 
 
@@ -400,7 +400,7 @@ class DeadRun(Record):
     """null: its files do not tell any more."""
     host: Name
     reason: Reason
-    size_bytes: Usual[Count, 0]
+    size_bytes: Default[Count, 0]
 
 
 class GcResult(Record):
@@ -413,11 +413,11 @@ class GcResult(Record):
     runs: AtMost[List[DeadRun], MOST_RUNS]
     bundles: AtMost[List[Line], 10_000]
     files: Files
-    written: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """Removed, or to be removed, as `written` asks for it."""
-    kept: Usual[AtMost[List[Written], MOST_CLUSTERS], []]
+    kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Of whatever kind, that its list has no room for."""
     freed_bytes: Count
 

@@ -2,7 +2,7 @@
 
 import re
 
-from .kinds import AtMost, Form, List, OneOf, Optional, Record, Usual
+from .kinds import AtMost, Default, List, OneOf, Optional, Pattern, Record
 from .words import By, Count, Epoch, Line, Name, Reason, Seconds
 
 MOST_SHARDS = 1000
@@ -19,7 +19,7 @@ class OutputMark(Record):
     """Who has last started a run that writes to a directory."""
 
     path: AtMost[str, 8192]
-    inode: Form[str, 20, r"[0-9]+", "a number"]
+    inode: Pattern[str, 20, r"[0-9]+", "a number"]
     """Of the directory, which may have been made anew since."""
     cluster: Name
     run: Name
@@ -39,10 +39,10 @@ class Checkpoint(Record):
     shards: Count
     complete: bool
     problem: Optional[Reason]
-    kind: Usual[CheckpointKind, "tensorflow"]
-    held: Usual[AtMost[List[Count], MOST_SHARDS], []]
+    kind: Default[CheckpointKind, "tensorflow"]
+    held: Default[AtMost[List[Count], MOST_SHARDS], []]
     """Which of the shards lie on this host."""
-    identity: Usual[AtMost[str, 100], ""]
+    identity: Default[AtMost[str, 100], ""]
     """The same on hosts that share the file."""
 
 
@@ -53,10 +53,10 @@ class CheckpointReport(Record):
     newest_complete: Optional[Checkpoint]
     incomplete: AtMost[List[Checkpoint], 100]
     all: AtMost[List[Checkpoint], 100]
-    problem: Usual[Optional[Reason], None]
-    identity: Usual[AtMost[str, 100], ""]
+    problem: Default[Optional[Reason], None]
+    identity: Default[AtMost[str, 100], ""]
     """Of the directory: differs where hosts do not share it, as a rule."""
-    guessed: Usual[bool, False]
+    guessed: Default[bool, False]
     """No setting names it: the lead's command line does, or the lead works there."""
 
 
@@ -108,7 +108,7 @@ class FileSent(Record):
 
     name: AtMost[str, 300]
     size: Count
-    sha256: Form[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+    sha256: Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
 
 
 class FetchResult(Record):
@@ -129,7 +129,7 @@ class Landing(Record):
     """The frame `landing`: where a checkpoint is about to arrive, and what of it is there."""
 
     dir: AtMost[str, 8192]
-    token: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    token: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
     """The same on hosts that share the directory."""
     there: bool
     """This very checkpoint is in its place already."""

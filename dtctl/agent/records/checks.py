@@ -1,6 +1,6 @@
 """What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
 from .vitals import Busy, Disk, Gpu, Machine
@@ -19,17 +19,17 @@ class PythonAsked(Record):
     """A Python that trainers of this host are started with; marks in it are replaced on the host."""
 
     program: Line
-    path: Usual[Line, ""]
+    path: Default[Line, ""]
     """Where a program without a `/` is looked for."""
-    python_path: Usual[Line, ""]
+    python_path: Default[Line, ""]
     """The trainers' PYTHONPATH."""
-    modules: Usual[AtMost[List[Module], MOST_MODULES], []]
+    modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That their programs import."""
-    cuda: Usual[bool, False]
+    cuda: Default[bool, False]
     """CUDA's libraries are looked for, because trainers are given GPUs."""
-    isolated: Usual[bool, False]
+    isolated: Default[bool, False]
     """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
-    may_start: Usual[bool, True]
+    may_start: Default[bool, True]
     """False on a controller whose user has not allowed the cluster file to start it."""
 
 
@@ -37,9 +37,9 @@ class SoftwareQuestion(Record):
     """What the trainers' Pythons have."""
 
     pythons: AtMost[List[PythonAsked], MOST_PYTHONS]
-    started: Usual[bool, False]
+    started: Default[bool, False]
     """Each is started and asked itself; else the names of its directories tell."""
-    imported: Usual[bool, False]
+    imported: Default[bool, False]
     """The modules are imported, which takes its time."""
 
 
@@ -47,24 +47,24 @@ class Imported(Record):
     """A module that was imported, or was not."""
 
     seconds: Count
-    problem: Usual[Line, ""]
+    problem: Default[Line, ""]
 
 
 class PythonFound(Record):
     """A Python, as it was asked for, and what it has."""
 
     program: Line
-    path: Usual[Line, ""]
+    path: Default[Line, ""]
     """Empty: there is none."""
-    version: Usual[Version, ""]
-    libc: Usual[Version, ""]
-    packages: Usual[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
-    missing: Usual[AtMost[List[Module], MOST_MODULES], []]
+    version: Default[Version, ""]
+    libc: Default[Version, ""]
+    packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
+    missing: Default[AtMost[List[Module], MOST_MODULES], []]
     """Modules that it does not find."""
-    imported: Usual[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
-    cuda: Usual[Line, ""]
+    imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
+    cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
-    problem: Usual[Line, ""]
+    problem: Default[Line, ""]
     """What it said instead of an answer."""
 
 
@@ -77,13 +77,13 @@ class SoftwareFacts(Record):
 class MachineQuestion(Record):
     """What the host has, and what of it is free."""
 
-    places: Usual[AtMost[List[Path], MOST_PLACES], []]
+    places: Default[AtMost[List[Path], MOST_PLACES], []]
     """Where the run writes, with marks; what is not there yet stands for the directory above it."""
-    gpus: Usual[bool, False]
+    gpus: Default[bool, False]
     """nvidia-smi is asked."""
-    rights: Usual[bool, False]
+    rights: Default[bool, False]
     """What may end processes, or limits them, is looked at."""
-    cluster: Usual[Optional[Name], None]
+    cluster: Default[Optional[Name], None]
     """What tasks of its earlier runs took is looked up."""
 
 
@@ -99,21 +99,21 @@ class GpuUser(Record):
 class Rights(Record):
     """What may end a user's processes, or limits them. null: unlimited."""
 
-    open_files: Usual[Optional[Count], None]
-    processes: Usual[Optional[Count], None]
-    selinux: Usual[OneOf["", "enforcing", "permissive"], ""]
-    kills_at_logout: Usual[bool, False]
+    open_files: Default[Optional[Count], None]
+    processes: Default[Optional[Count], None]
+    selinux: Default[OneOf["", "enforcing", "permissive"], ""]
+    kills_at_logout: Default[bool, False]
     """logind ends what a login has started (KillUserProcesses)."""
-    lingers: Usual[bool, False]
+    lingers: Default[bool, False]
     """The user's own systemd outlives the logins."""
 
 
 class TaskMemory(Record):
     """Of a cluster's tasks on this host."""
 
-    took: Usual[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
+    took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
     """The memory that tasks of earlier runs took here at most."""
-    taking_bytes: Usual[Count, 0]
+    taking_bytes: Default[Count, 0]
     """What tasks of the cluster take at this moment."""
 
 
@@ -121,23 +121,23 @@ class MachineFacts(TaskMemory):
     """Memory and disks at this moment."""
 
     machine: Machine
-    disks: Usual[AtMost[List[Disk], 100], []]
-    silent: Usual[Paths, []]
+    disks: Default[AtMost[List[Disk], 100], []]
+    silent: Default[Paths, []]
     """Places on file systems that do not answer."""
-    drivers: Usual[bool, False]
+    drivers: Default[bool, False]
     """A driver of GPUs has made its device, whether nvidia-smi is there or not."""
-    nvidia_smi: Usual[bool, False]
+    nvidia_smi: Default[bool, False]
     """There is such a program."""
-    gpus: Usual[AtMost[List[Gpu], 64], []]
-    gpu_users: Usual[AtMost[List[GpuUser], 1000], []]
-    rights: Usual[Optional[Rights], None]
+    gpus: Default[AtMost[List[Gpu], 64], []]
+    gpu_users: Default[AtMost[List[GpuUser], 1000], []]
+    rights: Default[Optional[Rights], None]
 
 
 class LookFor(Record):
     """A directory in which other hosts have written."""
 
     path: Path
-    up: Usual[Count, 0]
+    up: Default[Count, 0]
     """So many directories above it."""
     hosts: AtMost[List[Name], 4096]
 
@@ -149,12 +149,12 @@ class StorageQuestion(Record):
     """Of this check: in the names of the files that are written, and removed with the conversation."""
     host: Name
     """As which this one writes."""
-    write: Usual[AtMost[List[Path], MOST_PLACES], []]
+    write: Default[AtMost[List[Path], MOST_PLACES], []]
     """Directories to write to; of one that is not there yet, the one above it."""
-    look: Usual[AtMost[List[LookFor], MOST_PLACES], []]
-    checkpoints: Usual[Paths, []]
+    look: Default[AtMost[List[LookFor], MOST_PLACES], []]
+    checkpoints: Default[Paths, []]
     """Whose newest checkpoint is measured."""
-    data: Usual[AtMost[List[Path], MOST_PLACES], []]
+    data: Default[AtMost[List[Path], MOST_PLACES], []]
     """Directories that trainers read."""
 
 
@@ -163,14 +163,14 @@ class Written(Record):
 
     path: Path
     """As it was asked for."""
-    at: Usual[Path, ""]
+    at: Default[Path, ""]
     """The directory itself, or what of its path is there."""
-    up: Usual[Count, 0]
+    up: Default[Count, 0]
     """So many directories above it."""
-    free_bytes: Usual[Count, 0]
-    full: Usual[bool, False]
+    free_bytes: Default[Count, 0]
+    full: Default[bool, False]
     """Its disk has no room."""
-    problem: Usual[Line, ""]
+    problem: Default[Line, ""]
 
 
 class Looked(Record):
@@ -185,13 +185,13 @@ class Data(Record):
 
     path: Path
     there: bool
-    files: Usual[Count, 0]
-    size_bytes: Usual[Count, 0]
-    whole: Usual[bool, True]
+    files: Default[Count, 0]
+    size_bytes: Default[Count, 0]
+    whole: Default[bool, True]
     """All of it was counted."""
-    digest: Usual[Line, ""]
+    digest: Default[Line, ""]
     """Of all names and sizes, and of the beginnings and ends of some files."""
-    problem: Usual[Line, ""]
+    problem: Default[Line, ""]
 
 
 class CheckpointSize(Record):
@@ -204,10 +204,10 @@ class CheckpointSize(Record):
 class StorageFacts(Record):
     """What has come of the question."""
 
-    written: Usual[AtMost[List[Written], MOST_PLACES], []]
-    looked: Usual[AtMost[List[Looked], MOST_PLACES], []]
-    checkpoints: Usual[AtMost[List[CheckpointSize], 100], []]
-    data: Usual[AtMost[List[Data], MOST_PLACES], []]
+    written: Default[AtMost[List[Written], MOST_PLACES], []]
+    looked: Default[AtMost[List[Looked], MOST_PLACES], []]
+    checkpoints: Default[AtMost[List[CheckpointSize], 100], []]
+    data: Default[AtMost[List[Data], MOST_PLACES], []]
 
 
 class SpeedQuestion(Record):
@@ -215,7 +215,7 @@ class SpeedQuestion(Record):
 
     python: PythonAsked
     seconds: Within[float, 0.1, 60]
-    framework: Usual[OneOf["", "tensorflow", "torch"], ""]
+    framework: Default[OneOf["", "tensorflow", "torch"], ""]
     """That multiplies on the GPUs, where there are some."""
 
 
@@ -223,57 +223,57 @@ class GpuSpeed(Record):
     """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not tell."""
 
     gpu: Count
-    name: Usual[AtMost[str, 200], ""]
-    flops: Usual[Within[float, 0, 1e18], 0.0]
-    clock_mhz: Usual[Optional[Count], None]
-    degrees: Usual[Optional[Count], None]
-    lanes: Usual[Optional[Count], None]
+    name: Default[AtMost[str, 200], ""]
+    flops: Default[Within[float, 0, 1e18], 0.0]
+    clock_mhz: Default[Optional[Count], None]
+    degrees: Default[Optional[Count], None]
+    lanes: Default[Optional[Count], None]
     """Of PCI Express."""
 
 
 class SpeedFacts(Record):
     """What it came to, and what may explain it."""
 
-    kind: Usual[OneOf["", "numpy", "python"], ""]
+    kind: Default[OneOf["", "numpy", "python"], ""]
     """With which means; only the same compare."""
-    flops: Usual[Within[float, 0, 1e18], 0.0]
+    flops: Default[Within[float, 0, 1e18], 0.0]
     """Additions and multiplications a second, on all processors where NumPy uses them."""
-    copied_bytes: Usual[Within[float, 0, 1e15], 0.0]
+    copied_bytes: Default[Within[float, 0, 1e15], 0.0]
     """In memory, a second."""
-    model: Usual[Line, ""]
+    model: Default[Line, ""]
     """Of the processors."""
-    governor: Usual[Line, ""]
+    governor: Default[Line, ""]
     """By which the kernel sets their frequency."""
     machine: Machine
     """Its shares are of the time of the measurement."""
-    busy: Usual[AtMost[List[Busy], 10], []]
+    busy: Default[AtMost[List[Busy], 10], []]
     """Processes of others meanwhile."""
-    problem: Usual[Line, ""]
-    gpus: Usual[AtMost[List[GpuSpeed], 64], []]
-    gpu_problem: Usual[Line, ""]
+    problem: Default[Line, ""]
+    gpus: Default[AtMost[List[GpuSpeed], 64], []]
+    gpu_problem: Default[Line, ""]
     """Why there are GPUs, and they could not be measured."""
 
 
 class Questions(Record):
     """By topic; null: not asked."""
 
-    software: Usual[Optional[SoftwareQuestion], None]
-    machine: Usual[Optional[MachineQuestion], None]
-    storage: Usual[Optional[StorageQuestion], None]
-    speed: Usual[Optional[SpeedQuestion], None]
-    network: Usual[Optional[NetworkQuestion], None]
-    ssh: Usual[Optional[SshQuestion], None]
+    software: Default[Optional[SoftwareQuestion], None]
+    machine: Default[Optional[MachineQuestion], None]
+    storage: Default[Optional[StorageQuestion], None]
+    speed: Default[Optional[SpeedQuestion], None]
+    network: Default[Optional[NetworkQuestion], None]
+    ssh: Default[Optional[SshQuestion], None]
 
 
 class CheckFacts(Record):
     """The answers, by topic; null: not asked."""
 
-    software: Usual[Optional[SoftwareFacts], None]
-    machine: Usual[Optional[MachineFacts], None]
-    storage: Usual[Optional[StorageFacts], None]
-    speed: Usual[Optional[SpeedFacts], None]
-    network: Usual[Optional[NetworkFacts], None]
-    ssh: Usual[Optional[SshFacts], None]
+    software: Default[Optional[SoftwareFacts], None]
+    machine: Default[Optional[MachineFacts], None]
+    storage: Default[Optional[StorageFacts], None]
+    speed: Default[Optional[SpeedFacts], None]
+    network: Default[Optional[NetworkFacts], None]
+    ssh: Default[Optional[SshFacts], None]
 
 
 class CheckResult(Record):

@@ -1,18 +1,17 @@
 """Who is told of a run: hooks.json, told.json, and what a sender is given and answers."""
 
 import json
+import re
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Wrong, also
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Wrong, also
 from .words import Line, Name, Reason, Seconds
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Tuple
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
 """What a hook may be told of."""
 
 RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled"]
+
+_HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
 MOST_TOLD = 1000
@@ -26,7 +25,7 @@ class Post(Record):
     name: Name
     on: AtMost[List[RunEventName], 10]
     url: AtMost[str, 8192]
-    headers: Usual[AtMost[Dict[Line, AtMost[str, 8192]], 50], {}]
+    headers: Default[AtMost[Dict[Line, AtMost[str, 8192]], 50], {}]
     timeout_s: Seconds
 
 
@@ -35,11 +34,11 @@ def _can_be_posted_to(post: Post) -> None:
     said = [post["url"], *post["headers"], *post["headers"].values()]
     problem = problem_of_url(post["url"])
     if problem:
-        raise Wrong.at(("url",), problem, _Hidden())
+        raise Wrong.at(("url",), problem, _HIDDEN)
     if any(not part.isprintable() for part in said):
-        raise Wrong.at(("headers",), "text without control characters", _Hidden())
+        raise Wrong.at(("headers",), "text without control characters", _HIDDEN)
     if len(json.dumps(said)) > MOST_BYTES:
-        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _Hidden())
+        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
 
 
 Posts = AtMost[List[Post], MOST_HOOKS]
@@ -54,11 +53,11 @@ class HookFile(Record):
 class Told(Record):
     """What has become of one hook."""
 
-    events: Usual[AtMost[List[Line], MOST_TOLD], []]
+    events: Default[AtMost[List[Line], MOST_TOLD], []]
     """Ids of those that it was told of, or that it is not told of any more; the newest last."""
-    tries: Usual[int, 0]
+    tries: Default[int, 0]
     """Of the next one."""
-    broken: Usual[bool, False]
+    broken: Default[bool, False]
     """It could not be told of the last one, which stands in the run's story."""
 
 
@@ -71,17 +70,17 @@ class ToldBook(Record):
 class Sent(Record):
     """What a sender answers: it was taken, or why not."""
 
-    problem: Usual[Optional[OneOf["answer", "redirect", "unreachable"]], None]
-    text: Usual[Reason, ""]
+    problem: Default[Optional[OneOf["answer", "redirect", "unreachable"]], None]
+    text: Default[Reason, ""]
     """Without secrets."""
-    again: Usual[bool, False]
+    again: Default[bool, False]
     """It may be taken later."""
 
 
 def problem_of_url(url: str) -> str:
     """What was expected in place of an address that nothing can be posted to; empty for one that will do."""
     scheme, _, rest = url.partition("://")
-    host, _, _ = _cut(rest)
+    host = re.split("[/?#]", rest, maxsplit=1)[0]
     if scheme.lower() not in ("http", "https"):
         return "an address that begins with https:// or http://"
     if "@" in host:
@@ -91,16 +90,3 @@ def problem_of_url(url: str) -> str:
     if not all(" " < letter < "\x7f" for letter in url):
         return "an address of ASCII letters without blanks"
     return ""
-
-
-def _cut(rest: str) -> "Tuple[str, str, str]":
-    """The host with its port, and what follows it."""
-    at = min((rest.index(mark) for mark in "/?#" if mark in rest), default=len(rest))
-    return rest[:at], rest[at : at + 1], rest[at + 1 :]
-
-
-class _Hidden:
-    """Found in place of what may be a secret."""
-
-    def __repr__(self) -> str:
-        return "one that is not shown here"

@@ -1,7 +1,7 @@
 """JSON from outside, and kinds of values: what mypy reads as types checks, at run time, what comes from outside.
 
     class Exit(Record):
-        code: Usual[Optional[Count], None]
+        code: Default[Optional[Count], None]
 
 is a TypedDict to mypy. To `checked` it says what an Exit holds: which fields, of which kinds and ranges, and what
 stands for those that are absent. To docs/generate.py it is a table. Annotations are evaluated as they stand, so modules
@@ -15,28 +15,29 @@ import re
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Annotated as AtMost  # novm
-    from typing import Annotated as Form  # novm
-    from typing import Annotated as Usual  # novm
+    from typing import Annotated as Default  # novm
+    from typing import Annotated as Pattern  # novm
     from typing import Annotated as Within  # novm
     from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Type, TypeVar, Union
     from typing import Literal as OneOf
     from typing import TypedDict as Record
 
-    from typing_extensions import NotRequired as Perhaps  # novm: mypy knows it, and nobody else looks here
+    from typing_extensions import NotRequired  # novm: mypy knows it, and nobody else looks here
 
     R = TypeVar("R")
     Take = Callable[[Any], Any]
 
 __all__ = [
     "AtMost",
+    "Default",
     "Dict",
-    "Form",
     "List",
+    "NotRequired",
     "OneOf",
     "Optional",
-    "Perhaps",
+    "Pattern",
     "Record",
-    "Usual",
+    "Unshown",
     "Within",
     "Wrong",
     "also",
@@ -125,6 +126,16 @@ class Wrong(Exception):
         return "%sexpected %s, found %s" % (where, self.expected, _brief(self.found))
 
 
+class Unshown:
+    """Found in place of what may be a secret."""
+
+    def __init__(self, words: str) -> None:
+        self._words = words
+
+    def __repr__(self) -> str:
+        return self._words
+
+
 class Missing:
     """Found where there is nothing."""
 
@@ -192,7 +203,7 @@ def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
     found: "Dict[str, Tuple[Kind, object]]" = {}
     for one in reversed(record.__mro__):  # type: ignore[attr-defined]
         for name, annotation in one.__dict__.get("__annotations__", {}).items():
-            if isinstance(annotation, _Usual):
+            if isinstance(annotation, _Field):
                 found[name] = annotation.kind, annotation.value
             else:
                 found[name] = kind_of(annotation), _REQUIRED
@@ -269,7 +280,7 @@ def _text(most: int) -> Kind:
     return Kind(words, take, "text", most)
 
 
-def _form(most: int, pattern: str, words: str) -> Kind:
+def _pattern(most: int, pattern: str, words: str) -> Kind:
     matches = re.compile(r"(?:%s)\Z" % pattern).match
 
     def take(raw: "Any") -> str:
@@ -277,7 +288,7 @@ def _form(most: int, pattern: str, words: str) -> Kind:
             return raw
         raise Wrong(words, raw)
 
-    return Kind(words, take, "form", most, pattern)
+    return Kind(words, take, "pattern", most, pattern)
 
 
 def _one_of(names: "Tuple[str, ...]") -> Kind:
@@ -346,7 +357,7 @@ def _brief(found: object) -> str:
     return ascii(found)
 
 
-class _Usual:
+class _Field:
     """A kind with what stands for a field of it that is absent."""
 
     def __init__(self, kind: Kind, value: object) -> None:
@@ -370,11 +381,11 @@ if not TYPE_CHECKING:
         def __new__(cls, name, fields):
             return type(name, (Record,), {"__annotations__": fields})
 
-    class Usual:
-        """Usual[KIND, VALUE]: a field that may be absent."""
+    class Default:
+        """Default[KIND, VALUE]: a field that may be absent."""
 
         def __class_getitem__(cls, given):
-            return _Usual(kind_of(given[0]), given[1])
+            return _Field(kind_of(given[0]), given[1])
 
     class Within:
         """Within[int, LOW, HIGH], or of float; both ends belong to it."""
@@ -382,17 +393,17 @@ if not TYPE_CHECKING:
         def __class_getitem__(cls, given):
             return (_whole if given[0] is int else _number)(*given[1:])
 
-    class Perhaps:
-        """Perhaps[KIND]: a field that is there or not, as Usual, but nothing stands for it where it is not."""
+    class NotRequired:
+        """NotRequired[KIND]: a field that is there or not, as Default, but nothing stands for it where it is not."""
 
         def __class_getitem__(cls, kind):
-            return _Usual(kind_of(kind), _ABSENT)
+            return _Field(kind_of(kind), _ABSENT)
 
-    class Form:
-        """Form[str, MOST, PATTERN, WORDS]: text of at most so many characters that the pattern matches as a whole."""
+    class Pattern:
+        """Pattern[str, MOST, PATTERN, WORDS]: text of at most so many characters that matches as a whole."""
 
         def __class_getitem__(cls, given):
-            return _form(*given[1:])
+            return _pattern(*given[1:])
 
     class AtMost:
         """AtMost[KIND, N]: of text so many characters, of lists and mappings so many entries."""

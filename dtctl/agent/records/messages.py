@@ -1,14 +1,10 @@
 """What agents say to their coordinator and hear from it."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Perhaps, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
 from .vitals import Machine
 from .whole_run import Event
 from .words import Count, Name, Reason, Seconds, TaskName
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Union
 
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100
@@ -49,7 +45,7 @@ class Progress(Record):
     type: OneOf["progress"]
     serial: Count
     """Of the state that has come of it."""
-    machine: Perhaps[Optional[Machine]]
+    machine: NotRequired[Optional[Machine]]
     """Where it was sampled again."""
     tasks: Dict[TaskName, Advance]
     """Those of which something has changed."""
@@ -75,9 +71,9 @@ class Welcome(Record):
     v: Within[int, PROTOCOL, PROTOCOL]
     events_from: Count
     """The index of the first line of events.jsonl that is lacking."""
-    progress: Usual[bool, False]
+    progress: Default[bool, False]
     """The coordinator takes `progress`."""
-    may_start: Usual[bool, True]
+    may_start: Default[bool, True]
     """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
 
 
@@ -88,9 +84,9 @@ class Orders(Record):
     intents: Intents
     mending: bool
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
-    first_steps: Usual[Dict[TaskName, Seconds], {}]
+    first_steps: Default[Dict[TaskName, Seconds], {}]
     """Of tasks that have told no step: how long their peers, who have, took for theirs."""
-    may_start: Usual[bool, True]
+    may_start: Default[bool, True]
     """As in the welcome."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
@@ -105,7 +101,3 @@ class Refusal(Record):
 
 FROM_AGENT = {"hello": Hello, "state": News, "progress": Progress, "events": Events, "beat": Beat}
 FROM_COORDINATOR = {"welcome": Welcome, "orders": Orders, "refused": Refusal, "beat": Beat}
-
-if TYPE_CHECKING:
-    FromAgent = Union[Hello, News, Progress, Events, Beat]
-    FromCoordinator = Union[Welcome, Orders, Refusal, Beat]

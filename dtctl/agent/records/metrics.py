@@ -1,6 +1,6 @@
 """What agents tell of the scalars that trainers write for TensorBoard."""
 
-from .kinds import AtMost, Dict, Form, List, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Default, Dict, List, Optional, Pattern, Record, Within, Wrong, also
 from .words import Count, Epoch, Name, Reason
 
 MOST_FOLDERS = 500
@@ -8,7 +8,7 @@ MOST_PROBLEMS = 100
 LONGEST_PATH = 8192
 
 Path = AtMost[str, LONGEST_PATH]
-Number = Form[str, 32, r"nan|-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)", "a number as Python writes it"]
+Number = Pattern[str, 32, r"nan|-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)", "a number as Python writes it"]
 """As text: JSON has no word for what a loss becomes when training diverges."""
 
 
@@ -68,7 +68,7 @@ _Column = AtMost[str, 24_000]
 class FileKept(Record):
     """How far an event file was read."""
 
-    inode: Form[str, 20, r"[0-9]+", "the number of an inode"]
+    inode: Pattern[str, 20, r"[0-9]+", "the number of an inode"]
     offset: Count
 
 
@@ -111,9 +111,9 @@ class MetricsResult(Record):
     time: Epoch
     dirs: AtMost[List[Path], 100]
     """Where it was looked for event files."""
-    folders: Usual[Folders, []]
-    problems: Usual[AtMost[List[Problem], MOST_PROBLEMS], []]
-    unread_bytes: Usual[Count, 0]
+    folders: Default[Folders, []]
+    problems: Default[AtMost[List[Problem], MOST_PROBLEMS], []]
+    unread_bytes: Default[Count, 0]
     """There was no time for them: the next look reads on from here."""
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Values of tags that there was no room for."""

@@ -1,13 +1,13 @@
 """What `check` asks of the network between tasks, and what a host tells of it."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .words import Count, Line, Name, Port, Seconds
 
 MOST_SLOTS = 1000
 MOST_PEERS = 2000
 MOST_ADDRESSES = 100
 
-Nonce = Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+Nonce = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
 """By which the hosts of one check know each other. Who does not show it is not answered."""
 
 Whose = Line
@@ -44,7 +44,7 @@ class Peer(Record):
     whose: Whose
     host: Name
     address: Line
-    live: Usual[bool, False]
+    live: Default[bool, False]
     """A trainer of the run listens there: who connects says nothing and awaits nothing."""
 
 
@@ -52,19 +52,19 @@ class NetworkQuestion(Record):
     """One round of several; what listens goes on to the end of the conversation."""
 
     nonce: Nonce
-    cluster: Usual[Optional[Name], None]
+    cluster: Default[Optional[Name], None]
     """Whose live run is left alone."""
-    host: Usual[Name, "host"]
+    host: Default[Name, "host"]
     """As which this one answers."""
-    listen: Usual[AtMost[List[Slot], MOST_SLOTS], []]
-    names: Usual[AtMost[List[Address], MOST_ADDRESSES], []]
+    listen: Default[AtMost[List[Slot], MOST_SLOTS], []]
+    names: Default[AtMost[List[Address], MOST_ADDRESSES], []]
     """By which this host is known to the others."""
-    reach: Usual[AtMost[List[Peer], MOST_PEERS], []]
-    limit_s: Usual[Seconds, 3.5]
+    reach: Default[AtMost[List[Peer], MOST_PEERS], []]
+    limit_s: Default[Seconds, 3.5]
     """For names, for connections and for answers, each."""
-    measure: Usual[AtMost[List[Peer], 100], []]
+    measure: Default[AtMost[List[Peer], 100], []]
     """Whose bandwidth and latency is measured, one after the other."""
-    measure_s: Usual[Seconds, 0.5]
+    measure_s: Default[Seconds, 0.5]
     """In each direction."""
 
 
@@ -72,23 +72,23 @@ class Bound(Record):
     """What became of a slot. idle: it is the live run's own, and nobody listens there. tried: another check listens."""
 
     whose: Whose
-    port: Usual[Optional[Port], None]
+    port: Default[Optional[Port], None]
     state: OneOf["bound", "taken", "live", "idle", "tried"]
-    holder: Usual[Line, ""]
+    holder: Default[Line, ""]
     """Who has it, where somebody else has."""
-    sockets: Usual[AtMost[List[Count], 100], []]
+    sockets: Default[AtMost[List[Count], 100], []]
     """live: the inodes of what listens, by which a listener is known again."""
 
 
 class Link(Record):
     """What an interface says of itself. null: it does not."""
 
-    mbits: Usual[Optional[Count], None]
+    mbits: Default[Optional[Count], None]
     """A second, as it was agreed with the other end."""
-    half: Usual[bool, False]
+    half: Default[bool, False]
     """Only one end speaks at a time."""
-    mtu: Usual[Optional[Count], None]
-    queue: Usual[AtMost[str, 40], ""]
+    mtu: Default[Optional[Count], None]
+    queue: Default[AtMost[str, 40], ""]
     """The kind of its queueing discipline, as tc(8) has it."""
 
 
@@ -97,7 +97,7 @@ class Interface(Record):
 
     name: AtMost[str, 100]
     address: Address
-    link: Usual[Optional[Link], None]
+    link: Default[Optional[Link], None]
 
 
 class Resolved(Record):
@@ -114,13 +114,13 @@ class Reached(Record):
 
     whose: Whose
     host: Name
-    place: Usual[Address, ""]
+    place: Default[Address, ""]
     """The address that its name stands for, here."""
-    problem: Usual[Trouble, ""]
+    problem: Default[Trouble, ""]
     """silent: it was connected, and no answer came. stranger: another program answered. other_host: `by` did.
     cut_off: the answer began, and large packets did not get here. denied: this host's own rules forbid it."""
-    by: Usual[Line, ""]
-    text: Usual[Line, ""]
+    by: Default[Line, ""]
+    text: Default[Line, ""]
     """The system's words."""
 
 
@@ -129,48 +129,48 @@ class Measured(Record):
 
     whose: Whose
     host: Name
-    latency_s: Usual[Optional[Seconds], None]
+    latency_s: Default[Optional[Seconds], None]
     """There and back, the middle of several."""
-    sent: Usual[Optional[Within[float, 0, 1e15]], None]
-    received: Usual[Optional[Within[float, 0, 1e15]], None]
-    again: Usual[Optional[Within[float, 0, 1]], None]
+    sent: Default[Optional[Within[float, 0, 1e15]], None]
+    received: Default[Optional[Within[float, 0, 1e15]], None]
+    again: Default[Optional[Within[float, 0, 1]], None]
     """The share of packets sent that had to be sent again."""
-    problem: Usual[Line, ""]
+    problem: Default[Line, ""]
 
 
 class NetworkFacts(Record):
     """What has come of one round."""
 
-    bound: Usual[AtMost[List[Bound], MOST_SLOTS], []]
-    interfaces: Usual[AtMost[List[Interface], MOST_ADDRESSES], []]
-    resolved: Usual[AtMost[List[Resolved], MOST_ADDRESSES], []]
-    proxies: Usual[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
+    bound: Default[AtMost[List[Bound], MOST_SLOTS], []]
+    interfaces: Default[AtMost[List[Interface], MOST_ADDRESSES], []]
+    resolved: Default[AtMost[List[Resolved], MOST_ADDRESSES], []]
+    proxies: Default[AtMost[Dict[AtMost[str, 100], Line], 20], {}]
     """Variables of a login that programs take proxies from, without user names and passwords."""
-    reached: Usual[AtMost[List[Reached], MOST_PEERS], []]
-    measured: Usual[AtMost[List[Measured], 100], []]
+    reached: Default[AtMost[List[Reached], MOST_PEERS], []]
+    measured: Default[AtMost[List[Measured], 100], []]
 
 
 class SshQuestion(Record):
     """How this user's logins begin, and what the server lets in."""
 
-    start_up: Usual[bool, False]
+    start_up: Default[bool, False]
     """The login shell is started, as sshd starts it for a command."""
 
 
 class SshFacts(Record):
     """null: it cannot be read."""
 
-    shell: Usual[Line, ""]
-    start_up_s: Usual[Optional[Seconds], None]
-    noise: Usual[AtMost[str, 1000], ""]
+    shell: Default[Line, ""]
+    start_up_s: Default[Optional[Seconds], None]
+    noise: Default[AtMost[str, 1000], ""]
     """What start-up files print although nobody reads it."""
-    noise_bytes: Usual[Count, 0]
-    problem: Usual[Line, ""]
+    noise_bytes: Default[Count, 0]
+    problem: Default[Line, ""]
     """Why the shell does not do its work."""
-    max_startups: Usual[Optional[AtMost[str, 100]], None]
+    max_startups: Default[Optional[AtMost[str, 100]], None]
     """As in sshd_config(5): so many logins at once, then by chance, then none."""
-    max_sessions: Usual[Optional[Count], None]
-    told_by: Usual[OneOf["", "sshd", "file", "default"], ""]
+    max_sessions: Default[Optional[Count], None]
+    told_by: Default[OneOf["", "sshd", "file", "default"], ""]
     """Who tells these: `sshd -T`, its file, or its manual."""
-    machine: Usual[Line, ""]
+    machine: Default[Line, ""]
     """The same for all hosts of the inventory that are one machine with one sshd."""

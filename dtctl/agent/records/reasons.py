@@ -8,7 +8,7 @@ No decision reads a sentence.
 
 import re
 
-from .kinds import AtMost, Form, List, Perhaps, Record, Usual
+from .kinds import AtMost, Default, List, NotRequired, Pattern, Record
 from .words import By, Count, ExitCode, Line, Name, Port, Reason, Seconds, SignalNumber, TaskName, Tasks, brief
 
 TYPE_CHECKING = False
@@ -21,23 +21,23 @@ MOST_FACTS = 16
 class Fact(Record):
     """One fact of a reason. Which fields it has its kind says; a kind that is not known here is of another build."""
 
-    kind: Form[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
-    task: Perhaps[TaskName]
-    tasks: Perhaps[Tasks]
-    host: Perhaps[Name]
-    run: Perhaps[Name]
-    by: Perhaps[By]
+    kind: Pattern[str, 40, r"[a-z]+(_[a-z]+)*", "the kind of a reason"]
+    task: NotRequired[TaskName]
+    tasks: NotRequired[Tasks]
+    host: NotRequired[Name]
+    run: NotRequired[Name]
+    by: NotRequired[By]
     """Who has asked."""
-    code: Perhaps[ExitCode]
-    signal: Perhaps[SignalNumber]
-    port: Perhaps[Port]
-    step: Perhaps[Count]
-    count: Perhaps[Count]
-    of: Perhaps[Count]
-    seconds: Perhaps[Seconds]
-    what: Perhaps[Line]
+    code: NotRequired[ExitCode]
+    signal: NotRequired[SignalNumber]
+    port: NotRequired[Port]
+    step: NotRequired[Count]
+    count: NotRequired[Count]
+    of: NotRequired[Count]
+    seconds: NotRequired[Seconds]
+    what: NotRequired[Line]
     """A path, a command or an address."""
-    text: Perhaps[Reason]
+    text: NotRequired[Reason]
     """In words that are not dtctl's: of a system, a library or a log."""
 
 
@@ -47,9 +47,9 @@ Why = AtMost[List[Fact], MOST_FACTS]
 class Because(Record):
     """Both forms of one reason."""
 
-    reason: Usual[Reason, ""]
+    reason: Default[Reason, ""]
     """The sentence: for people, and for builds that do not know the facts."""
-    why: Usual[Why, []]
+    why: Default[Why, []]
 
 
 SENTENCES = {

@@ -3,7 +3,7 @@
 from .checkpoints import MOST_STORED, FileSent, is_part
 from .checks import Questions
 from .hooks import Posts
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within, Wrong, also
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
 from .tensorboard import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
@@ -30,8 +30,8 @@ class Request(Record):
     type: Line
     cluster: Name
     host: Name
-    run: Usual[Optional[Name], None]
-    pid: Usual[Optional[Count], None]
+    run: Default[Optional[Name], None]
+    pid: Default[Optional[Count], None]
     """Of the controller's process, for whoever finds it at work."""
 
 
@@ -43,7 +43,7 @@ class Credentials(Record):
     """It names the run and the host."""
     authority: Pem
     """Whose certificates are taken for the run's."""
-    knock: Form[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+    knock: Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
     """The secret by which strangers are told from agents before any TLS."""
 
 
@@ -57,19 +57,19 @@ class UpRequest(Request):
     """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
 
     spec: Spec
-    bundle: Usual[Optional[BundleId], None]
-    secrets: Usual[Optional[Variables], None]
-    credentials: Usual[Optional[Credentials], None]
-    hooks: Usual[Posts, []]
+    bundle: Default[Optional[BundleId], None]
+    secrets: Default[Optional[Variables], None]
+    credentials: Default[Optional[Credentials], None]
+    hooks: Default[Posts, []]
     """Those that its coordinator tells; of the coordinator's host alone."""
-    withheld: Usual[AtMost[List[Line], 1000], []]
+    withheld: Default[AtMost[List[Line], 1000], []]
     """Names of variables that no trainer inherits: they hold what hooks need."""
-    replace: Usual[bool, False]
-    file: Usual[Line, ""]
+    replace: Default[bool, False]
+    file: Default[Line, ""]
     """The cluster file, where the controller has it."""
-    outputs: Usual[Paths, []]
+    outputs: Default[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
-    ask: Usual[Optional[Questions], None]
+    ask: Default[Optional[Questions], None]
     """What the host is to tell of itself with `prepared`."""
 
 
@@ -78,7 +78,7 @@ class PortsRequest(Request):
 
     tasks: Tasks
     """Those of this host that need one."""
-    coordinator: Usual[bool, False]
+    coordinator: Default[bool, False]
     """The coordinator needs one, too."""
 
 
@@ -91,42 +91,42 @@ class PushRequest(Request):
 class StatusRequest(Request):
     """How the run is."""
 
-    guess: Usual[bool, False]
+    guess: Default[bool, False]
     """Checkpoints are looked for where no setting leads, too."""
 
 
 class WatchRequest(Request):
     """The same whenever it changes."""
 
-    for_s: Usual[Optional[Seconds], None]
+    for_s: Default[Optional[Seconds], None]
     """Ends after so long, whatever may still happen."""
 
 
 class LogsRequest(Request):
     """Part of what tasks have printed."""
 
-    tasks: Usual[Optional[Tasks], None]
+    tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
-    lines: Usual[Optional[Count], None]
+    lines: Default[Optional[Count], None]
     """Of each task; null: all."""
-    since: Usual[Optional[Epoch], None]
-    until: Usual[Optional[Epoch], None]
+    since: Default[Optional[Epoch], None]
+    until: Default[Optional[Epoch], None]
     """Not of what is followed."""
-    grep: Usual[Optional[AtMost[str, 65536]], None]
+    grep: Default[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
-    errors: Usual[bool, False]
+    errors: Default[bool, False]
     """Only tracebacks and the lines by which programs tell why they end."""
-    context: Usual[Within[int, 0, MOST_CONTEXT], 0]
+    context: Default[Within[int, 0, MOST_CONTEXT], 0]
     """Lines before and after each that was found."""
-    previous: Usual[bool, False]
+    previous: Default[bool, False]
     """Of the attempt before the newest."""
-    attempt: Usual[Optional[Count], None]
-    all_attempts: Usual[bool, False]
+    attempt: Default[Optional[Count], None]
+    all_attempts: Default[bool, False]
     """From the first one on."""
-    follow: Usual[bool, False]
-    states: Usual[bool, False]
+    follow: Default[bool, False]
+    states: Default[bool, False]
     """`states` frames in between, as `watch` sends them."""
-    resume: Usual[Dict[TaskName, AtMost[List[Count], 2]], {}]
+    resume: Default[Dict[TaskName, AtMost[List[Count], 2]], {}]
     """Attempt and offset to go on from; this holds against `lines` and `since`."""
 
 
@@ -148,17 +148,17 @@ class Had(Record):
 class MetricsRequest(Request):
     """The scalars that trainers have written for TensorBoard."""
 
-    tags: Usual[Optional[AtMost[List[AtMost[str, 1000]], 1000]], None]
+    tags: Default[Optional[AtMost[List[AtMost[str, 1000]], 1000]], None]
     """Tags, or patterns as of file names; null: all."""
-    points: Usual[Within[int, 1, MOST_POINTS], MOST_POINTS]
+    points: Default[Within[int, 1, MOST_POINTS], MOST_POINTS]
     """The most of each series, evenly spread."""
-    follow: Usual[bool, False]
+    follow: Default[bool, False]
 
 
 class DumpRequest(Request):
     """The stacks of live trainers."""
 
-    tasks: Usual[Optional[Tasks], None]
+    tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
 
 
@@ -173,16 +173,16 @@ class EventDirsRequest(Request):
 class EventFilesRequest(Request):
     """The event files themselves, and what is added to them, until the conversation ends."""
 
-    without: Usual[AtMost[List[FolderAt], MOST_FOLDERS], []]
+    without: Default[AtMost[List[FolderAt], MOST_FOLDERS], []]
     """Another host sends these."""
-    have: Usual[AtMost[List[FileHad], 10_000], []]
+    have: Default[AtMost[List[FileHad], 10_000], []]
 
 
 class VerifyRequest(Request):
     """Reads every byte of checkpoints, as `status` tells them."""
 
     wanted: AtMost[List[CheckpointPlace], 100]
-    limit_s: Usual[Seconds, 600.0]
+    limit_s: Default[Seconds, 600.0]
     """How long the reading may take."""
 
 
@@ -192,7 +192,7 @@ class FetchRequest(Request):
     of: CheckpointPlace
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
     """Those that are wanted, if they are there, in this order."""
-    have: Usual[AtMost[List[Had], 1100], []]
+    have: Default[AtMost[List[Had], 1100], []]
     """What was received of them before."""
 
 
@@ -201,7 +201,7 @@ class PruneRequest(Request):
 
     dirs: AtMost[List[AtMost[str, 8192]], 100]
     keep: Within[int, 1, 100_000]
-    dry_run: Usual[bool, False]
+    dry_run: Default[bool, False]
 
 
 class CheckRequest(Request):
@@ -215,57 +215,57 @@ class StoreRequest(Request):
 
     dir: AtMost[str, 8192]
     """With marks."""
-    below: Usual[Optional[Form[str, 200, r"[^/\0]+", "the name of a directory"]], None]
+    below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
     """A directory in it, which is made if need be."""
-    name: Form[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
+    name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
     files: AtMost[List[FileSent], MOST_STORED]
-    push: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    push: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
     """A random name of this attempt, the same for all hosts."""
-    by: Usual[By, ""]
+    by: Default[By, ""]
 
 
 class RunsRequest(Record):
     """The runs of a cluster, or all."""
 
     type: Line
-    cluster: Usual[Optional[Name], None]
-    host: Usual[Optional[Name], None]
+    cluster: Default[Optional[Name], None]
+    host: Default[Optional[Name], None]
 
 
 class StopRequest(Request):
     """Ends tasks."""
 
-    tasks: Usual[Optional[Tasks], None]
+    tasks: Default[Optional[Tasks], None]
     """null: all of the run."""
-    grace_s: Usual[Optional[Seconds], None]
-    why: Usual[Why, []]
-    by: Usual[By, ""]
-    others_ended: Usual[bool, False]
+    grace_s: Default[Optional[Seconds], None]
+    why: Default[Why, []]
+    by: Default[By, ""]
+    others_ended: Default[bool, False]
     """Servers need not wait: nothing else is left on any host."""
 
 
 class RestartRequest(Request):
     """Starts tasks again."""
 
-    tasks: Usual[Optional[Tasks], None]
+    tasks: Default[Optional[Tasks], None]
     """null: all of the run."""
-    by: Usual[By, ""]
+    by: Default[By, ""]
 
 
 class DownRequest(Request):
     """Ends and removes."""
 
-    grace_s: Usual[Optional[Seconds], None]
-    by: Usual[By, ""]
+    grace_s: Default[Optional[Seconds], None]
+    by: Default[By, ""]
 
 
 class ExecRequest(Request):
     """Runs one command."""
 
     argv: List[str]
-    task: Usual[Optional[TaskName], None]
+    task: Default[Optional[TaskName], None]
     """Its environment is used, and its secrets' values are masked."""
-    cwd: Usual[OneOf["code", "home"], "home"]
+    cwd: Default[OneOf["code", "home"], "home"]
 
 
 EventsRequest = Record(
@@ -274,11 +274,11 @@ EventsRequest = Record(
         "type": Line,
         "cluster": Name,
         "host": Name,
-        "run": Usual[Optional[Name], None],
-        "pid": Usual[Optional[Count], None],
-        "from": Usual[Optional[Within[int, -(2**53), 2**53]], None],
-        "follow": Usual[bool, False],
-        "whole": Usual[bool, False],
+        "run": Default[Optional[Name], None],
+        "pid": Default[Optional[Count], None],
+        "from": Default[Optional[Within[int, -(2**53), 2**53]], None],
+        "follow": Default[bool, False],
+        "whole": Default[bool, False],
     },
 )
 """The story from line `from` on; a negative number counts from its end. IntentFollower, it ends when the run has."""
@@ -288,13 +288,13 @@ class GcRequest(Record):
     """Finds and removes what dead runs have left, of one cluster or of all."""
 
     type: Line
-    cluster: Usual[Optional[Name], None]
+    cluster: Default[Optional[Name], None]
     host: Name
-    dry_run: Usual[bool, False]
-    all: Usual[bool, False]
-    written: Usual[bool, False]
+    dry_run: Default[bool, False]
+    all: Default[bool, False]
+    written: Default[bool, False]
     """With what trainers wrote in the working directories of clusters that have no run any more."""
-    over: Usual[bool, False]
+    over: Default[bool, False]
     """Every run that is over goes, the newest too."""
 
 
@@ -305,9 +305,9 @@ class Word(Record):
 class StartWord(Record):
     """`start`: what was prepared begins, on all hosts that are there."""
 
-    absent: Usual[AtMost[List[Name], 4096], []]
+    absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run is started without."""
-    latecomers: Usual[AtMost[Dict[Name, Credentials], 4096], {}]
+    latecomers: Default[AtMost[Dict[Name, Credentials], 4096], {}]
     """Those that they will need to join it; for the coordinator's host alone, which keeps it for them."""
 
 
@@ -333,9 +333,9 @@ class FileWord(Record):
 
     index: Count
     """In the manifest's list."""
-    encoding: Usual[OneOf["raw", "zlib"], "raw"]
+    encoding: Default[OneOf["raw", "zlib"], "raw"]
     """zlib: the bytes of each frame are a whole stream."""
-    last: Usual[bool, False]
+    last: Default[bool, False]
     """The file is complete."""
 
 

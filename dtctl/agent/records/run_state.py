@@ -1,6 +1,6 @@
 """What is wanted of each task, and how each task is: intent.json, state.json and the files of an attempt."""
 
-from .kinds import AtMost, Dict, Form, List, Optional, Perhaps, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
 from .reasons import Because, Why
 from .vitals import Complaint, Machine, Processors, Share
 from .words import (
@@ -23,12 +23,12 @@ from .words import (
 HISTORY = 50
 MOST_LEFT = 1000
 
-Key = Form[str, 4096, r"[^\0\ud800-\udc7f\udd00-\udfff]*", "text that an environment can hold"]
+Key = Pattern[str, 4096, r"[^\0\ud800-\udc7f\udd00-\udfff]*", "text that an environment can hold"]
 """DTCTL_KEY of an attempt."""
 
 
 PerSecond = Within[float, 0, 1e12]
-Loss = Form[str, 64, r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|nan|inf)", "a number"]
+Loss = Pattern[str, 64, r"[-+]?(?:[0-9]+(?:\.[0-9]*)?(?:e[-+]?[0-9]+)?|nan|inf)", "a number"]
 
 
 class Process(Record):
@@ -42,30 +42,30 @@ class Process(Record):
 class AgentProcess(Process):
     """A supervisor, and since when it is at work."""
 
-    since: Usual[Epoch, 0.0]
+    since: Default[Epoch, 0.0]
 
 
 class How(Because):
     """How a person asks for an end."""
 
     by: By
-    grace_s: Usual[Optional[Seconds], None]
+    grace_s: Default[Optional[Seconds], None]
 
 
 class Intent(Because):
     """What is wanted of one task. Of two the one with the higher version holds."""
 
-    want: Usual[Want, "run"]
-    generation: Usual[Count, 1]
-    version: Usual[Count, 1]
+    want: Default[Want, "run"]
+    generation: Default[Count, 1]
+    version: Default[Count, 1]
     """Counts every change."""
-    restarts: Usual[Count, 0]
+    restarts: Default[Count, 0]
     """What the task's count is set to when this generation begins."""
-    grace_s: Usual[Optional[Seconds], None]
-    by: Usual[By, ""]
-    early: Usual[bool, False]
+    grace_s: Default[Optional[Seconds], None]
+    by: Default[By, ""]
+    early: Default[bool, False]
     """It may start before those that it needs are ready: a failure until then is not its own."""
-    ends_run: Usual[Optional[How], None]
+    ends_run: Default[Optional[How], None]
     """The whole run is to end, as a session on the task's host was asked."""
 
 
@@ -76,7 +76,7 @@ class IntentFile(Record):
     """intent.json."""
 
     serial: Count
-    session: Usual[Optional[Process], None]
+    session: Default[Optional[Process], None]
     """The session that has not yet said `keep`."""
     tasks: Intents
 
@@ -84,12 +84,12 @@ class IntentFile(Record):
 class Ending(Record):
     """exit.json: how an attempt ended. An error without a code: it could not be run, and may be tried again."""
 
-    code: Usual[Optional[Within[int, 0, 255]], None]
-    signal: Usual[Optional[SignalNumber], None]
-    error: Usual[Optional[Reason], None]
-    why: Usual[Why, []]
+    code: Default[Optional[Within[int, 0, 255]], None]
+    signal: Default[Optional[SignalNumber], None]
+    error: Default[Optional[Reason], None]
+    why: Default[Why, []]
     """The same as facts."""
-    ended: Usual[Optional[Epoch], None]
+    ended: Default[Optional[Epoch], None]
 
 
 class Left(Record):
@@ -102,13 +102,13 @@ class Left(Record):
 class Exit(Ending):
     """An ending as state.json tells it."""
 
-    retry: Usual[bool, True]
+    retry: Default[bool, True]
     """Its class of exit may be tried again."""
-    left_behind: Usual[AtMost[List[Left], MOST_LEFT], []]
+    left_behind: Default[AtMost[List[Left], MOST_LEFT], []]
     """Processes that were still there when the trainer had ended by itself; they were ended."""
-    killed_after_s: Usual[Optional[Seconds], None]
+    killed_after_s: Default[Optional[Seconds], None]
     """It was asked to end, and had to be killed when this grace period was over."""
-    tail: Usual[Tail, ""]
+    tail: Default[Tail, ""]
     """The last lines of the log, secrets masked."""
 
 
@@ -120,93 +120,93 @@ class Past(Record):
     ended: Epoch
     asked: bool
     """dtctl had asked for the exit."""
-    code: Usual[Optional[Within[int, 0, 255]], None]
-    signal: Usual[Optional[SignalNumber], None]
-    cause: Usual[Reason, ""]
+    code: Default[Optional[Within[int, 0, 255]], None]
+    signal: Default[Optional[SignalNumber], None]
+    cause: Default[Reason, ""]
     """What its log tells of its end."""
-    step: Usual[Optional[Count], None]
+    step: Default[Optional[Count], None]
     """The last that it told."""
-    short_of_memory: Usual[bool, False]
+    short_of_memory: Default[bool, False]
     """The kernel of its host ended processes for want of memory meanwhile."""
-    hung: Usual[bool, False]
+    hung: Default[bool, False]
     """It was ended because it did nothing any more."""
-    why: Usual[Why, []]
+    why: Default[Why, []]
     """By what that was seen, and where it hung."""
-    early: Usual[bool, False]
+    early: Default[bool, False]
     """It has failed before those that it needs were ready, which counts for nothing."""
 
 
 class Entry(Because):
     """A task in state.json."""
 
-    state: Usual[TaskState, "pending"]
-    attempt: Usual[Count, 0]
-    restarts: Usual[Count, 0]
-    generation: Usual[Count, 1]
-    version: Usual[Count, 0]
+    state: Default[TaskState, "pending"]
+    attempt: Default[Count, 0]
+    restarts: Default[Count, 0]
+    generation: Default[Count, 1]
+    version: Default[Count, 0]
     """Of the intent that it follows."""
-    pid: Usual[Optional[Pid], None]
-    start_time: Usual[Optional[Count], None]
-    program: Usual[Line, ""]
+    pid: Default[Optional[Pid], None]
+    start_time: Default[Optional[Count], None]
+    program: Default[Line, ""]
     """What its newest attempt was started with: a Python, as a rule."""
-    since: Usual[Optional[Epoch], None]
-    next_start: Usual[Optional[Epoch], None]
-    ready: Usual[bool, False]
+    since: Default[Optional[Epoch], None]
+    next_start: Default[Optional[Epoch], None]
+    ready: Default[bool, False]
     """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
-    step: Usual[Optional[Count], None]
+    step: Default[Optional[Count], None]
     """The last that its log tells."""
-    step_line: Usual[Line, ""]
+    step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
-    step_time: Usual[Optional[Epoch], None]
-    rate: Usual[Optional[PerSecond], None]
+    step_time: Default[Optional[Epoch], None]
+    rate: Default[Optional[PerSecond], None]
     """Steps a second, when the last one was told."""
-    loss: Usual[Optional[Loss], None]
+    loss: Default[Optional[Loss], None]
     """The last that its log tells, in the log's own digits."""
-    progress: Usual[Optional[Epoch], None]
+    progress: Default[Optional[Epoch], None]
     """When its log last grew."""
-    longest_gap_s: Usual[Seconds, 0.0]
+    longest_gap_s: Default[Seconds, 0.0]
     """Between two signs of progress."""
-    first_step_s: Usual[Seconds, 0.0]
+    first_step_s: Default[Seconds, 0.0]
     """The longest that an attempt took until it told its first step; 0: none has told any."""
-    ready_s: Usual[Seconds, 0.0]
+    ready_s: Default[Seconds, 0.0]
     """The longest that an attempt took until it was ready; 0: none was, or nobody saw it."""
-    cpu: Usual[Optional[Processors], None]
+    cpu: Default[Optional[Processors], None]
     """Processors that the trainer, and what it has started, kept busy lately."""
-    memory_bytes: Usual[Optional[Count], None]
+    memory_bytes: Default[Optional[Count], None]
     """Resident, of the same processes."""
-    most_memory_bytes: Usual[Count, 0]
+    most_memory_bytes: Default[Count, 0]
     """The most that was ever seen, in all attempts; 0: none was."""
-    throttled: Usual[Optional[Share], None]
+    throttled: Default[Optional[Share], None]
     """In which share of the time lately their control group had used up what it may; null: nothing limits it."""
-    idle_since: Usual[Optional[Epoch], None]
+    idle_since: Default[Optional[Epoch], None]
     """Since when they have done nothing at all: no processor, no bytes, no output but complaints of others."""
-    complaint: Usual[Optional[Complaint], None]
+    complaint: Default[Optional[Complaint], None]
     """The newest in its log since the last step."""
-    left: Usual[AtMost[List[Left], MOST_LEFT], []]
-    exit: Usual[Optional[Exit], None]
+    left: Default[AtMost[List[Left], MOST_LEFT], []]
+    exit: Default[Optional[Exit], None]
     """Until the next attempt begins."""
-    asked: Usual[bool, False]
+    asked: Default[bool, False]
     """dtctl has asked for the exit."""
-    history: Usual[AtMost[List[Past], HISTORY], []]
+    history: Default[AtMost[List[Past], HISTORY], []]
 
 
 class Advance(Record):
     """What has changed of how far a task is, and how busy: fields of its Entry."""
 
-    step: Perhaps[Optional[Count]]
-    step_line: Perhaps[Line]
-    step_time: Perhaps[Optional[Epoch]]
-    rate: Perhaps[Optional[PerSecond]]
-    loss: Perhaps[Optional[Loss]]
-    progress: Perhaps[Optional[Epoch]]
-    longest_gap_s: Perhaps[Seconds]
-    first_step_s: Perhaps[Seconds]
-    cpu: Perhaps[Optional[Processors]]
-    memory_bytes: Perhaps[Optional[Count]]
-    most_memory_bytes: Perhaps[Count]
-    throttled: Perhaps[Optional[Share]]
-    idle_since: Perhaps[Optional[Epoch]]
-    complaint: Perhaps[Optional[Complaint]]
+    step: NotRequired[Optional[Count]]
+    step_line: NotRequired[Line]
+    step_time: NotRequired[Optional[Epoch]]
+    rate: NotRequired[Optional[PerSecond]]
+    loss: NotRequired[Optional[Loss]]
+    progress: NotRequired[Optional[Epoch]]
+    longest_gap_s: NotRequired[Seconds]
+    first_step_s: NotRequired[Seconds]
+    cpu: NotRequired[Optional[Processors]]
+    memory_bytes: NotRequired[Optional[Count]]
+    most_memory_bytes: NotRequired[Count]
+    throttled: NotRequired[Optional[Share]]
+    idle_since: NotRequired[Optional[Epoch]]
+    complaint: NotRequired[Optional[Complaint]]
 
 
 Entries = Dict[TaskName, Entry]
@@ -215,16 +215,16 @@ Entries = Dict[TaskName, Entry]
 class State(Record):
     """state.json: what one host tells of its tasks."""
 
-    version: Usual[Within[int, 1, 1], 1]
-    serial: Usual[Count, 1]
-    intent_serial: Usual[Count, 0]
+    version: Default[Within[int, 1, 1], 1]
+    serial: Default[Count, 1]
+    intent_serial: Default[Count, 0]
     """Of the intent.json that is followed."""
     run: Name
     host: Name
-    agent: Usual[Optional[AgentProcess], None]
-    finished: Usual[bool, False]
+    agent: Default[Optional[AgentProcess], None]
+    finished: Default[bool, False]
     """All tasks are final, and the supervisor has ended."""
-    machine: Usual[Optional[Machine], None]
+    machine: Default[Optional[Machine], None]
     tasks: Entries
 
 
@@ -233,12 +233,12 @@ class Holder(Record):
 
     by: By
     since: Epoch
-    command: Usual[Line, ""]
-    pid: Usual[Optional[Count], None]
+    command: Default[Line, ""]
+    pid: Default[Optional[Count], None]
     """Of the controller's process, on its machine."""
-    session: Usual[Optional[Process], None]
+    session: Default[Optional[Process], None]
     """On this host."""
-    gone: Usual[bool, False]
+    gone: Default[bool, False]
     """The controller is; the session is about to end."""
 
 
@@ -252,13 +252,13 @@ class Keeper(Record):
 class Start(Record):
     """start.json: written once, before exec, by the keeper; or, with pid null, by a supervisor that gave up on it."""
 
-    pid: Usual[Optional[Pid], None]
-    start_time: Usual[Optional[Count], None]
-    boot_id: Usual[Optional[Line], None]
-    keeper: Usual[Optional[Keeper], None]
+    pid: Default[Optional[Pid], None]
+    start_time: Default[Optional[Count], None]
+    boot_id: Default[Optional[Line], None]
+    keeper: Default[Optional[Keeper], None]
     started: Epoch
-    key: Usual[Key, ""]
-    argv: Usual[List[str], []]
+    key: Default[Key, ""]
+    argv: Default[List[str], []]
 
 
 MOST_PATHS = 1_000_000
@@ -277,12 +277,12 @@ class Copy(Record):
 class Code(Record):
     """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
 
-    id: Form[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    id: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
     """Of the directory, by which hosts that share it can be told from hosts that have one each."""
-    run: Usual[Optional[Name], None]
+    run: Default[Optional[Name], None]
     """That it was last laid out for."""
-    bundle: Usual[Optional[BundleId], None]
-    files: Usual[AtMost[Dict[Path, Copy], MOST_PATHS], {}]
-    links: Usual[AtMost[Dict[Path, Path], MOST_PATHS], {}]
+    bundle: Default[Optional[BundleId], None]
+    files: Default[AtMost[Dict[Path, Copy], MOST_PATHS], {}]
+    links: Default[AtMost[Dict[Path, Path], MOST_PATHS], {}]
     """Those of the push, and one to each file that the setup has made."""
-    dirs: Usual[AtMost[List[Path], MOST_PATHS], []]
+    dirs: Default[AtMost[List[Path], MOST_PATHS], []]

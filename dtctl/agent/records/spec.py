@@ -2,7 +2,7 @@
 
 from itertools import chain
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within, Wrong, also
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Within, Wrong, also, checked
 from .words import (
     MOST_TASKS,
     BundleId,
@@ -45,15 +45,15 @@ class Member(Record):
 
     task: TaskName
     host: Name
-    address: Usual[Optional[Line], None]
-    role: Usual[Role, "other"]
-    scope: Usual[Scope, "task"]
+    address: Default[Optional[Line], None]
+    role: Default[Role, "other"]
+    scope: Default[Scope, "task"]
     """What its loss restarts: it alone, it and then the lead, or every task."""
-    vital: Usual[bool, True]
+    vital: Default[bool, True]
     """Its failure for good is that of the run."""
-    decides: Usual[bool, False]
+    decides: Default[bool, False]
     """Its success is, with that of the others that decide, the run's."""
-    serves: Usual[bool, False]
+    serves: Default[bool, False]
     """Others need it to their end: it is not waited for after a success, and stopped last."""
 
 
@@ -63,7 +63,7 @@ class Stage(Record):
     name: Line
     tasks: Tasks
     after: AtMost[List[Count], 1000]
-    held: Usual[bool, True]
+    held: Default[bool, True]
     """They start when those are ready; false: at once, and wait by themselves."""
 
 
@@ -77,19 +77,19 @@ class TaskSpec(Record):
     """Names of variables."""
     code: bool
     """It works where the code is, not in the home directory."""
-    port: Usual[Optional[Port], None]
-    ready: Usual[OneOf["listening", "started"], "started"]
+    port: Default[Optional[Port], None]
+    ready: Default[OneOf["listening", "started"], "started"]
     """When those that wait for it may start: its port listens, or it runs."""
-    own: Usual[bool, True]
+    own: Default[bool, True]
     """Its agent restarts it without asking."""
-    keep_proxy: Usual[bool, False]
+    keep_proxy: Default[bool, False]
 
 
 class Setup(Record):
     """A shell text that is run once for each bundle, text and environment."""
 
     text: str
-    env: Usual[Variables, {}]
+    env: Default[Variables, {}]
 
 
 class RecoverySpec(Record):
@@ -99,19 +99,19 @@ class RecoverySpec(Record):
     backoff_min_s: Seconds
     backoff_max_s: Seconds
     reset_after_s: Seconds
-    max_run_restarts: Usual[Count, 100]
-    repeat: Usual[Count, 0]
+    max_run_restarts: Default[Count, 100]
+    repeat: Default[Count, 0]
     """After so many ends of the same cause, without a new step, a task has failed; 0: never."""
-    allow_scratch: Usual[bool, False]
-    retry: Usual[AtMost[List[ExitCode], 256], []]
-    permanent: Usual[AtMost[List[ExitCode], 256], []]
-    stall_s: Usual[Optional[Seconds], None]
+    allow_scratch: Default[bool, False]
+    retry: Default[AtMost[List[ExitCode], 256], []]
+    permanent: Default[AtMost[List[ExitCode], 256], []]
+    stall_s: Default[Optional[Seconds], None]
     """null: learnt; 0: off."""
-    first_step_s: Usual[Optional[Seconds], None]
+    first_step_s: Default[Optional[Seconds], None]
     """null: learnt from earlier attempts and from peers; 0: off."""
-    host_timeout_s: Usual[Optional[Seconds], None]
+    host_timeout_s: Default[Optional[Seconds], None]
     """null: never."""
-    reboot: Usual[OneOf["auto", "never"], "auto"]
+    reboot: Default[OneOf["auto", "never"], "auto"]
 
 
 class Spec(Record):
@@ -130,37 +130,37 @@ class Spec(Record):
     """Those of this host."""
     grace_s: Seconds
     recovery: RecoverySpec
-    dirs: Usual[Paths, []]
+    dirs: Default[Paths, []]
     """Made before the start."""
-    brought_along: Usual[Paths, []]
+    brought_along: Default[Paths, []]
     """Looked for after the setup: a host that lacks one is refused."""
-    checkpoint_dirs: Usual[Paths, []]
-    bundle: Usual[Optional[BundleId], None]
-    copied: Usual[bool, False]
+    checkpoint_dirs: Default[Paths, []]
+    bundle: Default[Optional[BundleId], None]
+    copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
-    setup: Usual[Optional[Setup], None]
-    strategy: Usual[Optional[Line], None]
+    setup: Default[Optional[Setup], None]
+    strategy: Default[Optional[Line], None]
     coordinator: CoordinatorPlace
     lead: TaskName
-    success: Usual[SuccessRule, "lead"]
+    success: Default[SuccessRule, "lead"]
     roster: AtMost[List[Member], MOST_TASKS]
     """Every task of the run."""
-    stages: Usual[AtMost[List[Stage], 1000], []]
-    replaced: Usual[AtMost[Dict[Name, Name], 4096], {}]
+    stages: Default[AtMost[List[Stage], 1000], []]
+    replaced: Default[AtMost[Dict[Name, Name], 4096], {}]
     """Hosts of the cluster file, and those that have taken their places in this run."""
-    absent: Usual[AtMost[List[Name], 4096], []]
+    absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
-    needs_checkpoint: Usual[bool, False]
+    needs_checkpoint: Default[bool, False]
     """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
-    settle_s: Usual[Seconds, 0.0]
-    fail_fast: Usual[bool, True]
-    active_deadline_s: Usual[Optional[Seconds], None]
-    ttl_s: Usual[Optional[Seconds], None]
-    keep: Usual[Count, 10]
-    log_limit_bytes: Usual[Optional[Count], None]
+    settle_s: Default[Seconds, 0.0]
+    fail_fast: Default[bool, True]
+    active_deadline_s: Default[Optional[Seconds], None]
+    ttl_s: Default[Optional[Seconds], None]
+    keep: Default[Count, 10]
+    log_limit_bytes: Default[Optional[Count], None]
     """Of all logs of a task together; null: there is no limit."""
-    start_timeout_s: Usual[Seconds, 600.0]
-    target_step: Usual[Optional[Count], None]
+    start_timeout_s: Default[Seconds, 600.0]
+    target_step: Default[Optional[Count], None]
 
 
 class Inventory(Record):
@@ -171,11 +171,11 @@ class Inventory(Record):
     created: Epoch
     lead: TaskName
     success: SuccessRule
-    fail_fast: Usual[bool, True]
+    fail_fast: Default[bool, True]
     roster: AtMost[List[Member], MOST_TASKS]
     replaced: AtMost[Dict[Name, Name], 4096]
-    absent: Usual[AtMost[List[Name], 4096], []]
-    target_step: Usual[Optional[Count], None]
+    absent: Default[AtMost[List[Name], 4096], []]
+    target_step: Default[Optional[Count], None]
 
 
 @also(Spec)
@@ -236,14 +236,7 @@ def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
     """Of arguments, names and values of variables, and paths."""
     for text in chain(*texts):
         if not can_be_given(text):
-            raise Wrong.at(path, "text that a program can be given", _Unfit())
-
-
-class _Unfit:
-    """Found in place of a text that may be a secret."""
-
-    def __repr__(self) -> str:
-        return "one with a NUL or half a character"
+            raise Wrong.at(path, "text that a program can be given", Unshown("one with a NUL or half a character"))
 
 
 def coordinates(spec: Spec) -> bool:
@@ -272,15 +265,4 @@ def comes_back_alone(role: Role, scope: Scope) -> bool:
 
 
 def inventory_of(spec: Spec) -> Inventory:
-    return {
-        "cluster": spec["cluster"],
-        "run": spec["run"],
-        "created": spec["created"],
-        "lead": spec["lead"],
-        "success": spec["success"],
-        "fail_fast": spec["fail_fast"],
-        "roster": spec["roster"],
-        "replaced": spec["replaced"],
-        "absent": spec["absent"],
-        "target_step": spec["target_step"],
-    }
+    return checked(Inventory, spec)

@@ -1,6 +1,6 @@
 """What is asked and told of TensorBoard: where event files are, their bytes, and the connections of a browser."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .words import Count, Line, Name
 
 MOST_FOLDERS = 1000
@@ -14,14 +14,13 @@ SILENCE_S = 60.0
 """After so long without a word from it TensorBoard is ended."""
 
 Path = AtMost[str, 4096]
-Inode = Form[str, 20, r"[0-9]+", "the number of an inode"]
-FileName = Form[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
+Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
+FileName = Pattern[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
 Channel = Within[int, 0, 2**31]
 """One connection of the browser's; numbers are not used again."""
 
 PROBE = "import sys; from importlib.util import find_spec; sys.exit(3 if find_spec('tensorboard') is None else 0)"
-HAS_NONE = 3
-"""The exit code of PROBE where there is no TensorBoard."""
+"""It ends with 3 where there is no TensorBoard."""
 
 LIFELINE = """\
 import array, os, runpy, shutil, socket, socketserver, sys, threading
@@ -136,7 +135,7 @@ class TensorboardResult(Record):
 
     run: Name
     end: OneOf["asked", "silent", "ended"]
-    said: Usual[AtMost[str, 8192], ""]
+    said: Default[AtMost[str, 8192], ""]
     """The end of what it printed."""
 
 

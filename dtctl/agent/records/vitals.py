@@ -1,6 +1,6 @@
 """How machines and processes do: what agents sample while a run goes on, and what `diagnose` gathers."""
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .words import MOST_TASKS, Count, Epoch, Line, Name, Pid, Port, Reason, TaskName, TaskState
 
 MOST_UNREACHED = 1000
@@ -14,9 +14,9 @@ Processors = Within[float, 0, 1e6]
 class Waiting(Record):
     """In which share of the last 10 s something had to wait for it (/proc/pressure); null: the kernel does not tell."""
 
-    cpu: Usual[Optional[Share], None]
-    memory: Usual[Optional[Share], None]
-    io: Usual[Optional[Share], None]
+    cpu: Default[Optional[Share], None]
+    memory: Default[Optional[Share], None]
+    io: Default[Optional[Share], None]
 
 
 class Machine(Record):
@@ -26,13 +26,13 @@ class Machine(Record):
     cpus: Count
     load: Within[float, 0, 1e9]
     """Of the last minute."""
-    busy: Usual[Optional[Share], None]
+    busy: Default[Optional[Share], None]
     """Of its processors."""
-    stolen: Usual[Optional[Share], None]
+    stolen: Default[Optional[Share], None]
     """Of its processors, by other guests of the machine that it is a guest of."""
     memory_bytes: Count
     available_bytes: Count
-    resent: Usual[Optional[Share], None]
+    resent: Default[Optional[Share], None]
     """Of the TCP segments that it sent, those that had to be sent again."""
     waiting: Waiting
 
@@ -52,7 +52,7 @@ class Disk(Record):
     path: AtMost[str, 8192]
     free_bytes: Count
     size_bytes: Count
-    free_files: Usual[Optional[Count], None]
+    free_files: Default[Optional[Count], None]
     """null: the file system has no such limit."""
 
 
@@ -81,7 +81,7 @@ class Gpu(Record):
     index: Count
     name: AtMost[str, 200]
     driver: AtMost[str, 100]
-    busy: Usual[Optional[Share], None]
+    busy: Default[Optional[Share], None]
     used_bytes: Count
     memory_bytes: Count
 
@@ -97,22 +97,22 @@ class Diverged(Record):
 class TaskVitals(Record):
     """A task, looked at now."""
 
-    cpu: Usual[Optional[Processors], None]
-    memory_bytes: Usual[Optional[Count], None]
-    frozen: Usual[bool, False]
+    cpu: Default[Optional[Processors], None]
+    memory_bytes: Default[Optional[Count], None]
+    frozen: Default[bool, False]
     """Stopped by a signal."""
-    port: Usual[Optional[Port], None]
-    listens: Usual[bool, False]
+    port: Default[Optional[Port], None]
+    listens: Default[bool, False]
     """A process of the run listens on its port."""
-    holder: Usual[Line, ""]
+    holder: Default[Line, ""]
     """Who else does."""
-    python: Usual[Line, ""]
+    python: Default[Line, ""]
     """The program that it is started with."""
-    packages: Usual[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
+    packages: Default[AtMost[Dict[AtMost[str, 100], AtMost[str, 100]], 100], {}]
     """Versions of what trains, as that Python has them."""
-    log: Usual[AtMost[str, MOST_LOG], ""]
+    log: Default[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
-    lost_log: Usual[AtMost[str, MOST_LOG], ""]
+    lost_log: Default[AtMost[str, MOST_LOG], ""]
     """The end of the log of the last attempt that nobody asked to end, where another has begun since."""
 
 
@@ -122,11 +122,11 @@ class DiagnoseResult(Record):
     run: Name
     time: Epoch
     machine: Machine
-    disks: Usual[AtMost[List[Disk], 100], []]
-    busy: Usual[AtMost[List[Busy], 10], []]
-    gpus: Usual[AtMost[List[Gpu], 64], []]
-    unreached: Usual[AtMost[List[Unreached], MOST_UNREACHED], []]
-    diverged: Usual[AtMost[List[Diverged], 100], []]
+    disks: Default[AtMost[List[Disk], 100], []]
+    busy: Default[AtMost[List[Busy], 10], []]
+    gpus: Default[AtMost[List[Gpu], 64], []]
+    unreached: Default[AtMost[List[Unreached], MOST_UNREACHED], []]
+    diverged: Default[AtMost[List[Diverged], 100], []]
     tasks: AtMost[Dict[TaskName, TaskVitals], MOST_TASKS]
 
 
@@ -167,7 +167,7 @@ class Frame(Record):
 class Stack(Record):
     """The Python calls of one thread, innermost first."""
 
-    thread: Form[str, 18, r"0x[0-9a-f]+", "the number of a thread in hex"]
+    thread: Pattern[str, 18, r"0x[0-9a-f]+", "the number of a thread in hex"]
     """As Python's `threading.get_ident` tells it."""
     name: _Name
     """Empty where it is not known."""
@@ -203,12 +203,12 @@ class ProcessDump(Record):
     way: Optional[OneOf["py-spy", "faulthandler"]]
     """Who has told the stacks; null: there are none."""
     stacks: AtMost[List[Stack], MOST_STACKS]
-    stacks_omitted: Usual[Count, 0]
-    missing: Usual[Optional[Missing], None]
-    said: Usual[Reason, ""]
+    stacks_omitted: Default[Count, 0]
+    missing: Default[Optional[Missing], None]
+    said: Default[Reason, ""]
     """By py-spy, when it could not tell."""
     threads: AtMost[List[Thread], MOST_THREADS]
-    threads_omitted: Usual[Count, 0]
+    threads_omitted: Default[Count, 0]
 
 
 class Dump(Record):
@@ -218,5 +218,5 @@ class Dump(Record):
     attempt: Count
     state: TaskState
     processes: AtMost[List[ProcessDump], MOST_PROCESSES]
-    omitted: Usual[Count, 0]
+    omitted: Default[Count, 0]
     """Processes that there was no room for."""

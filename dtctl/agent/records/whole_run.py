@@ -1,6 +1,6 @@
 """What the coordinator knows and tells: cluster.json, requests.json, and the lines of the story."""
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Record, Usual, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
 from .run_state import Intents, State
 from .words import (
@@ -33,7 +33,7 @@ class Span(Record):
     what: Spent
     end_s: Seconds
     """Since the account was begun."""
-    step: Usual[Optional[Count], None]
+    step: Default[Optional[Count], None]
     """The newest that had been told by then."""
 
 
@@ -42,20 +42,20 @@ class Account(Record):
 
     since: Epoch
     seconds: Seconds
-    spans: Usual[AtMost[List[Span], MOST_SPANS + 1], []]
-    before: Usual[Dict[Spent, Seconds], {}]
+    spans: Default[AtMost[List[Span], MOST_SPANS + 1], []]
+    before: Default[Dict[Spent, Seconds], {}]
     """In spans that there is no room for."""
-    training: Usual[bool, False]
+    training: Default[bool, False]
     """A step was told, and nothing has interrupted the training since: the time after the last span is not judged."""
-    again_to: Usual[Optional[Count], None]
+    again_to: Default[Optional[Count], None]
     """Up to this step the training has been already: what is told until then is done again."""
-    away: Usual[bool, False]
+    away: Default[bool, False]
     """A host was away in the time that is not judged yet."""
-    gap_s: Usual[Seconds, 0.0]
+    gap_s: Default[Seconds, 0.0]
     """The usual time between two steps that are told."""
-    pace: Usual[Within[float, 0, 1e12], 0.0]
+    pace: Default[Within[float, 0, 1e12], 0.0]
     """The usual steps a second."""
-    reached: Usual[Optional[Count], None]
+    reached: Default[Optional[Count], None]
     """The highest step that was told."""
 
 
@@ -77,13 +77,13 @@ class Condition(Because):
 class Contact(Record):
     """What the coordinator has of a host."""
 
-    connected: Usual[bool, False]
-    heard: Usual[Optional[Epoch], None]
-    over: Usual[bool, False]
+    connected: Default[bool, False]
+    heard: Default[Optional[Epoch], None]
+    over: Default[bool, False]
     """Nothing of the run is left to do there."""
-    absent: Usual[bool, False]
+    absent: Default[bool, False]
     """The run was started without it, and it has not joined since."""
-    state: Usual[Optional[State], None]
+    state: Default[Optional[State], None]
     """As it was last told."""
 
 
@@ -131,7 +131,7 @@ def tells_steps(incident: Incident) -> bool:
 class RunView(Record):
     """cluster.json: the run as its coordinator sees it."""
 
-    version: Usual[Within[int, 1, 1], 1]
+    version: Default[Within[int, 1, 1], 1]
     serial: Count
     run: Name
     time: Epoch
@@ -149,11 +149,11 @@ class RunView(Record):
     request_serial: Count
     missing: Optional[Reason]
     """Who the start waits for, and why."""
-    deaf: Usual[Optional[Reason], None]
+    deaf: Default[Optional[Reason], None]
     """Why no agent can reach the coordinator, while that is so."""
-    noted: Usual[Dict[TaskName, Count], {}]
+    noted: Default[Dict[TaskName, Count], {}]
     """The last attempt of each task whose end was judged."""
-    account: Usual[Optional[Account], None]
+    account: Default[Optional[Account], None]
     """Where its time went; null in a run that a build without accounts has begun."""
 
 
@@ -162,10 +162,10 @@ class PostedRequest(Because):
 
     serial: Count
     kind: OneOf["stop", "restart"]
-    tasks: Usual[Optional[Tasks], None]
+    tasks: Default[Optional[Tasks], None]
     """null: all."""
-    grace_s: Usual[Optional[Seconds], None]
-    by: Usual[By, ""]
+    grace_s: Default[Optional[Seconds], None]
+    by: Default[By, ""]
 
 
 class RequestBook(Record):
@@ -183,8 +183,8 @@ Event = Record(
         "attempt": Count,
         "from": TaskState,
         "to": TaskState,
-        "reason": Usual[Reason, ""],
-        "why": Usual[Why, []],
+        "reason": Default[Reason, ""],
+        "why": Default[Why, []],
     },
 )
 """A line of events.jsonl: a transition of a task of this host."""
@@ -192,18 +192,18 @@ Event = Record(
 StoryLine = Record(
     "StoryLine",
     {
-        "n": Usual[Count, 0],
+        "n": Default[Count, 0],
         "time": Epoch,
-        "kind": Usual[StoryKind, "task"],
-        "host": Usual[Optional[Name], None],
-        "index": Usual[Optional[Count], None],
-        "task": Usual[OptionalTask, None],
-        "attempt": Usual[Optional[Count], None],
-        "from": Usual[Optional[AtMost[str, 100]], None],
-        "to": Usual[Optional[AtMost[str, 100]], None],
-        "reason": Usual[Reason, ""],
-        "why": Usual[Why, []],
-        "by": Usual[By, ""],
+        "kind": Default[StoryKind, "task"],
+        "host": Default[Optional[Name], None],
+        "index": Default[Optional[Count], None],
+        "task": Default[OptionalTask, None],
+        "attempt": Default[Optional[Count], None],
+        "from": Default[Optional[AtMost[str, 100]], None],
+        "to": Default[Optional[AtMost[str, 100]], None],
+        "reason": Default[Reason, ""],
+        "why": Default[Why, []],
+        "by": Default[By, ""],
     },
 )
 """A line of history.jsonl; `index` is that of a task's transition in its host's events.jsonl."""

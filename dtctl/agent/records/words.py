@@ -2,7 +2,7 @@
 
 import re
 
-from .kinds import AtMost, Dict, Form, List, OneOf, Optional, Within
+from .kinds import AtMost, Dict, List, OneOf, Optional, Pattern, Within
 
 HOME, CODE, PATH = "\0HOME", "\0CODE", "\0PATH"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
@@ -23,12 +23,12 @@ def can_be_given(text: str) -> bool:
 
 MOST_TASKS = 10_000
 
-Name = Form[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
+Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
 """Of a cluster, a host or a run: one component of a path and nothing else."""
 
-TaskName = Form[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
-BundleId = Form[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
-VariableName = Form[str, 4096, r"[^=\0]+", "the name of a variable"]
+TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task such as worker:1"]
+BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
+VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Count = Within[int, 0, 2**53]
 Port = Within[int, 1, 65535]
@@ -51,7 +51,7 @@ Tail = AtMost[str, 8192]
 Pem = AtMost[str, 65536]
 
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
-Way = OneOf["waits", "saving", "killed", "ended", "away"]
+StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
 """How far a task is on its way out: it waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or nobody can
 tell."""
 Want = OneOf["run", "hold", "finish", "stop"]

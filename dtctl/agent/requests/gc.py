@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
+from functools import partial
 from itertools import chain
 
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, Progress
+from ..records.kinds import made
 from ..records.words import brief
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan, Progress, Written
+    from ..records.answers import DeadRun, GcResult, Orphan, Written
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -95,7 +97,7 @@ class _Sweep:
     def remove_runs(self) -> None:
         for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
-            if self.dry_run or self._remove_run(run):
+            if self.dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
                 self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
@@ -127,17 +129,13 @@ class _Sweep:
         if now < self._next_told:
             return
         self._next_told = now + TELL_S
-        progress: Progress = {"phase": "gc", "done_bytes": 0, "total_bytes": 0, "text": ""}
-        self._talk.send("progress", progress)
+        self._talk.send("progress", made(Progress, phase="gc"))
 
     def _add(self, told: List[T], one: T, most: int) -> None:
         if len(told) < most:
             told.append(one)
         else:
             self.result["omitted"] += 1
-
-    def _remove_run(self, run: runs.Run) -> bool:
-        return self._locked(run.spec["cluster"], run.spec["host"], lambda: down.remove(run))
 
     def _remove_damaged(self, run: damaged_runs.DamagedRun) -> bool:
         def remove() -> bool:
@@ -165,7 +163,7 @@ class _Sweep:
             store.prune(self._talk.root, used, self._goes, self.tell_progress)
         for base, written in found.items():
             if written is not None:
-                if self._is_asked_about(written):
+                if self._cluster in (None, written["cluster"]):
                     self._tell_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
             elif self.dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
@@ -184,11 +182,8 @@ class _Sweep:
                     goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
                     self._tell_written(written, goes)
 
-    def _is_asked_about(self, written: Written) -> bool:
-        return self._cluster in (None, written["cluster"])
-
     def _goes(self, written: Written) -> bool:
-        return self._written and self._is_asked_about(written)
+        return self._written and self._cluster in (None, written["cluster"])
 
     def _tell_written(self, written: Written, goes: bool) -> None:
         self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)

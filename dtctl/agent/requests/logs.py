@@ -78,15 +78,11 @@ class _Teller:
         """What is new."""
         for line in self._lines.new():
             if self.number >= self._begin:
-                self._tell_one(line)
+                told = _story_line(line, self.number, self._host)
+                if told is not None:
+                    self._talk.send("event", told)
+                self.passed_over += told is None
             self.number += 1
-
-    def _tell_one(self, line: Optional[bytes]) -> None:
-        story_line = _story_line(line, self.number, self._host)
-        if story_line is None:
-            self.passed_over += 1
-        else:
-            self._talk.send("event", story_line)
 
 
 def _story_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from typing import Callable, List, Optional, Tuple
 
     from ..conversation import Conversation
-    from ..records import answers
     from ..records.answers import Survivor
     from ..records.run_state import Entry, How, IntentFile, State
     from ..records.whole_run import Contact
@@ -335,10 +334,3 @@ def refuse_strangers(handle: RunHandle, run: runs.Run, named: Optional[List[str]
 def has_ended(handle: RunHandle, task: str) -> bool:
     entry = handle.entry(task)
     return entry is not None and entry["state"] in policy.FINAL
-
-
-def error_fields(away: Optional[Refused]) -> Optional[answers.Refused]:
-    """As a field of an answer."""
-    if away is None:
-        return None
-    return {"code": away.code, "summary": away.summary, "detail": away.detail, "hint": away.hint}

@@ -74,7 +74,8 @@ class Run:
         """Tasks of it run here, or may run again. If not, an agent may still be there and wait for other hosts."""
         state = self.state()
         ended = all(task["state"] in policy.FINAL for task in state["tasks"].values())
-        return not (state["finished"] or (ended and self._is_told_to_stop()))
+        stopped = ended and all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
+        return not (state["finished"] or stopped)
 
     def has_ended(self) -> bool:
         """Also when it has been removed; else it is looked after."""
@@ -83,9 +84,6 @@ class Run:
             return not self.live()
         except RunRemoved:
             return True
-
-    def _is_told_to_stop(self) -> bool:
-        return all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
 
     def supervised(self) -> bool:
         """Tells by the FIFO's reader whether there is an agent: a supervisor, or a guard about to replace it."""

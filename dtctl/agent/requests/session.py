@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 
     from ..records import answers
 
-LONGEST_TEXT = 65_536
-"""The longest text of an error, as in records.answers.Text."""
 
-
-def main(root: str, program: str) -> None:
+def main(root: str) -> None:
     """The whole life of the session process; it never returns."""
     for number in (signal.SIGHUP, signal.SIGINT):
         # the end of the SSH session is the end of input; not SIG_IGN, which programs that are run would inherit
@@ -33,7 +30,7 @@ def main(root: str, program: str) -> None:
     programs.hold()
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     try:
-        talk = Conversation(root, program, wire)
+        talk = Conversation(root, wire)
         try:
             converse(talk)
         finally:
@@ -52,23 +49,23 @@ def converse(talk: Conversation) -> None:
             if request["type"] != "abort":  # one that crossed the answer to what it was to end
                 _answer(talk, request)
     except Refused as refused:
-        _refuse(talk, refused)
+        talk.send("error", refused.fields())
     except Aborted:
-        _refuse(talk, Refused("rolled_back", "given up at the controller's word"))
+        talk.send("error", Refused("rolled_back", "given up at the controller's word").fields())
     except RunRemoved:
-        _refuse(talk, Refused("no_run", "the run has been removed"))
+        talk.send("error", Refused("no_run", "the run has been removed").fields())
     except paths.OtherVersion as error:
-        _refuse(talk, other_version(str(error)))
+        talk.send("error", other_version(str(error)).fields())
     except paths.Damaged as error:
-        _refuse(talk, damaged(str(error)))
+        talk.send("error", damaged(str(error)).fields())
     except OSError as error:
-        _refuse(talk, from_os_error(error, "do what was asked"))
+        talk.send("error", from_os_error(error, "do what was asked").fields())
     except Gone:
         raise
     except Exception:  # a bug: the controller shows its traceback
         import traceback
 
-        _refuse(talk, Refused("internal", "the agent has a bug", traceback.format_exc()))
+        talk.send("error", Refused("internal", "the agent has a bug", traceback.format_exc()).fields())
 
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
@@ -84,16 +81,6 @@ def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     answer = getattr(import_module("." + module, __package__), function)(talk, request)
     talk.beats.at(None)
     talk.send("result", answer)
-
-
-def _refuse(talk: Conversation, error: Refused) -> None:
-    told: answers.Refused = {
-        "code": error.code,
-        "summary": error.summary[:LONGEST_TEXT],
-        "detail": error.detail[-LONGEST_TEXT:],
-        "hint": error.hint[:LONGEST_TEXT],
-    }
-    talk.send("error", told)
 
 
 def greeting(root: str) -> answers.Greeting:

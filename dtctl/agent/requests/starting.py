@@ -9,7 +9,8 @@ from ..checkpoints import directories, reading
 from ..host import files, locks, outputs, paths, ports, processes
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
-from ..records.answers import MOST_TAKEN
+from ..records.answers import MOST_TAKEN, Progress
+from ..records.kinds import made
 from ..records.spec import coordinators_port, ports_of
 from ..run import environment
 from . import runs
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from typing import Container, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..conversation import Conversation
-    from ..records.answers import PortsResult, Progress, TakenPort
+    from ..records.answers import PortsResult, TakenPort
     from ..records.checkpoints import Reports, Saved
     from ..records.requests import PortsRequest, UpRequest
     from ..records.spec import Spec
@@ -231,7 +232,7 @@ def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> Non
     offset = 0
     ended = False
     masks = Masks(())
-    progress: Progress = {"phase": "setup", "done_bytes": 0, "total_bytes": 0, "text": ""}
+    progress = made(Progress, phase="setup")
     while True:
         chunk = os.pread(log, _CHUNK, offset)
         # A line that has not ended waits: it may show half a secret.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from ..host import paths
-from ..records.answers import MOST_DAMAGED, MOST_RUNS
+from ..records.answers import MOST_DAMAGED, MOST_RUNS, StatusResult
+from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
 from ..records.whole_run import RunView
 from ..records.words import brief
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ..conversation import Conversation
-    from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
+    from ..records.answers import KnownRun, RunResult, RunsResult, States
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
@@ -38,7 +39,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
         "state": run.state(),
         "intents": _intents(run),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "checkpoints": _checkpoints(talk, run, guess=request["guess"]),
     }
 
@@ -52,18 +53,7 @@ def _intents(run: runs.Run) -> Intents:
 
 
 def _none(problem: str) -> StatusResult:
-    return {
-        "run": None,
-        "time": time.time(),
-        "problem": brief(problem) or None,
-        "agent_alive": False,
-        "inventory": None,
-        "state": None,
-        "intents": {},
-        "coordination": None,
-        "away": None,
-        "checkpoints": [],
-    }
+    return made(StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How
-    from ..records.words import Way
+    from ..records.words import StopPhase
 
 
 END_LIMIT_S = 15.0
@@ -109,7 +109,7 @@ def _told(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str]
         "omitted": max(0, len(survivors) - MOST_PROCESSES),
         "unreached": handle.unreached([task for task in tasks if not run_handles.has_ended(handle, task)]),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
 
@@ -170,7 +170,7 @@ class _Teller:
         end = entry["exit"] if entry is not None and way == "ended" else None
         return {"way": way, "for_s": for_s, "signal": end["signal"] if end is not None else None}
 
-    def _way(self, task: str) -> Way:
+    def _way(self, task: str) -> StopPhase:
         entry = self._handle.entry(task)
         if run_handles.has_ended(self._handle, task):
             return "ended"
@@ -214,7 +214,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
         "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
         "unreached": unreached + handle.absent(request["tasks"]),
         "coordination": handle.view,
-        "away": run_handles.error_fields(handle.away),
+        "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
 

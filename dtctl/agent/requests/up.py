@@ -12,8 +12,8 @@ from ..conversation import Aborted
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
-from ..records.answers import MOST_FILES, MOST_RUNS
-from ..records.kinds import Wrong
+from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
+from ..records.kinds import Wrong, made
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
 from ..records.words import brief
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import List, Optional, Set
 
     from ..conversation import Conversation
-    from ..records.answers import Joining, Prepared, PushResult, Started, UpResult
+    from ..records.answers import Joining, PushResult, Started, UpResult
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -67,20 +67,7 @@ def push(talk: Conversation, request: PushRequest) -> PushResult:
 def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
     """The same conversation about a run that is there already: nothing is started, and nothing is undone."""
     run.supervise()
-    prepared: Prepared = {
-        "unchanged": True,
-        "run": run.id,
-        "current": run.id,
-        "replaces": None,
-        "checkpoints": [],
-        "saved": [],
-        "outputs": [],
-        "taken": [],
-        "free_from": [],
-        "joining": _joining(run),
-        "facts": None,
-        "facts_s": 0.0,
-    }
+    prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
     talk.send("prepared", prepared)
     while True:
         word = talk.expect("start", "keep", "abort")
@@ -278,9 +265,16 @@ def _roll_back(
             os.rmdir(os.path.dirname(directory))
     else:
         if run.state()["agent"] is not None:
-            run.change(_stop_at_once)
+
+            def stop_at_once(intent: IntentFile) -> None:
+                for task in intent["tasks"].values():
+                    intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))
+
+            run.change(stop_at_once)
             deadline = time.monotonic() + 30.0
-            while not _all_ended(run) and time.monotonic() < deadline:
+            while not all(task["state"] in policy.FINAL for task in run.state()["tasks"].values()):
+                if time.monotonic() > deadline:
+                    break
                 run.keep_supervised()
                 time.sleep(0.02)
             run.end_supervisor(_END_LIMIT_S)
@@ -289,12 +283,3 @@ def _roll_back(
         runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then
         down.clear_working_directory(talk, spec["cluster"])
-
-
-def _all_ended(run: runs.Run) -> bool:
-    return all(task["state"] in policy.FINAL for task in run.state()["tasks"].values())
-
-
-def _stop_at_once(intent: IntentFile) -> None:
-    for task in intent["tasks"].values():
-        intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))

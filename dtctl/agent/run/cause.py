@@ -350,6 +350,11 @@ SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
         ),
     ),
 )
+"""What the error that ended a program means for another try.
+
+A row matches by the exception's class, which stands first, or by a phrase of the message. The first row that matches
+holds; what no row knows is the program's own error.
+"""
 
 
 def kind_of_error(text: str) -> str:

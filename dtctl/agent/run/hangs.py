@@ -137,7 +137,16 @@ class Signs:
 
 
 class Watchdog:
-    """Watches one attempt. `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts."""
+    """Watches one attempt: decided by what can be seen of it, on the monotonic clock alone.
+
+    Frozen (stopped by a signal) is judged of every task, from its first look on. The lack of progress is judged once a
+    task is ready, and only of one that has shown that it makes progress: its step has advanced twice, or its log has
+    grown for as long as the limit without a longer pause. Of one that has not, there may be a limit for the first step,
+    which counts from its start: one that hangs before it listens keeps the others waiting. So does a server, which is
+    judged until it listens, and then waits for others for good reason.
+
+    `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts.
+    """
 
     def __init__(
         self,

@@ -1,4 +1,8 @@
-"""What happens to a task whose process has ended: pure functions of facts."""
+"""What happens to a task whose process has ended: pure functions of facts.
+
+Which exits may be tried again, and which would only be repeated, is told apart as by the restart policy `ExitCode` of
+Kubeflow's TFJob. A signal counts as 128 and its number.
+"""
 
 from __future__ import annotations
 

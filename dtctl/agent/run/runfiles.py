@@ -239,7 +239,10 @@ _MOST_LINES = 1_000_000
 
 
 class EventLog:
-    """Written by the supervisor alone. Lines that do not fit on a full disk wait in memory, in order."""
+    """events.jsonl: a line for each transition on this host. A line's number is its index, for ever.
+
+    Written by the supervisor alone. Lines that do not fit on a full disk wait in memory, in order.
+    """
 
     def __init__(self, path: str) -> None:
         self._path = path

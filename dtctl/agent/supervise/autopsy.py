@@ -1,4 +1,9 @@
-"""What an attempt ended of: the last words of its log, and what on the host may have caused it."""
+"""What an attempt ended of: the last words of its log, what on the host may have caused it, and where it hung.
+
+A hung trainer is asked before it is killed. Into the attempt's `stack` go what /proc tells and what py-spy tells, where
+it is installed beside the trainer; Python's own faulthandler answers SIGABRT in the log with the tracebacks of all
+threads when PYTHONFAULTHANDLER is set.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the growth of a log shows: that the trainer lives, its step and loss, and how fast it trains."""
+"""What the growth of a log shows: that the trainer lives, its step and loss, how fast it trains, what it waits for."""
 
 from __future__ import annotations
 

@@ -290,8 +290,7 @@ class Task:
             number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
-        self.entry.update({"rate": None, "loss": None, "cpu": None, "memory_bytes": None, "complaint": None})
-        self.entry.update({"throttled": None, "idle_since": None})
+        self.entry.update({"rate": None, "loss": None, "complaint": None})
         self._move("starting", why, wall)
         self._attempt = Attempt(self._directory, now)
         try:

@@ -4,6 +4,9 @@ when keeper, agent and guard were killed together.
 There is one entry for a root: a unit of the user's systemd, else two lines of cron. It is made when a run is kept that
 is to come back, or comes back to life, and removed when the last such run has ended here: by its agent, or by the next
 `down` or `gc` if that was killed.
+
+Our lines in the crontab are recognised by the mark at their end; all other lines stay as they are. crontab(5): a line
+is given to sh, `%` has to be escaped, PATH is short, and what is printed is sent as mail.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""The user's own systemd (user@.service), and whether it lives without a login: lingering, loginctl(1)."""
+"""The user's own systemd, what logind does to processes at logout, and the unit that brings agents back.
+
+With KillUserProcesses=yes logind kills what is in the scope of a session when that ends, lingering or not
+(logind.conf(5)). Out of its reach is what runs below the user's own systemd (user@.service), which ends at the last
+logout, too, unless the user lingers (loginctl(1)).
+"""
 
 from __future__ import annotations
 
@@ -194,10 +199,6 @@ def prefix() -> List[str]:
 def ends_logins() -> bool:
     """Whether logind kills what this login has started, when it ends."""
     return in_session(_cgroup()) and _rules().cover(machine.user_name())
-
-
-def user_lingers() -> bool:
-    return systemd.lingers()
 
 
 @lru_cache(maxsize=None)

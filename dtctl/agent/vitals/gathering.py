@@ -17,7 +17,7 @@ from .usage import Usage
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Set
+    from typing import List, Optional, Sequence, Set
 
     from ..host.secrets import Masks
     from ..records.network import Peer
@@ -35,7 +35,7 @@ def gather(
     run_dir: str, spec: Spec, state: State, masks: Masks, places: Sequence[str], diverged: List[Diverged]
 ) -> DiagnoseResult:
     """`places`: where the run writes."""
-    usages = _usages(state)
+    usages = {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
     load, others, began = MachineLoad(), neighbours.Others(time.monotonic()), time.monotonic()
     load.look(time.time())
     for usage in usages.values():
@@ -62,10 +62,6 @@ def gather(
         "diverged": diverged,
         "tasks": tasks,
     }
-
-
-def _usages(state: State) -> Dict[str, Usage]:
-    return {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
 
 
 def _peers(spec: Spec) -> List[Peer]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
-from dtctl.cli.options import OpenIt, OutputOption, Port, Scope, listener, on_run
-from dtctl.errors import DtctlError, ExitCode
+from dtctl.cli.options import OutputOption, Scope, on_run
+from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
     import socket
@@ -25,6 +25,23 @@ if TYPE_CHECKING:
     "Lets browsers come, once there are connections for them; with the directories that are shown."
 
 
+Port = Annotated[
+    int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="Port of this machine; a free one if 0.")
+]
+OpenIt = Annotated[bool, typer.Option("--open", help="Open it in the browser.")]
+
+
+def listener(port: int, *, apart: bool = False) -> socket.socket:
+    """On loopback alone; 0 takes a free one. `apart`: see `webserver.listen`."""
+    from dtctl.operations.webserver import listen
+
+    try:
+        return listen(port, apart=apart)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise UsageError(f"cannot listen on 127.0.0.1:{port}: {why}", hint="--port 0 takes a free one") from error
+
+
 @on_run
 def dashboard(
     scope: Scope,
@@ -33,8 +50,7 @@ def dashboard(
     output: OutputOption = "text",
 ) -> None:
     """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
-    from dtctl.operations.dashboard.board import Board
-    from dtctl.operations.dashboard.server import answering, looks
+    from dtctl.operations.dashboard.server import Board, answering, looks
     from dtctl.operations.report.following import Following
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole

@@ -140,7 +140,7 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
         shown.show_verified(outcome)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
-    if any(one.problems for one in outcome.checked):
+    if any(one.told["problems"] for one in outcome.checked):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(failed, others=now)
 
@@ -187,13 +187,13 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     for error in outcome.errors.values():
         raise error
     for checked in outcome.checked:
-        if checked.problems:
+        if problems := checked.told["problems"]:
             raise DtctlError(
-                f"{one.path} on {one.host} is damaged: {checked.problems[0]}",
+                f"{one.path} on {one.host} is damaged: {problems[0]}",
                 hint="dtctl checkpoints verify --all    finds one that is sound",
             )
-        if checked.unread:
-            errors.note(f"not all of it was checked: {checked.unread}")
+        if unread := checked.told["unread"]:
+            errors.note(f"not all of it was checked: {unread}")
 
 
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:

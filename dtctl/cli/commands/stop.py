@@ -78,8 +78,7 @@ def down(
     import sys
 
     from dtctl.operations.down import down as take_down
-    from dtctl.operations.stop import StopOrder
-    from dtctl.operations.stopping import Ending
+    from dtctl.operations.stop import Ending, StopOrder
     from dtctl.operations.up.launch import controller_name
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
@@ -214,7 +213,7 @@ def gc(
     else:
         show_remains(found, dry_run=dry_run)
     errors.show_host_errors(found.errors)
-    if any(one.survivors for one in found.remains.values()):
+    if any(one["survivors"] for one in found.remains.values()):
         raise typer.Exit(ExitCode.SURVIVORS)
     exit_for(found.errors, others=found.remains)
 

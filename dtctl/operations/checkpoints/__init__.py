@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError
 
@@ -80,18 +80,8 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
 
 def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
     """One entry of such a report."""
-    return Checkpoint(
-        prefix=entry["prefix"],
-        step=entry["step"],
-        time=entry["time"],
-        size_bytes=entry["size_bytes"],
-        shards=entry["shards"],
-        complete=entry["complete"],
-        problem=entry["problem"] or "",
-        kind=entry["kind"],
-        held=tuple(entry["held"]),
-        identity=entry["identity"],
-    )
+    told: dict[str, Any] = {**entry, "problem": entry["problem"] or "", "held": tuple(entry["held"])}
+    return Checkpoint(**{one.name: told[one.name] for one in dataclasses.fields(Checkpoint)})
 
 
 @dataclass(frozen=True)

@@ -95,18 +95,14 @@ def prune(
 
 @dataclass(frozen=True)
 class Verified:
-    """`problems` is empty where all that was read is as it was saved; `unread` says why not all was read."""
+    """A checkpoint, and what its host says of its bytes."""
 
     found: Found
-    problems: tuple[str, ...]
-    unread: str
-    tensors: int
-    read_bytes: int
-    seconds: float
+    told: Told
 
     @property
     def sound(self) -> bool:
-        return not self.problems and not self.unread
+        return not self.told["problems"] and not self.told["unread"]
 
 
 @dataclass(frozen=True)
@@ -141,19 +137,8 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     )
     outcomes = ask(record, transport, request, list(of_host))
     checked = [
-        _verified(one, told)
+        Verified(one, told)
         for host, answer in outcomes.results.items()
         for one, told in zip(of_host[host], answer["verified"], strict=True)
     ]
     return Verification(tuple(checked), outcomes.errors)
-
-
-def _verified(found: Found, told: Told) -> Verified:
-    return Verified(
-        found=found,
-        problems=tuple(told["problems"]),
-        unread=told["unread"] or "",
-        tensors=told["tensors"],
-        read_bytes=told["read_bytes"],
-        seconds=told["seconds"],
-    )

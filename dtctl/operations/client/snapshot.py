@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from dtctl.operations.client.outcome import Verdict
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Entry, Past
-    from dtctl.agent.records.vitals import Complaint, Machine
+    from dtctl.agent.records.vitals import Complaint
     from dtctl.agent.records.whole_run import Account
 
 
@@ -156,57 +156,6 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Contact:
-    """What the coordinator has of a host."""
-
-    connected: bool
-    heard: float | None
-    over: bool
-    """Nothing of the run is left to do there."""
-    absent: bool = False
-    """The run goes on without it."""
-    machine: Machine | None = None
-    """How busy it is."""
-
-    @property
-    def lost(self) -> bool:
-        """It was there, and is not now, though the run is not over for it."""
-        return not self.connected and self.heard is not None and not self.over
-
-
-@dataclass(frozen=True)
-class Incident:
-    """A loss, and what was done about it; times in epoch seconds, steps if the training tells them."""
-
-    id: int
-    task: TaskId
-    host: str
-    noticed: float
-    why: tuple[Fact, ...]
-    restarted: tuple[TaskId, ...]
-    collateral: Mapping[TaskId, tuple[Fact, ...]]
-    """Tasks whose failure followed from it, and how each ended."""
-    step: int | None
-    back_to: int | None
-    begun: float | None
-    tells_steps: bool
-    """Whether the run had told steps before: if not, nobody can say from outside that it trains."""
-    recovered: float | None
-    closed: str | None
-    """Why nothing more is done about it, where it was not recovered from."""
-
-    @property
-    def steps_lost(self) -> int | None:
-        if self.step is None or self.back_to is None:
-            return None
-        return max(0, self.step - self.back_to)
-
-    @property
-    def recovered_after_s(self) -> float | None:
-        return None if self.recovered is None else self.recovered - self.noticed
-
-
-@dataclass(frozen=True)
 class Coordination:
     """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
 
@@ -217,9 +166,9 @@ class Coordination:
     condition: Condition
     past: tuple[Condition, ...]
     warnings: tuple[str, ...]
-    contacts: Mapping[str, Contact]
+    contacts: Mapping[str, records.Contact]
     tasks: Mapping[TaskId, TaskStatus]
-    incidents: tuple[Incident, ...]
+    incidents: Sequence[records.Incident]
     restarts: int
     missing: str | None
     """Who the start waits for, and why."""
@@ -230,17 +179,17 @@ class Coordination:
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
-        return tuple(host for host, contact in self.contacts.items() if contact.lost)
+        return tuple(host for host, contact in self.contacts.items() if is_lost(contact))
 
     @property
     def absent_hosts(self) -> tuple[str, ...]:
-        return tuple(host for host, contact in self.contacts.items() if contact.absent)
+        return tuple(host for host, contact in self.contacts.items() if contact["absent"])
 
     @property
     def isolated(self) -> bool:
         """It has no contact with any other host though it waits for them."""
-        others = [contact for contact in self.contacts.values() if not (contact.over or contact.absent)]
-        return len(self.contacts) > 1 and sum(contact.connected for contact in others) <= 1 < len(others)
+        others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
+        return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
 
     @classmethod
     def of(cls, view: records.RunView, roster: Mapping[TaskId, str]) -> Coordination:
@@ -252,11 +201,9 @@ class Coordination:
             condition=_condition(view["condition"]),
             past=tuple(map(_condition, view["conditions"])),
             warnings=tuple(view["warnings"]),
-            contacts={
-                host: _contact(view["hosts"][host]) for host in dict.fromkeys(roster.values()) if host in view["hosts"]
-            },
+            contacts={host: view["hosts"][host] for host in dict.fromkeys(roster.values()) if host in view["hosts"]},
             tasks={task: _task(task, host, view["hosts"].get(host)) for task, host in roster.items()},
-            incidents=tuple(map(_incident, view["incidents"])),
+            incidents=view["incidents"],
             restarts=view["restarts"],
             missing=view["missing"],
             happened=tuple(events_of(view)),
@@ -268,27 +215,19 @@ def _condition(entry: records.Condition) -> Condition:
     return Condition(Verdict.of(entry["type"], why_of(entry), entry["cause"]), entry["since"])
 
 
-def _contact(entry: records.Contact) -> Contact:
-    machine = entry["state"]["machine"] if entry["state"] is not None else None
-    return Contact(entry["connected"], entry["heard"], entry["over"], entry["absent"], machine)
+def is_lost(contact: records.Contact) -> bool:
+    """The host was there, and is not now, though the run is not over for it."""
+    return not contact["connected"] and contact["heard"] is not None and not contact["over"]
 
 
-def _incident(entry: records.Incident) -> Incident:
-    return Incident(
-        id=entry["id"],
-        task=TaskId.parse(entry["task"]),
-        host=entry["host"],
-        noticed=entry["noticed"],
-        why=tuple(why_of(entry)),
-        restarted=tuple(map(TaskId.parse, entry["tasks"])),
-        collateral={TaskId.parse(one["task"]): tuple(why_of(one)) for one in entry["collateral"]},
-        step=entry["step"],
-        back_to=entry["back_to"],
-        begun=entry["begun"],
-        tells_steps=records.tells_steps(entry),
-        recovered=entry["recovered"],
-        closed=entry["closed"],
-    )
+def steps_lost(incident: records.Incident) -> int | None:
+    if incident["step"] is None or incident["back_to"] is None:
+        return None
+    return max(0, incident["step"] - incident["back_to"])
+
+
+def recovered_after_s(incident: records.Incident) -> float | None:
+    return None if incident["recovered"] is None else incident["recovered"] - incident["noticed"]
 
 
 def _task(task: TaskId, host: str, known: records.Contact | None) -> TaskStatus:
@@ -303,7 +242,7 @@ def _task(task: TaskId, host: str, known: records.Contact | None) -> TaskStatus:
     if entry is None:
         return TaskStatus(task, host, TaskState.LOST, why=(fact("task_unknown"),))
     status = TaskStatus.of(task, host, entry)
-    if _contact(known).lost and not status.state.final:
+    if is_lost(known) and not status.state.final:
         last = fact("host_away", host=host, text=status.state.value)
         return dataclasses.replace(status, state=TaskState.LOST, since=known["heard"], why=(last,))
     return status

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.run.hangs import HANGS
 from dtctl.agent.run.policy import fingerprint
 from dtctl.model import TaskId, TaskState
@@ -137,7 +137,11 @@ class Facts:
         """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
         told = self.status.coordination
         incidents = told.incidents if told is not None else ()
-        found = [(one.noticed, sentence(one.why)) for one in incidents if one.task == task.id and _is_hang(one.why)]
+        found = [
+            (one["noticed"], sentence(why_of(one)))
+            for one in incidents
+            if one["task"] == str(task.id) and _is_hang(why_of(one))
+        ]
         return found or [(past.ended, sentence(past.hung)) for past in task.history if past.hung]
 
     def complaint(self, task: TaskStatus) -> str:

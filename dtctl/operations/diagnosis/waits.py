@@ -192,7 +192,7 @@ def away(facts: Facts) -> Iterator[Seen]:
         tasks = tuple(task.id for task in facts.on(host))
         assert told is not None
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
-        yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host].heard)}, waiting=who)
+        yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host]["heard"])}, waiting=who)
 
 
 def coordinator_away(facts: Facts) -> Iterator[Seen]:
@@ -207,7 +207,7 @@ def silent(facts: Facts) -> Iterator[Seen]:
     told = facts.status.coordination
     if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
         return
-    unheard = [host for host, contact in told.contacts.items() if not contact.connected and contact.heard is None]
+    unheard = [host for host, contact in told.contacts.items() if not contact["connected"] and contact["heard"] is None]
     hosts = tuple(host for host in unheard if host not in told.absent_hosts)
     if hosts:
         tasks = tuple(task.id for host in hosts for task in facts.on(host))

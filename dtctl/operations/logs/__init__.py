@@ -9,7 +9,6 @@ from typing import Any
 from dtctl.agent.records.answers import Log
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.plausible import check_tasks
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message
 
@@ -45,21 +44,7 @@ class LogRequest:
 
     def fields(self, record: RunRecord, host: Host) -> dict[str, Any]:
         """The part of it that one host is asked for."""
-        return {
-            "tasks": [str(task) for task in self.tasks if record.roster[task] == host.name],
-            "lines": self.lines,
-            "since": self.since,
-            "until": self.until,
-            "grep": self.grep,
-            "errors": self.errors,
-            "context": self.context,
-            "previous": self.previous,
-            "attempt": None,
-            "all_attempts": self.all_attempts,
-            "follow": False,
-            "states": False,
-            "resume": {},
-        }
+        return {**vars(self), "tasks": [str(task) for task in self.tasks if record.roster[task] == host.name]}
 
     def most_lines(self) -> int | None:
         """Of one task; None: there is no limit."""
@@ -107,11 +92,6 @@ class LogsRead:
     answered: tuple[str, ...]
     """Hosts that have told all that was asked for."""
     errors: Mapping[str, DtctlError]
-
-
-def check_log(log: Log, tasks: Sequence[str]) -> None:
-    """Raises Wrong."""
-    check_tasks("task", [log["task"]], tasks)
 
 
 def hosts_of(record: RunRecord, tasks: Sequence[TaskId]) -> list[str]:

@@ -6,17 +6,16 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from dtctl.agent.records.answers import Log, States
 from dtctl.agent.records.run_state import State
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, request, said
-from dtctl.operations.client.plausible import check_state, wrong
+from dtctl.operations.client.plausible import check_state, check_tasks, wrong
 from dtctl.operations.client.streams import Streams
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.logs import LogLines, LogRequest, check_log
+from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.status import RunStatus, status
 from dtctl.transport.seam import Message, Session, Transport
 
@@ -48,7 +47,8 @@ class LogStream:
     def converse(self, session: Session) -> bool:
         """Logs until the wanted tasks have ended, then states until one of them runs again."""
         self._streams.tell(Reading(self._host.name))
-        session.send({**request(self._record, self._host, "logs"), **self._fields, **self._onwards()})
+        onwards = {"follow": True, "resume": self._resume}
+        session.send({**request(self._record, self._host, "logs"), **self._fields, **onwards})
         for message in said(session, "log", most_bytes=None):
             if message.type == "log":
                 self._pass_on(message)
@@ -59,13 +59,10 @@ class LogStream:
                 return True
         return False
 
-    def _onwards(self) -> dict[str, Any]:
-        return {"follow": True, "resume": self._resume}
-
     def _pass_on(self, message: Message) -> None:
         log = message.of(Log)
         with about(self._host.name, "sent an invalid `log`"):
-            check_log(log, self._fields["tasks"])
+            check_tasks("task", [log["task"]], self._fields["tasks"])
         self._resume[log["task"]] = [log["attempt"], log["end"]]
         if message.payload:
             self._streams.tell(LogLines.of(message), message.size)

@@ -11,9 +11,9 @@ from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import about, final, request, said
-from dtctl.operations.client.plausible import check_run, wrong
+from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.logs import LogLines, LogRequest, LogsRead, check_log, hosts_of
+from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.transport.fanout import WIDTH
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
@@ -97,7 +97,7 @@ def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[Lo
     for message in said(session, "log", most_bytes=most_bytes, within_s=within_s):
         if message.type == "log":
             with about(host, "sent an invalid `log`"):
-                check_log(message.of(Log), fields["tasks"])
+                check_tasks("task", [message.of(Log)["task"]], fields["tasks"])
                 lines[message["task"]] += message.payload.count(b"\n")
                 if most_lines is not None and lines[message["task"]] > most_lines:
                     raise wrong("lines", f"the last {wanted.lines} of each task", lines[message["task"]])

@@ -16,7 +16,7 @@ from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exposure, measuring, proxies
+from dtctl.operations.networking import exposure, measuring
 from dtctl.operations.networking.judging import judge as causes_of
 from dtctl.operations.networking.view import (
     COORDINATOR,
@@ -161,8 +161,8 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     for cause in causes_of(_view(scene, heard)):
         yield _finding(scene, cause)
-    yield from proxies.judge(scene, heard)
     yield from exposure.judge(scene, heard)
+    yield from exposure.proxy_findings(scene, heard)
     yield from measuring.judge(scene, heard, _measured_since(scene, heard))
 
 

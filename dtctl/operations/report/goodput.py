@@ -12,18 +12,17 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import headline
+from dtctl.agent.records.reasons import headline, why_of
 from dtctl.agent.run import goodput as rules
 from dtctl.agent.run.goodput import STALL_GAPS, STALL_S
 from dtctl.agent.run.hangs import STALLS
+from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.tree import Gain, Goodput, Span
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.whole_run import Account
-    from dtctl.model import TaskId
+    from dtctl.agent.records.whole_run import Account, Incident
     from dtctl.operations.checkpoints import Checkpoint
-    from dtctl.operations.client.snapshot import Incident
     from dtctl.operations.metrics import Point, Series
     from dtctl.operations.status import RunStatus
 
@@ -155,7 +154,7 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
-    hangs = sum(headline(one.why) in STALLS for one in incidents)
+    hangs = sum(headline(why_of(one)) in STALLS for one in incidents)
     if not hangs:
         return []
     now_s = found.seconds["stall"] / hangs
@@ -169,10 +168,11 @@ def _by_cause(found: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
     costs: dict[TaskId, float] = {}
     counts: dict[TaskId, int] = {}
     for number, one in enumerate(incidents):
-        begin_s = one.noticed - found.since
-        until_s = incidents[number + 1].noticed - found.since if number + 1 < len(incidents) else math.inf
-        costs[one.task] = costs.get(one.task, 0.0) + _not_kept(found.spans, begin_s, until_s)
-        counts[one.task] = counts.get(one.task, 0) + 1
+        begin_s = one["noticed"] - found.since
+        until_s = incidents[number + 1]["noticed"] - found.since if number + 1 < len(incidents) else math.inf
+        task = TaskId.parse(one["task"])
+        costs[task] = costs.get(task, 0.0) + _not_kept(found.spans, begin_s, until_s)
+        counts[task] = counts.get(task, 0) + 1
     return [Gain("losses", cost / found.elapsed_s, task=task, count=counts[task]) for task, cost in costs.items()]
 
 

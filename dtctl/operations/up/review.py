@@ -51,8 +51,7 @@ def review(
     cluster, findings = checked.cluster, checked.findings
     known = _known(cluster, environ, findings)
     if known is not None:
-        _check_secrets(cluster, known, findings)
-        _check_hooks(cluster, known, findings)
+        _check_values(cluster, known, findings)
     if not force:
         _check_interpreters(cluster, findings, local=local)
     if not local:
@@ -90,31 +89,24 @@ def _known(cluster: Cluster, environ: Mapping[str, str], findings: Findings) -> 
         return None
 
 
-def _check_secrets(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
+def _check_values(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
+    """Of secrets and of the variables of hooks."""
     file = cluster.trainer.env_file
-    for index, name in enumerate(_said_secrets(findings)):
-        if name.text not in known:
-            lacks = f"has a value neither in {file} nor here" if file else "has no value here"
-            summary = f"trainer.secrets names {name.text}, which {lacks}"
-            findings.add(
-                ("trainer", "secrets", index), summary, f"export {name.text}=...    or write it to trainer.env_file"
-            )
-
-
-def _check_hooks(cluster: Cluster, known: Mapping[str, str], findings: Findings) -> None:
-    file = cluster.trainer.env_file
+    lacks = f"has a value neither in {file} nor here" if file else "has no value here"
+    secrets: list[Scalar] = (findings.document.data.get("trainer") or {}).get("secrets") or []
+    for index, secret in enumerate(secrets):
+        if secret.text not in known:
+            summary = f"trainer.secrets names {secret.text}, which {lacks}"
+            findings.add(("trainer", "secrets", index), summary, _remedy(secret.text))
     for hook in cluster.hooks.values():
         for name in hook.variables:
             if not known.get(name):
-                lacks = f"has a value neither in {file} nor here" if file else "has no value here"
                 summary = f"hooks.{hook.name} needs {name}, which {lacks}"
-                remedy = f"export {name}=...    or write it to trainer.env_file"
-                findings.add(("hooks", hook.name), summary, remedy, at_key=True)
+                findings.add(("hooks", hook.name), summary, _remedy(name), at_key=True)
 
 
-def _said_secrets(findings: Findings) -> list[Scalar]:
-    trainer = findings.document.data.get("trainer") or {}
-    return trainer.get("secrets") or []
+def _remedy(name: str) -> str:
+    return f"export {name}=...    or write it to trainer.env_file"
 
 
 def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) -> None:

@@ -34,7 +34,8 @@ def verified(outcome: Verification) -> list[dict[str, Any]]:
         {
             **document.picked(one.found, "host directory"),
             **document.picked(one.found.checkpoint, "prefix step"),
-            **document.picked(one, "sound problems unread? tensors read_bytes seconds"),
+            "sound": one.sound,
+            **document.picked(one.told, "problems unread? tensors read_bytes seconds"),
         }
         for one in outcome.checked
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -205,9 +204,9 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                "processes": [dataclasses.asdict(one) for one in found.processes],
-                "survivors": [dataclasses.asdict(one) for one in found.survivors],
-                "runs": [picked(one, "run cluster reason size_bytes") for one in found.runs],
+                "processes": found["processes"],
+                "survivors": found["survivors"],
+                "runs": [picked(one, "run cluster reason size_bytes") for one in found["runs"]],
                 **picked(found, "bundles files freed_bytes"),
             }
             for host, found in result.remains.items()

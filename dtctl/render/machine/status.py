@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence
-from dtctl.operations.client.snapshot import Condition, Coordination, Incident
-from dtctl.operations.diagnosis.asking import in_short
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import Incident
+from dtctl.operations.client.snapshot import Condition, Coordination, recovered_after_s, steps_lost
+from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors, picked
@@ -118,11 +119,16 @@ def _coordination(told: Coordination) -> dict[str, Any]:
 def _incident(one: Incident) -> dict[str, Any]:
     return {
         **picked(one, "task host"),
-        "reason": sentence(one.why),
-        **picked(one, "why noticed@ restarted"),
+        "reason": sentence(why_of(one)),
+        "why": why_of(one),
+        **picked(one, "noticed@ tasks=restarted"),
         "collateral": [
-            {"task": str(task), "reason": sentence(why), "why": list(why)} for task, why in one.collateral.items()
+            {"task": other["task"], "reason": sentence(why_of(other)), "why": why_of(other)}
+            for other in one["collateral"]
         ],
-        **picked(one, "step back_to=backToStep steps_lost"),
-        **picked(one, "begun=startedAgain@ recovered@ recovered_after_s closed=givenUp"),
+        **picked(one, "step back_to=backToStep"),
+        "stepsLost": steps_lost(one),
+        **picked(one, "begun=startedAgain@ recovered@"),
+        "recoveredAfterSeconds": recovered_after_s(one),
+        **picked(one, "closed=givenUp"),
     }

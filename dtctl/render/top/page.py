@@ -246,8 +246,9 @@ def _run_lines(moment: Moment) -> Iterator[Line]:
     if coordination.lost_hosts:
         yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
     named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
-    for incident in [one for one in coordination.incidents if one.recovered is None and one.closed is None][-2:]:
-        if incident.task in named:
+    open_ones = [one for one in coordination.incidents if one["recovered"] is None and one["closed"] is None]
+    for incident in open_ones[-2:]:
+        if TaskId.parse(incident["task"]) in named:
             continue  # its line says the same
         yield _line("yellow", "", incident_lines(incident, moment.now)[0])
     for text in coordination.warnings:

@@ -24,7 +24,7 @@ from dtctl.errors import TransportError
 from dtctl.transport.fanout import ALONE_S, Still, idle
 from dtctl.transport.local import Child
 from dtctl.transport.ssh import errors, known_hosts
-from dtctl.transport.ssh.hostkeys import HostKey, Pinned
+from dtctl.transport.ssh.known_hosts import HostKey, Pinned
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from dtctl.errors import HostKeyError, TransportError
 
 if TYPE_CHECKING:
-    from dtctl.transport.ssh.authentication import LoginRefused
-    from dtctl.transport.ssh.hostkeys import HostKey, Pinned
+    from dtctl.transport.ssh.keyring import LoginRefused
+    from dtctl.transport.ssh.known_hosts import HostKey, Pinned
 
 
 @dataclass(frozen=True)

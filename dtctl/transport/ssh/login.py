@@ -19,13 +19,11 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors
-from dtctl.transport.ssh.authentication import KeyAuthentication, LoginRefused
 from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
 from dtctl.transport.ssh.connection import HostKeys, StrictConnection
 from dtctl.transport.ssh.errors import Destination
-from dtctl.transport.ssh.hostkeys import HostKey, host_key_name
-from dtctl.transport.ssh.keyring import Keyring, Passphrase
-from dtctl.transport.ssh.known_hosts import KnownHosts
+from dtctl.transport.ssh.keyring import KeyAuthentication, Keyring, LoginRefused, Passphrase
+from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, host_key_name
 
 FAILURE_KEPT_S = 5.0
 """So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""

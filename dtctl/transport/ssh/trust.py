@@ -14,7 +14,7 @@ from dtctl.transport.ssh.connection import HostKeys
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.transport.ssh.hostkeys import HostKey
+    from dtctl.transport.ssh.known_hosts import HostKey
     from dtctl.transport.ssh.login import Logins
     from dtctl.transport.ssh.protocol import SshProtocol
 
@@ -35,12 +35,12 @@ class Trust:
     def __init__(self, logins: Logins) -> None:
         self._logins = logins
 
-    def way(self, host: Host) -> list[Station]:
+    def route(self, host: Host) -> list[Station]:
         """The gateways, nearest first, and the host. Each must be trusted before the next can be looked at."""
         assert isinstance(host.reach, SshSettings)
         gateways = [(hop.target, hop) for hop in self._logins.hops(host.reach)]
         stations = [*gateways, (host.name, host.reach)]
-        return [Station(name, way, str(self._logins.host_keys(name, way).destination)) for name, way in stations]
+        return [Station(name, hop, str(self._logins.host_keys(name, hop).destination)) for name, hop in stations]
 
     def pinned(self, station: Station) -> list[HostKey]:
         """Its keys that are known by now."""

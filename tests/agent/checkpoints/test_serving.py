@@ -16,7 +16,7 @@ from dtctl.agent.records.checkpoints import FilePart, FileSent
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.requests import FetchRequest, PruneRequest, VerifyRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
-from tests.unit.agent.checkpoints.test_orbax import saved
+from tests.unit.agent.checkpoints.test_formats import saved
 
 
 class KnownRun:

@@ -71,9 +71,8 @@ def test_abort_leaves_nothing(host: AgentHost, phase: Phase) -> None:
     with host.open() as talk:
         phase(host, talk, spec)
         talk.send("abort")
-        with pytest.raises(AgentRefused) as refused:
+        with pytest.raises(AgentRefused, match="rolled_back: "):
             talk.receive()
-        assert refused.value.code == "rolled_back"
         assert not (host.root / "runs" / spec["run"]).exists()
     assert_nothing_left(host, spec)
 

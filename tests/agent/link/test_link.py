@@ -19,21 +19,11 @@ from tests.agent.link.links import Links, Message, client_hello, hello, issued, 
 
 CANNOT_BE_A_MESSAGE = {
     "an endless line": b"x" * (3 << 20),
-    "a huge message": json.dumps(state(size=1 << 20)).encode() + b"\n",
-    "deep nesting": b'{"type":"state","state":' + b"[" * 500_000 + b"\n",
-    "closed deep nesting": b'{"type":"state","state":' + b"[" * 100_000 + b"]" * 100_000 + b"}\n",
-    "not UTF-8": b'{"type":"\xff\xfe"}\n',
     "no JSON": b"GET / HTTP/1.1\r\n\r\n",
-    "no object": b"[1, 2]\n",
-    "no type": b'{"state":{}}\n',
-    "an infinite number": json.dumps(state()).replace('"serial": 1', '"serial": 1e999').encode() + b"\n",
-    "a number that is none": json.dumps(state()).replace('"serial": 1', '"serial": NaN').encode() + b"\n",
-    "a number of a million digits": json.dumps(state()).replace('"serial": 1', '"serial": ' + "9" * 1_000_000).encode()
-    + b"\n",
-    "an unknown type": b'{"type":"shutdown"}\n',
     "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
     "hello again": json.dumps(hello("h1")).encode() + b"\n",
 }
+"""One of each kind; tests/unit/agent/link/test_lines.py has the others."""
 
 
 def test_both_ends_hear_each_other(links: Links) -> None:

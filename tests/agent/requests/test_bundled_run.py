@@ -58,10 +58,7 @@ def start(host: AgentHost, spec: Fields, bundle: Bundle) -> int:
         while (frame := talk.receive())["type"] != "prepared":
             if frame["type"] == "need":
                 sent += sender.serve(Sending(talk), Message(frame))
-        talk.send("start")
-        talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        talk.start()
     return sent
 
 
@@ -94,10 +91,7 @@ def test_a_bundle_goes_with_the_last_run_that_uses_it(host: AgentHost, bundle: B
     assert start(host, specs[0], bundle) == 2
     with host.open() as talk:
         host.prepare(talk, specs[1])
-        talk.send("start")
-        talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        talk.start()
     tree = host.root / "bundles" / bundle.id / "tree"
     host.ask("down", grace_s=0, by="")
     assert tree.exists()

@@ -181,9 +181,8 @@ def test_a_conversation_holds_several_requests(host: AgentHost) -> None:
 def test_a_request_that_makes_no_sense_is_refused(
     host: AgentHost, request_type: str, fields: dict[str, object]
 ) -> None:
-    with host.open() as talk, pytest.raises(AgentRefused) as refused:
+    with host.open() as talk, pytest.raises(AgentRefused, match="bad_request: "):
         talk.ask(request_type, **fields)
-    assert refused.value.code == "bad_request"
 
 
 def test_a_refusal_names_the_request_and_the_field(host: AgentHost) -> None:
@@ -236,16 +235,14 @@ def test_a_session_that_has_nothing_to_tell_beats(host: AgentHost) -> None:
 
 def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> None:
     for fields in ({"run": "r-none"}, {}):
-        with pytest.raises(AgentRefused) as refused:
+        with pytest.raises(AgentRefused, match="no_run: "):
             host.ask("stop", tasks=None, grace_s=None, reason="", by="ada", **fields)
-        assert refused.value.code == "no_run"
 
 
 def test_a_root_that_cannot_be_made_is_told(host: AgentHost) -> None:
     host.root.write_text("a file")
-    with pytest.raises(AgentRefused) as refused:
+    with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.open()
-    assert refused.value.code == "not_a_directory"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
@@ -253,9 +250,8 @@ def test_a_full_disk_is_told(host: AgentHost) -> None:
     host.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(host.root)], check=True)
     try:
-        with pytest.raises(AgentRefused) as refused:
+        with pytest.raises(AgentRefused, match="disk_full: "):
             host.open()
-        assert refused.value.code == "disk_full"
         kept = kept_program(host)
         left = {str(path.relative_to(kept)): path.read_text() for path in kept.rglob("*") if path.is_file()}
         assert left.items() <= agent_program().files.items(), "what is there is whole"

@@ -114,12 +114,6 @@ def test_setup_is_read_as_a_shell_reads_its_command_line(
     assert log.read_text() == output.format(home=host.home.resolve())
 
 
-def test_a_setup_with_a_mistake_in_it_fails(host: AgentHost) -> None:
-    with pytest.raises(AgentRefused) as refused:
-        host.up(spec_with(host, "if true; then"))
-    assert refused.value.code == "setup_failed"
-
-
 def test_the_log_of_setup_is_not_written_through_a_link(host: AgentHost) -> None:
     place = host.root / "clusters" / "c" / "h1"
     place.mkdir(parents=True, mode=0o700)

@@ -33,9 +33,7 @@ def led(host: AgentHost, port: int, *tasks: Fields, **fields: object) -> Fields:
 
 
 def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_out(host: AgentHost) -> None:
-    with socket.socket() as listener:
-        listener.bind(("0.0.0.0", 0))
-        listener.listen()
+    with socket.create_server(("0.0.0.0", 0)) as listener:
         port = listener.getsockname()[1]
         with pytest.raises(AgentRefused) as refused:
             host.up(led(host, port, task("worker:0", *SLEEP)), credentials=credentials())
@@ -60,9 +58,7 @@ def test_a_port_that_a_trainer_of_another_run_has_is_told_with_the_run(host: Age
 
 
 def test_the_port_of_a_coordinator_elsewhere_does_not_matter_here(host: AgentHost) -> None:
-    with socket.socket() as listener:
-        listener.bind(("0.0.0.0", 0))
-        listener.listen()
+    with socket.create_server(("0.0.0.0", 0)) as listener:
         spec = led(host, listener.getsockname()[1], task("worker:0", *SLEEP))
         spec["coordinator"]["host"] = "h2"
         with host.open() as talk:
@@ -103,10 +99,7 @@ def test_a_task_that_waits_for_others_starts_when_they_listen(host: AgentHost, t
     spec, word = ps_and_worker(host, tmp_path, task("worker:0", *SLEEP, own=False), held=True)
     with host.open() as talk:
         host.prepare(talk, spec)
-        talk.send("start")
-        talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        talk.start()
     host.wait_state(spec, "ps:0", "running")
     assert host.state(spec)["tasks"]["worker:0"]["state"] == "pending"
     word.touch()
@@ -127,10 +120,7 @@ def test_who_does_not_find_its_ps_starts_again_when_it_listens_and_it_counts_for
     spec, word = ps_and_worker(host, tmp_path, python_task("worker:0", NEEDS_PS), held=False)
     with host.open() as talk:
         host.prepare(talk, spec)
-        talk.send("start")
-        talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        talk.start()
     host.wait_state(spec, "worker:0", "backoff")
     word.touch()
     entry = host.begun(spec)["tasks"]["worker:0"]

@@ -106,9 +106,8 @@ def test_stop_of_one_task_leaves_the_others(host: AgentHost) -> None:
     assert stop(host, "worker:1")["stopped"] == ["worker:1"]
     assert alive(pids["worker:0"])
     assert not alive(pids["worker:1"])
-    with pytest.raises(AgentRefused) as refused:
+    with pytest.raises(AgentRefused, match="bad_request: "):
         stop(host, "worker:7")
-    assert refused.value.code == "bad_request"
 
 
 def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:

@@ -131,10 +131,7 @@ def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> N
     spec = host.spec(task("worker:0", *SLEEP))
     talk = host.open()
     host.prepare(talk, spec)
-    talk.send("start")
-    talk.await_type("started")
-    talk.send("keep")
-    talk.await_type("result")
+    talk.start()
     talk.send("dance")
     with pytest.raises(AgentRefused):
         talk.receive()
@@ -149,10 +146,7 @@ def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:
     again = {**spec, "run": "r-second", "digest": spec["digest"]}
     with host.open() as talk:
         prepared = host.prepare(talk, again)
-        talk.send("start")
-        started = talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        started = talk.start()
     assert prepared["unchanged"] is True
     assert prepared["run"] == spec["run"]
     assert started["tasks"]["worker:0"]["pid"] == first["tasks"]["worker:0"]["pid"]
@@ -171,10 +165,7 @@ def test_a_changed_live_run_is_refused_unless_it_is_to_be_replaced(host: AgentHo
     with host.open() as talk:
         assert host.prepare(talk, new, replace=True)["replaces"] == old["run"]
         assert alive(pid)
-        talk.send("start")
-        talk.await_type("started")
-        talk.send("keep")
-        talk.await_type("result")
+        talk.start()
     assert not alive(pid)
     assert host.state(old)["tasks"]["worker:0"]["state"] == "stopped"
     assert host.ask("status")["run"] == new["run"]
@@ -201,9 +192,8 @@ def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None
         assert session is not None
         assert alive(int(session.group(1)))
         talk.send("abort")
-        with pytest.raises(AgentRefused) as aborted:
+        with pytest.raises(AgentRefused, match="rolled_back: "):
             talk.receive()
-        assert aborted.value.code == "rolled_back"
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"
 
 
@@ -229,9 +219,7 @@ def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_s
 
 
 def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spec = host.spec(task("worker:0", *SLEEP, port=port))
         with pytest.raises(AgentRefused) as refused:
@@ -244,9 +232,7 @@ def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
 
 
 def test_ports_that_are_taken_are_told_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)))
@@ -366,9 +352,8 @@ def test_directories_are_made_before_the_start(host: AgentHost) -> None:
 
 def test_a_directory_that_cannot_be_made_is_told(host: AgentHost) -> None:
     (host.home / "out").write_text("a file")
-    with pytest.raises(AgentRefused) as refused:
+    with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.up(host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"]))
-    assert refused.value.code == "not_a_directory"
 
 
 def test_a_host_without_the_data_is_refused_before_anything_starts(host: AgentHost) -> None:

@@ -113,7 +113,7 @@ _MAKERS: dict[str, Callable[..., Any]] = {
     "whole": lambda dice, low, high: dice.choice([low, high, dice.randint(low, high)]),
     "number": lambda dice, low, high: dice.choice([low, high, dice.uniform(low, high)]),
     "text": _text,
-    "form": _form,
+    "pattern": _form,
     "one of": lambda dice, names: dice.choice(names),
     "optional": lambda dice, inner: None if dice.random() < 0.3 else like(inner, dice),
     "list": _several,

@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.bundles.tree import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
 from dtctl.bundle.entries import OwnSecrets, check_utf8
-from dtctl.bundle.scanning import _Found
+from dtctl.bundle.scanning import _Found, leads_outside
 from dtctl.errors import ExitCode, PreflightError
 from tests.unit.privileges import public_directory, without_privileges
 
@@ -205,3 +205,34 @@ def test_a_file_that_changes_while_it_is_read_is_refused(code: Path) -> None:
 def test_values_can_be_compared() -> None:
     file = FileEntry("a", 0o644, 0, hashlib.sha256().hexdigest())
     assert Manifest((file,), (), ()) == Manifest((file,), (), ())
+
+
+@pytest.mark.parametrize(
+    ("target", "outside"),
+    [
+        ("b", False),
+        ("./b/../c", False),
+        ("sub/../../x", True),
+        ("..", True),
+        ("/etc", True),
+        ("deep/link/x", False),
+        ("deep/link/..", False),
+        ("deep/link/../..", True),
+        ("loop/x", False),
+        ("abroad/x", True),
+        ("none/../x", False),
+    ],
+)
+def test_links_are_followed_as_the_kernel_does(target: str, outside: bool) -> None:
+    links = {"a": target, "deep/link": "../top", "loop": "loop", "abroad": "/srv"}
+    assert leads_outside("a", links) is outside
+
+
+def test_a_link_below_may_use_the_directories_above_it() -> None:
+    assert not leads_outside("x/y/a", {"x/y/a": "../../b"})
+    assert leads_outside("x/y/a", {"x/y/a": "../../../b"})
+
+
+def test_what_looks_inside_but_is_not_is_noticed() -> None:
+    links = {"a/b/l": "../../top", "m": "a/b/l/../../secret"}
+    assert leads_outside("m", links), "a/b/l is top, and above top's directory is the outside"

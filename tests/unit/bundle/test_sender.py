@@ -76,8 +76,8 @@ def content(bundle: Bundle) -> dict[int, bytes]:
     return {index: (bundle.root / file.path).read_bytes() for index, file in enumerate(bundle.manifest.files)}
 
 
-@pytest.mark.parametrize("in_memory_bytes", [None, 0, 10_000])
-def test_every_host_gets_the_files_it_asked_for(bundle: Bundle, in_memory_bytes: int | None) -> None:
+@pytest.mark.parametrize("in_memory_bytes", [1 << 26, 0, 10_000])
+def test_every_host_gets_the_files_it_asked_for(bundle: Bundle, in_memory_bytes: int) -> None:
     with Sender(bundle, in_memory_bytes) as sender:
         for _ in range(2):
             session = Recorder()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.operations.checks.machine import TOPIC, clock_findings
-from dtctl.operations.checks.topic import Heard, Line, fails
+from dtctl.operations.checks.topic import Heard
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host
@@ -21,24 +21,6 @@ GPU = {"name": "A100", "driver": "550.54", "busy": None, "used_bytes": 0, "memor
 def test_hosts_with_room_pass() -> None:
     facts = {host: machine(disks=[disk()]) for host in "abcd"}
     assert judged(TOPIC, scene(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
-
-
-@pytest.mark.parametrize(
-    ("left", "signature"),
-    [
-        (disk(free=0), "disk_full_before"),
-        (disk(free=90 * MB), "disk_full_before"),
-        (disk(free=20 * MB, size=1 * GB), "disk_low"),
-        (disk(free=5 * MB, size=1 * GB), "disk_full_before"),
-        (disk(free=1 * GB), "disk_low"),
-        (disk(files=12), "inodes_gone"),
-        (disk(files=None), None),
-        (disk(free=3 * GB), None),
-    ],
-)
-def test_a_disk_is_judged_by_what_is_left(left: dict[str, Any], signature: str | None) -> None:
-    found = judged(TOPIC, scene(), {"a": machine(disks=[left])})
-    assert [one.signature.name for one in found] == ([signature] if signature else [])
 
 
 def test_hosts_that_share_a_full_disk_are_told_once() -> None:
@@ -66,20 +48,6 @@ def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:
     found = judged(TOPIC, scene(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
     assert told(found) == {"disk_silent": ("a", "b")}
-
-
-@pytest.mark.parametrize(
-    ("took", "free", "signature"),
-    [(20, 8, "memory_short"), (10, 8, "memory_taken"), (6, 8, None)],
-)
-def test_memory_is_measured_against_what_the_tasks_took_before(took: int, free: int, signature: str | None) -> None:
-    value = cluster(job("worker", ["a", "a"], [2222, 2223]))
-    facts = {
-        "a": machine(available=free, took={"worker:0": took * GB // 2, "worker:1": took * GB // 2, "ps:7": 99 * GB})
-    }
-    found = judged(TOPIC, scene(value), facts)
-    assert [one.signature.name for one in found] == ([signature] if signature else [])
-    assert all(one.seen.fields["took_bytes"] == took * GB for one in found)
 
 
 def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
@@ -120,20 +88,6 @@ def test_who_uses_a_gpu_is_named() -> None:
     assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"
 
 
-def test_tasks_that_would_all_take_all_gpus_are_told_how_to_share() -> None:
-    found = judged(TOPIC, with_gpus(0), {"a": machine(nvidia_smi=True, gpus=gpus(0, 0))})
-    assert told(found) == {"gpus_shared": ("a",)}
-    assert judged(TOPIC, with_gpus(0, tasks=1), {"a": machine(nvidia_smi=True, gpus=gpus(0, 0))}) == []
-
-
-def test_drivers_that_differ_are_a_note() -> None:
-    other = [{**GPU, "index": 0, "driver": "535.1"}]
-    facts = {"a": machine(gpus=gpus(0)), "b": machine(gpus=gpus(0)), "c": machine(gpus=other)}
-    found = judged(TOPIC, scene(), facts)
-    assert told(found) == {"drivers_differ": ("c",)}
-    assert not fails(found[0])
-
-
 def test_limits_that_are_low_are_told() -> None:
     low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
     facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}
@@ -157,13 +111,6 @@ def test_a_clock_is_wrong_by_what_is_certain(ahead: tuple[float, float], signatu
     assert all(one.seen.hosts == ("d",) and sentence(one).startswith(said) for one in found)
 
 
-def test_where_all_hosts_agree_this_machines_clock_is_the_wrong_one() -> None:
-    found = list(clock_findings(dict.fromkeys("abcd", (-300.2, -300.0))))
-    assert [one.signature.name for one in found] == ["clock_wrong_here"]
-    assert "ahead of that of a,b,c,d" in sentence(found[0])
-    assert not fails(found[0])
-
-
 def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
     (found,) = clock_findings({"a": (300.0, 300.1), "b": (300.0, 300.1), "c": RIGHT})
     assert (found.seen.hosts, found.seen.fields["others"]) == (("a", "b"), ("c",))
@@ -178,10 +125,6 @@ def test_a_late_answer_accuses_nobody() -> None:
     assert (found.signature.name, found.seen.hosts) == ("clock_wrong", ("d",))
 
 
-def test_nobody_is_accused_where_nothing_is_known_of_clocks() -> None:
-    assert list(clock_findings({})) == []
-
-
 def test_in_passing_nothing_is_started_on_the_hosts() -> None:
     asked = TOPIC.ask(scene(brief=True), Heard())["a"]
     assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
@@ -192,11 +135,3 @@ def test_in_passing_nvidia_smi_is_asked_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
     assert TOPIC.ask(value, Heard())["a"]["gpus"]
     assert set(told(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
-
-
-def test_what_is_so_is_told_by_host() -> None:
-    facts = {"a": machine(disks=[disk()]), "b": machine(disks=[disk(free=GB)])}
-    lines = [one for one in TOPIC.tell(scene(), Heard([facts])) if isinstance(one, Line)]
-    by_name = {one.what: one.values for one in lines}
-    assert by_name["processors"] == {"a": 8, "b": 8}
-    assert by_name["free disk_bytes"] == {"a": 100 * GB, "b": GB}

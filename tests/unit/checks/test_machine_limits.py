@@ -29,6 +29,7 @@ LARGE, SMALL = 1 << 50, 100 << 20
         (disk(free=SMALL // 20, size=SMALL), None),
         (disk(files=FEW_INODES - 1), "inodes_gone"),
         (disk(files=FEW_INODES), None),
+        (disk(files=None), None),
     ],
 )
 def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | None) -> None:
@@ -49,8 +50,9 @@ def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | N
 def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
     took: int, available: int, taking: int, name: str | None
 ) -> None:
-    value = scene(cluster(job("worker", ["a"], [2222])))
-    facts = {"a": machine(available=available, took={"worker:0": took}, taking_bytes=taking)}
+    value = scene(cluster(job("worker", ["a", "a"], [2222, 2223])))
+    earlier = {"worker:0": took - GB, "worker:1": GB, "ps:7": 99 * GB}
+    facts = {"a": machine(available=available, took=earlier, taking_bytes=taking)}
     found = judged(TOPIC, value, facts)
     assert [one.signature.name for one in found] == ([name] if name else [])
     fields = {"took_bytes": took, "memory_bytes": 16 * GB, "available_bytes": available * GB}

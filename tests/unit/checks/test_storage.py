@@ -104,15 +104,6 @@ def test_a_full_disk_is_the_machines_to_tell() -> None:
     assert judged(TOPIC, scene(), {**WROTE, "d": storage(written=[full])}) == []
 
 
-@pytest.mark.parametrize(
-    ("size", "signature"),
-    [(200 * GB, "no_room_to_save"), (60 * GB, "little_room_to_save"), (GB, None)],
-)
-def test_room_is_counted_in_checkpoints(size: int, signature: str | None) -> None:
-    wrote = {"c": storage(written=[SAVED], checkpoints=[{"path": "/saved", "size_bytes": size}])}
-    assert told(judged(TOPIC, scene(), wrote)) == ({signature: ("c",)} if signature else {})
-
-
 DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}
 
 

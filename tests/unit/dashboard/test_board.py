@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from dtctl.operations.dashboard import server
-from dtctl.operations.dashboard.board import Board
-from dtctl.operations.dashboard.server import told
+from dtctl.operations.dashboard.server import Board, told
 
 
 def test_a_reader_gets_what_is_newer_than_what_it_has_seen() -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.dashboard import server
-from dtctl.operations.dashboard.board import Board
-from dtctl.operations.dashboard.server import looks
+from dtctl.operations.dashboard.server import Board, looks
 from dtctl.operations.report import following as module
 from dtctl.operations.report.following import Following
 from dtctl.operations.report.tree import Report

@@ -7,19 +7,22 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import fact
+from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Contact, Exit, Incident, TaskStatus
-from dtctl.operations.diagnosis.asking import findings, in_short
+from dtctl.operations.client.snapshot import Exit
+from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
+from tests.unit.coordinated import incident
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -418,7 +421,7 @@ BY_FACTS = [
     ("ended", facts(ended("worker:0", FRAMES + "ValueError: bad\n")), "dtctl logs worker:0 -n all"),
     (
         "host_away",
-        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(connected=False, heard=960.0, over=False)}),
+        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact, heard=960.0)}),
         "gpu-b has been away for 40s",
     ),
     (
@@ -428,7 +431,7 @@ BY_FACTS = [
     ),
     (
         "host_silent",
-        facts(running("worker:0"), PS, contacts={"gpu-b": Contact(False, None, False)}, missing="agents dial gpu-a:1"),
+        facts(running("worker:0"), PS, contacts={"gpu-b": made(Contact)}, missing="agents dial gpu-a:1"),
         "gpu-b has not called the coordinator for 1m40s: agents dial gpu-a:1",
     ),
     ("frozen", facts(running("worker:0"), FROZEN), "kill -CONT 7"),
@@ -704,11 +707,11 @@ def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> No
 
 
 def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
-    why = (fact("never_began", seconds=600.0),)
-    hang = Incident(1, TaskId("worker", 0), "gpu-a", 950.0, why, (), {}, None, None, 951.0, False, None, None)
+    why = [fact("never_began", seconds=600.0)]
+    hang = checked(Incident, {**incident("worker:0", why=why), "noticed": 950.0, "recovered": None})
     found = facts(running("worker:0", since=960.0))
     assert found.status.coordination is not None
-    told_by = dataclasses.replace(found.status.coordination, incidents=(hang, dataclasses.replace(hang, noticed=955.0)))
+    told_by = dataclasses.replace(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in told(found)
@@ -790,36 +793,5 @@ def test_a_start_may_take_its_time() -> None:
     assert names(facts(young, PS)) == []
 
 
-@pytest.mark.parametrize(
-    "tasks",
-    [
-        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=None)],
-        [*SILENT[:2], dataclasses.replace(SILENT[2], idle_since=950.0)],
-        [*SILENT[:2], dataclasses.replace(SILENT[2], step=1, step_time=999.0)],
-        SILENT[1:],
-        [*NOT_BEGUN[:3], dataclasses.replace(NOT_BEGUN[3], since=900.0)],
-        [*(dataclasses.replace(one, first_step_s=80.0) for one in NOT_BEGUN[:3]), NOT_BEGUN[3]],
-        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=None)],
-        [NOT_BEGUN[0], dataclasses.replace(BESIDE_LEAD[1], idle_since=800.0)],
-    ],
-    ids=[
-        "one works",
-        "just now",
-        "it trains",
-        "no steps are expected",
-        "young",
-        "peers were slow",
-        "busy",
-        "it worked",
-    ],
-)
-def test_a_start_that_may_be_slow_is_no_problem(tasks: list[TaskStatus]) -> None:
-    assert names(facts(*tasks)) == []
-
-
 def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
     assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]
-
-
-def test_a_limit_that_holds_back_most_of_a_job_is_how_it_is_run() -> None:
-    assert names(facts(*(dataclasses.replace(one, throttled=0.9) for one in WORKERS))) == []

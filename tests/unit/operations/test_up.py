@@ -510,3 +510,10 @@ def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told
         up(launch, FakeTransport(answer), UpReport(), Notes("begin", "save"))
     assert caught.value.left.kept
     assert caught.value.left.unremembered is not None
+
+
+def test_a_failed_setup_says_that_the_run_to_be_replaced_continues(launch: Start) -> None:
+    transport = FakeTransport(lambda session, fields: [AgentError("setup_failed", "the setup command ended with 1")])
+    with pytest.raises(DtctlError) as raised:
+        up(replace(launch, replace=True), transport, UpReport(), Notes())
+    assert "none was stopped" in raised.value.hint

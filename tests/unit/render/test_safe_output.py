@@ -22,7 +22,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dtctl import render
-from dtctl.agent.records.kinds import checked
+from dtctl.agent.records import answers
+from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView
@@ -42,11 +44,11 @@ from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination, Exit, LeftBehind, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
-from dtctl.operations.diagnosis.asking import Diagnosis, in_short
+from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
-from dtctl.operations.gc import DeadRun, GcResult, Orphan, Remains, Written
+from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
@@ -102,6 +104,10 @@ BARS = "\x1b\r"
 """What rich moves the cursor with."""
 
 
+RECORDS = {"kind", "freed_bytes", "read_bytes", "pid", "size_bytes", "since", "reason", "connected"}
+"""A record has one of these fields."""
+
+
 def poisoned(value: Any) -> Any:
     """The value with all of its texts followed by poison, however deep they lie."""
     if isinstance(value, Enum):
@@ -112,10 +118,12 @@ def poisoned(value: Any) -> Any:
         return Path(f"{value}{BAD}".replace("\0", ""))
     if isinstance(value, DtctlError):
         return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
-    if isinstance(value, Mapping) and "kind" in value:  # a fact, whose kind was looked at before
+    if isinstance(value, Mapping) and not RECORDS.isdisjoint(value):  # its fields, and a fact's kind, were validated
         return {key: one if key == "kind" else poisoned(one) for key, one in value.items()}
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return list(map(poisoned, value))
     if isinstance(value, tuple):
         several = map(poisoned, value)
         return type(value)(*several) if hasattr(value, "_fields") else tuple(several)
@@ -232,14 +240,37 @@ LEFT_OUT = Bundle(
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(
-    {"a": Remains((Orphan(1, "cmd", "run"),), (DeadRun("run", "c", "a", "why"),), ("b",), ("f",), 3)},
+    {
+        "a": made(
+            answers.GcResult,
+            dry_run=True,
+            processes=[{"pid": 1, "command": "cmd", "run": "run"}],
+            survivors=[],
+            runs=[{"run": "run", "cluster": "c", "host": "a", "reason": "why"}],
+            bundles=["b"],
+            files=["f"],
+            freed_bytes=3,
+        )
+    },
     {},
     WRITTEN,
     WRITTEN,
 )
 LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
 PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
-VERIFIED = Verification((Verified(PICKED, ("is wrong",), "too long", 1, 2, 0.1),), {"b": ERROR})
+READ = checked(
+    VerifiedRecord,
+    {
+        "dir": "/d",
+        "prefix": "m",
+        "problems": ["is wrong"],
+        "unread": "long",
+        "tensors": 1,
+        "read_bytes": 2,
+        "seconds": 0.1,
+    },
+)
+VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (Placed("a", "/dir", "model-7", 5, ("b",)), Placed("c", "/dir", "model-7", 0)))

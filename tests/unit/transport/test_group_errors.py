@@ -11,9 +11,9 @@ from dtctl.errors import AgentError, DtctlError, HostKeyError, TransportError
 from dtctl.transport.fanout import Outcomes, SomeHostsFailed
 from dtctl.transport.group_errors import MOST_KINDS, group_errors, lines
 from dtctl.transport.ssh import errors
-from dtctl.transport.ssh.authentication import LoginRefused
 from dtctl.transport.ssh.errors import Destination
-from dtctl.transport.ssh.hostkeys import HostKey, Pinned
+from dtctl.transport.ssh.keyring import LoginRefused
+from dtctl.transport.ssh.known_hosts import HostKey, Pinned
 
 
 def to(number: int) -> Destination:

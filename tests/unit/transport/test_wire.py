@@ -134,7 +134,7 @@ def sent_by(written: io.BytesIO) -> list[dict[str, object]]:
 def test_a_request_that_is_silent_beats_and_says_what_it_is_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conversation, "BEAT_S", 0.05)
     written = io.BytesIO()
-    talk = Conversation("", "", Wire(io.BytesIO(), written))
+    talk = Conversation("", Wire(io.BytesIO(), written))
     talk.beats.at("status")
     with talk.at("checkpoints"):
         eventually(lambda: len(sent_by(written)) >= 2)
@@ -190,7 +190,7 @@ def test_nothing_beats_while_something_else_is_said_or_the_controller_is_awaited
     monkeypatch.setattr(conversation, "time", clock)
     wire = Wire(io.BytesIO(), written)
     monkeypatch.setattr(conversation, "_thread", clock)
-    talk = Conversation("", "", wire)
+    talk = Conversation("", wire)
     talk.beats.at("up")
     for _ in range(40):
         talk.send("progress", {})

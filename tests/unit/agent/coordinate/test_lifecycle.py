@@ -239,7 +239,7 @@ def test_servers_follow_when_nobody_is_left_whom_they_serve() -> None:
 @pytest.mark.parametrize("grace_s", [None, 3.0, 0.0])
 def test_servers_wait_for_the_grace_that_was_asked_for_and_no_longer(grace_s: float | None) -> None:
     view, shutdown = decided("Stopped")
-    shutdown.hurry(asked(grace_s=grace_s), 100.0)
+    shutdown.stop_now(asked(grace_s=grace_s), 100.0)
     limit_s = END_LIMIT_S + (GRACE_S if grace_s is None else grace_s)
     shutdown.step(100.0 + limit_s - 0.1)
     assert wanted(view, "stop") == OTHERS
@@ -251,9 +251,9 @@ def test_servers_wait_for_the_grace_that_was_asked_for_and_no_longer(grace_s: fl
 
 def test_a_second_stop_may_give_less_time_to_those_that_have_not_ended() -> None:
     view, shutdown = decided("Stopped")
-    shutdown.hurry(asked(grace_s=30.0), 100.0)
+    shutdown.stop_now(asked(grace_s=30.0), 100.0)
     end(view, "worker:1")
-    shutdown.hurry(asked(grace_s=1.0), 101.0)
+    shutdown.stop_now(asked(grace_s=1.0), 101.0)
     assert {task: view.intents[task]["grace_s"] for task in OTHERS} == {
         "chief:0": 1.0,
         "worker:0": 1.0,

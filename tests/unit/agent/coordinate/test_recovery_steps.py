@@ -647,10 +647,10 @@ def test_a_person_who_starts_a_held_task_ends_its_delay() -> None:
     run.dies("worker:0")
     run.step(100.0)
     assert run.recovery.due() == 101.0
-    assert run.recovery.hurry("ps:1", 100.2) is False
-    assert run.recovery.hurry("worker:0", 100.2) is False, "its agent starts it"
+    assert run.recovery.skip_backoff("ps:1", 100.2) is False
+    assert run.recovery.skip_backoff("worker:0", 100.2) is False, "its agent starts it"
     assert run.recovery.due() == 101.0
-    assert run.recovery.hurry("ps:0", 100.2) is True
+    assert run.recovery.skip_backoff("ps:0", 100.2) is True
     assert run.recovery.due() == 100.2
 
 

@@ -6,7 +6,22 @@ import itertools
 
 import pytest
 
-from dtctl.agent.link.stream import FROM_COORDINATOR, PROTOCOL, Lost, Peer, Retry, Violation, decode, encode
+from dtctl.agent.link.stream import (
+    BEAT_S,
+    FROM_COORDINATOR,
+    PROTOCOL,
+    RETRY_LAST_S,
+    SILENCE_S,
+    SLACK_S,
+    SOON_FOR_S,
+    Keepalive,
+    Lost,
+    Peer,
+    Retry,
+    Violation,
+    decode,
+    encode,
+)
 
 WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
 
@@ -87,23 +102,55 @@ def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) ->
         peer.receive(101.0)
 
 
-def test_delays_double_up_to_three_seconds_in_the_first_minute_and_to_fifteen_after_it() -> None:
-    longest = Retry(lambda: 1.0)
-    assert [longest.next_s(1000.0 + second) for second in range(5)] == [0.125, 0.25, 0.5, 1, 2]
-    assert [longest.next_s(1059.0), longest.next_s(1061.0), longest.next_s(1065.0)] == [3, 6, 12]
-    assert [longest.next_s(1080.0), longest.next_s(2000.0)] == [15, 15]
-
-
-def test_who_was_answered_begins_anew_whenever_that_is_lost() -> None:
-    longest = Retry(lambda: 1.0)
-    for second in range(200):
-        longest.next_s(1000.0 + second)
-    longest.reset()
-    assert [longest.next_s(9000.0 + second) for second in range(5)] == [0.125, 0.25, 0.5, 1, 2]
-
-
 def test_delays_are_drawn_between_half_and_all() -> None:
-    shortest = Retry(lambda: 0.0)
-    assert [shortest.next_s(1000.0) for _ in range(5)] == [0.0625, 0.125, 0.25, 0.5, 1]
     drawn = Retry(itertools.cycle([0.0, 0.5]).__next__)
     assert [drawn.next_s(1000.0), drawn.next_s(1000.0)] == [0.0625, 0.1875]
+
+
+def retry(random: float = 1.0) -> Retry:
+    return Retry(lambda: random)
+
+
+def test_a_beat_is_wanted_half_a_second_before_it_is_due() -> None:
+    keepalive = Keepalive(100.0)
+    assert not keepalive.wants_beat(100.0 + BEAT_S - SLACK_S - 0.01)
+    assert keepalive.wants_beat(100.0 + BEAT_S - SLACK_S)
+    keepalive.said(102.0)
+    assert not keepalive.wants_beat(100.0 + BEAT_S)
+
+
+def test_a_silent_connection_is_lost_at_the_limit_and_not_before() -> None:
+    keepalive = Keepalive(100.0)
+    keepalive.heard(101.0)
+    assert keepalive.last_heard == 101.0
+    assert not keepalive.is_lost(101.0 + SILENCE_S - 0.01)
+    assert keepalive.is_lost(101.0 + SILENCE_S)
+
+
+def test_due_is_the_sooner_of_the_next_beat_and_the_end_of_patience() -> None:
+    keepalive = Keepalive(100.0)
+    assert keepalive.due() == 100.0 + BEAT_S
+    keepalive.said(109.0)
+    assert keepalive.due() == 100.0 + SILENCE_S
+
+
+@pytest.mark.parametrize(("random", "delays"), [(1.0, [0.125, 0.25, 0.5, 1, 2]), (0.0, [0.0625, 0.125, 0.25, 0.5, 1])])
+def test_delays_double_up_to_three_seconds_in_the_first_minute(random: float, delays: list[float]) -> None:
+    made = retry(random)
+    assert [made.next_s(100.0 + number) for number in range(5)] == delays
+
+
+def test_after_a_minute_delays_double_up_to_fifteen_seconds() -> None:
+    made = retry()
+    for _ in range(10):
+        made.next_s(100.0)
+    assert made.next_s(100.0 + SOON_FOR_S - 0.1) == 3
+    assert [made.next_s(100.0 + SOON_FOR_S) for _ in range(4)] == [6, 12, RETRY_LAST_S, RETRY_LAST_S]
+
+
+def test_a_success_begins_the_delays_and_the_minute_anew() -> None:
+    made = retry()
+    for _ in range(10):
+        made.next_s(100.0)
+    made.reset()
+    assert [made.next_s(1000.0) for _ in range(7)] == [0.125, 0.25, 0.5, 1, 2, 3, 3]

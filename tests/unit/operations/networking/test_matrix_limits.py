@@ -28,8 +28,47 @@ def between(*ways: tuple[int, int], fault: str = "timeout") -> Fails:
     return lambda source, target, port: fault if (source, target) in lost else ""
 
 
-def test_where_nobody_reaches_anybody_all_hosts_are_named_once() -> None:
-    assert causes(3, lambda *_: "refused") == [Cause("nobody", tuple(names(3)), fields=REFUSED)]
+def shut(*hosts: str, port: int | None = None, fault: str = "timeout") -> Fails:
+    """What comes in to these hosts fails, at one port or all."""
+    return lambda source, target, to: fault if target in hosts and port in (None, to) else ""
+
+
+def mute(host: str, port: int | None = None) -> Fails:
+    return lambda source, target, to: "timeout" if source == host and port in (None, to) else ""
+
+
+G1, G2, G3, G4, G5 = names(5)
+ALL, SOME = {"limited": False, **DROPPED}, {"limited": True, **DROPPED}
+
+
+@pytest.mark.parametrize(
+    ("count", "ports", "fails", "cause"),
+    [
+        (3, (1,), lambda *_: "refused", Cause("nobody", (G1, G2, G3), fields=REFUSED)),
+        (
+            4,
+            (2223, 1),
+            shut(G2, port=2223, fault="refused"),
+            Cause("firewall_in", (G2,), (G1, G3, G4), {"limited": True, **REFUSED, "ports": (2223,)}),
+        ),
+        (4, (2, 1), shut(G2), Cause("firewall_in", (G2,), (G1, G3, G4), {**ALL, "ports": (1, 2)})),
+        (3, (1,), shut(G2, G3), Cause("firewall_in", (G2, G3), (G1,), {**ALL, "ports": (1,)})),
+        (5, (1,), shut(G2, G4), Cause("firewall_in", (G2, G4), (G1, G3, G5), {**ALL, "ports": (1,)})),
+        (4, (2, 1), mute(G2), Cause("firewall_out", (G2,), (G1, G3, G4), ALL)),
+        (4, (2, 1), mute(G2, 1), Cause("firewall_out", (G2,), (G1, G3, G4), {**SOME, "ports": (1,)})),
+        (
+            4,
+            (1,),
+            lambda source, target, port: "timeout" if target == G2 else "refused" if source == G2 else "",
+            Cause("cut_off", (G2,), (G1, G3, G4), ALL),
+        ),
+        (5, (1,), between((1, 5), (2, 5)), Cause("one_way", (G5,), (G1, G2), {**DROPPED, "ports": (1,)})),
+    ],
+)
+def test_one_cause_has_its_hosts_its_ports_and_how_it_fails(
+    count: int, ports: tuple[int, ...], fails: Fails, cause: Cause
+) -> None:
+    assert causes(count, fails, ports) == [cause]
 
 
 def test_one_connection_that_is_made_is_enough_for_not_nobody() -> None:
@@ -95,32 +134,6 @@ def test_what_fails_inside_a_group_is_told_beside_the_partition() -> None:
     assert told[0].fields["mode"] == "drop"
 
 
-def test_a_firewall_on_one_port_of_several_is_limited_to_it() -> None:
-    (cause,) = causes(4, lambda source, target, port: "refused" if (target, port) == ("gpu-2", 2223) else "", (2223, 1))
-    assert cause == Cause(
-        "firewall_in", ("gpu-2",), ("gpu-1", "gpu-3", "gpu-4"), {"limited": True, **REFUSED, "ports": (2223,)}
-    )
-
-
-def test_a_firewall_on_all_ports_names_them_for_what_comes_in() -> None:
-    (cause,) = causes(4, lambda source, target, port: "timeout" if target == "gpu-2" else "", (2223, 2222))
-    assert cause.fields == {"limited": False, **DROPPED, "ports": (2222, 2223)}
-
-
-def test_a_firewall_for_what_goes_out_has_ports_where_it_is_limited_to_them() -> None:
-    (cause,) = causes(4, lambda source, target, port: "timeout" if source == "gpu-2" else "", (2223, 2222))
-    assert (cause.others, cause.fields) == (("gpu-1", "gpu-3", "gpu-4"), {"limited": False, **DROPPED})
-    (cause,) = causes(
-        4, lambda source, target, port: "timeout" if (source, port) == ("gpu-2", 2222) else "", (2223, 2222)
-    )
-    assert (cause.kind, cause.fields) == ("firewall_out", {"limited": True, **DROPPED, "ports": (2222,)})
-
-
-def test_a_host_that_is_cut_off_is_told_without_ports() -> None:
-    (cause,) = causes(4, lambda source, target, port: "timeout" if "gpu-2" in (source, target) else "")
-    assert cause == Cause("cut_off", ("gpu-2",), ("gpu-1", "gpu-3", "gpu-4"), {"limited": False, **DROPPED})
-
-
 def test_a_host_that_is_shut_both_ways_at_some_ports_is_told_for_each_way() -> None:
     told = causes(
         4, lambda source, target, port: "timeout" if "gpu-2" in (source, target) and port == 1 else "", (1, 2)
@@ -143,23 +156,9 @@ def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_
     }
 
 
-def test_a_host_that_is_cut_off_is_told_once_though_each_way_fails_by_itself() -> None:
-    fails = {"in": "timeout", "out": "refused"}
-    (cause,) = causes(
-        4,
-        lambda source, target, port: fails["in" if target == "gpu-2" else "out"] if "gpu-2" in (source, target) else "",
-    )
-    assert (cause.kind, cause.fields) == ("cut_off", {"limited": False, **DROPPED})
-
-
 def test_two_connections_to_a_port_are_enough_to_blame_its_host() -> None:
     (cause,) = causes(3, lambda source, target, port: "timeout" if (target, port) == ("gpu-2", 1) else "", (1, 2))
     assert (cause.kind, cause.hosts) == ("firewall_in", ("gpu-2",))
-
-
-def test_who_reaches_nobody_because_all_others_are_shut_is_not_blamed() -> None:
-    (cause,) = causes(3, lambda source, target, port: "timeout" if target in ("gpu-2", "gpu-3") else "")
-    assert (cause.kind, cause.hosts, cause.others) == ("firewall_in", ("gpu-2", "gpu-3"), ("gpu-1",))
 
 
 def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> None:
@@ -168,11 +167,6 @@ def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> Non
         one for one in attempts(names(6), between((1, 2), (3, 4))) if (int(one.source[4:]), int(one.target[4:])) in ways
     )
     assert [(cause.kind, cause.hosts) for cause in found(tried)] == [("pair", ("gpu-2",)), ("pair", ("gpu-4",))]
-
-
-def test_hosts_with_the_same_firewall_are_no_others_of_each_other() -> None:
-    (cause,) = causes(5, lambda source, target, port: "timeout" if target in ("gpu-2", "gpu-4") else "")
-    assert (cause.hosts, cause.others) == (("gpu-2", "gpu-4"), ("gpu-1", "gpu-3", "gpu-5"))
 
 
 WAYS = [(1, 2), (3, 4), (5, 6), (7, 8), (2, 3), (4, 5), (6, 7)]
@@ -201,11 +195,6 @@ def test_a_pair_has_its_ports_and_how_it_fails() -> None:
     told = {cause.kind: cause for cause in causes(4, fails, (2223, 2222))}
     assert told["pair"].fields == {"ports": (2222, 2223), **REFUSED}
     assert told["one_way"].fields == {"ports": (2222, 2223), **REFUSED}
-
-
-def test_several_that_do_not_reach_one_are_told_together() -> None:
-    told = causes(5, between((1, 5), (2, 5)))
-    assert [(cause.kind, cause.hosts, cause.others) for cause in told] == [("one_way", ("gpu-5",), ("gpu-1", "gpu-2"))]
 
 
 def test_a_way_back_that_was_never_tried_is_no_way_back() -> None:
