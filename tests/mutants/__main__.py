@@ -26,7 +26,7 @@ MODULES = (
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
     "agent/checkpoints/tensor_bundle",
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
-    *(f"agent/supervise/{name}" for name in ("step_reader", "watchdog")),
+    "agent/supervise/step_reader",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "hosts", "roster", "run")),
     *(f"operations/networking/{name}" for name in ("exchange", "exposure", "firewall", "judging", "tasks")),
