@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,8 @@ from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import Wrong, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.checks.checking import Checked, InPassing, check
+from dtctl.operations.checks import topic
+from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
 from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
@@ -28,6 +31,7 @@ SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 OF_THE_NETWORK = ("network", "ssh")
 """Topics with tests of their own: tests/unit/operations/networking."""
 GONE = TransportError("cannot reach b")
+OPERATIONS = Path(topic.__file__).parent.parent
 
 
 class Hosts:
@@ -187,3 +191,12 @@ def test_lines_fold_hosts_that_have_the_same() -> None:
     from dtctl.render.checks import shown
 
     assert dict(shown(value.told["software"], 4))["tensorflow"] == "2.21.0"
+
+
+def test_findings_and_signatures_have_the_same_names() -> None:
+    paths = [path for room in ("checks", "networking") for path in (OPERATIONS / room).glob("*.py")]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]
+    found = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
+    assert found <= {row.name for each in TOPICS for row in each.rows} <= texts
