@@ -15,7 +15,7 @@ from dtctl.errors import DtctlError, ExitCode
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.stopping import Ending
+    from dtctl.operations.stop import Ending
 
 
 @contextmanager

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.operations.client.conversation import Progress
     from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.stopping import Ending, Stopping
+    from dtctl.operations.stop import Ending, Stopping
     from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport
 

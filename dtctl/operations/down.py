@@ -14,8 +14,17 @@ from dtctl.operations.client.kept import Kept
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, told_once
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.stop import StopOrder, StopResult, check_ended, result_of, stop
-from dtctl.operations.stopping import Before, OnStopping, listener, unseen
+from dtctl.operations.stop import (
+    Before,
+    OnStopping,
+    StopOrder,
+    StopResult,
+    check_ended,
+    listener,
+    result_of,
+    stop,
+    unseen,
+)
 from dtctl.transport.seam import Transport
 
 

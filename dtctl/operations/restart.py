@@ -15,7 +15,7 @@ from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import Own, ask_run
-from dtctl.operations.stopping import Before, ending, looking, once
+from dtctl.operations.stop import Before, ending, looking, once
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
-from dtctl.operations.diagnosis.asking import Diagnosis, in_short
+from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.render.events import clock
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.stopping import Leaving, Stopping
+from dtctl.operations.stop import Leaving, Stopping
 from dtctl.render.awaiting import dialling_line, waiting_for
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import subprocess
 import sys
@@ -54,11 +53,6 @@ def test_a_process_is_frozen_and_thawed(fleet: Fleet, pid: int) -> None:
     eventually(lambda: answers(fleet))
 
 
-def test_all_of_the_user_is_killed(fleet: Fleet, pid: int) -> None:
-    faults.kill_user(fleet["gpu-1"])
-    eventually(lambda: fleet["gpu-1"].processes() == [])
-
-
 def test_packets_are_lost_in_one_direction(fleet: Fleet, pid: int) -> None:
     for way in (faults.deaf, faults.mute):
         with way(fleet["gpu-1"]):
@@ -101,30 +95,12 @@ def test_a_small_disk_is_filled_and_freed(fleet: Fleet) -> None:
     assert host.exec("ls", "small") == ""
 
 
-@pytest.mark.skipif(faults.memory_cgroups() is None, reason="no memory cgroups can be made here")
-def test_the_kernel_kills_for_want_of_memory(fleet: Fleet) -> None:
-    host = fleet["gpu-1"]
-    script = "import time; kept = []\nwhile True: kept.append(bytearray(4096)); time.sleep(0.001)"
-    number = int(host.exec("sh", "-c", f"{sys.executable} -c '{script}' >/dev/null 2>&1 & echo $!"))
-    faults.out_of_memory(host, number)
-    eventually(lambda: host.processes() == [])
-
-
 def test_a_stranger_is_given_the_number_of_a_dead_process(fleet: Fleet, pid: int) -> None:
     host = fleet["gpu-1"]
     faults.send(host, pid)
     eventually(lambda: host.processes() == [])
     with faults.stranger_with_pid(host, pid):
         assert host.processes() == ["sleep 86400"]
-
-
-def test_a_port_is_taken_when_a_file_appears(fleet: Fleet) -> None:
-    host = fleet["gpu-1"]
-    with faults.taken_port(host, 3100, "test -e taken"):
-        assert ":3100" not in host.exec("ss", "-ltn")
-        host.exec("touch", "taken")
-        eventually(lambda: ":3100" in host.exec("ss", "-ltn"))
-    assert ":3100" not in host.exec("ss", "-ltn")
 
 
 def test_the_wall_clock_of_a_login_jumps(fleet: Fleet) -> None:
@@ -142,7 +118,3 @@ def test_the_wall_clock_of_a_login_jumps(fleet: Fleet) -> None:
             session.stdin.flush()
             assert least < float(session.stdout.readline()) < most
         session.stdin.close()
-
-
-def test_a_signal_to_a_process_that_has_ended_is_no_error(fleet: Fleet) -> None:
-    faults.send(fleet["gpu-1"], 4194000, signal.SIGTERM)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.checkpoints import reading
 from tests.faults.trainer import checkpoint
 from tests.training.by_hand import free_ports
 from tests.waiting import PATIENCE_S, eventually
@@ -101,15 +99,6 @@ collective = pytest.mark.parametrize("trainers", [("collective", {"worker": 3})]
 strategy = pytest.mark.parametrize(
     "trainers", [("ps-strategy", {"ps": 1, "chief": 1, "worker": 2})], indirect=True, ids=["strategy"]
 )
-
-
-@asynchronous
-def test_async_a_lost_worker_comes_back_alone(trainers: Trainers) -> None:
-    trainers.goes_on("worker:1")
-    trainers.kill("worker:1")
-    trainers.goes_on("worker:0")
-    trainers.start("worker:1")
-    trainers.goes_on("worker:1")
 
 
 @asynchronous
@@ -223,34 +212,6 @@ def test_collective_sigterm_to_one_saves_and_ends_all_with_42(trainers: Trainers
     assert [trainers.exit_of(name) for name in trainers.names] == [42, 42, 42]
 
 
-@pytest.mark.parametrize(
-    ("way", "counts"),
-    [
-        ("async", {"ps": 2, "worker": 3}),
-        ("sync", {"ps": 2, "worker": 3}),
-        ("ps-strategy", {"ps": 1, "chief": 1, "worker": 2}),
-        ("collective", {"worker": 3}),
-    ],
-)
-def test_training_reaches_its_last_step_and_only_those_that_train_end(
-    started: list[Trainers], tmp_path: Path, way: str, counts: dict[str, int]
-) -> None:
-    made = Trainers(tmp_path, f"--way={way}", "--train_steps=60", "--steps_per_s=100", "--save_s=0.1", **counts)
-    started.append(made)
-    served = {"ps-strategy": ("ps", "worker")}.get(way, ("ps",))
-    for name in made.names:
-        if name.split(":")[0] not in served:
-            assert made.exit_of(name) == 0, made.log(name).read_text()
-    for name in made.names:
-        assert made.lives(name) == (name.split(":")[0] in served)
-    (found,) = reading.report([str(tmp_path / "out")])
-    newest = found["newest_complete"]
-    assert newest is not None
-    assert (newest["step"] or 0) >= 60
-    assert newest["shards"] == 2
-    assert found["incomplete"] == []
-
-
 def test_sigterm_saves_and_ends_unless_it_is_swallowed(started: list[Trainers], tmp_path: Path) -> None:
     (tmp_path / "swallowed").mkdir()
     for directory, flags in ((tmp_path, []), (tmp_path / "swallowed", ["--swallow_sigterm"])):
@@ -266,22 +227,6 @@ def test_sigterm_saves_and_ends_unless_it_is_swallowed(started: list[Trainers], 
             assert made.exit_of("worker:0") == 0
             assert made.exit_of("ps:0") == 0
             assert (directory / "out" / "checkpoint").exists()
-
-
-def test_checkpoints_are_told_from_damaged_ones(tmp_path: Path) -> None:
-    for step in (10, 20, 30):
-        checkpoint.save(tmp_path, step, shards=2, keep=2)
-    assert checkpoint.named(tmp_path) == ["model.ckpt-20", "model.ckpt-30"]
-    assert len(list(tmp_path.iterdir())) == 7
-    assert checkpoint.restore(tmp_path, shards=2) == 30
-    (found,) = reading.report([str(tmp_path)])
-    assert [(each["step"], each["complete"]) for each in found["all"]] == [(30, True), (20, True)]
-    shard = tmp_path / "model.ckpt-30.data-00001-of-00002"
-    os.truncate(shard, shard.stat().st_size - 5)
-    (found,) = reading.report([str(tmp_path)])
-    assert [(each["step"], each["complete"]) for each in found["all"]] == [(30, False), (20, True)]
-    with pytest.raises(checkpoint.DataLossError, match="00001-of-00002"):
-        checkpoint.restore(tmp_path, shards=2)
 
 
 def _silent(trainers: Trainers, name: str) -> bool:

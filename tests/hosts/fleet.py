@@ -1,7 +1,4 @@
-"""Separate hosts on one Linux machine: own address, pids, host name, users, home and boot id; and their faults.
-
-Without root each host is an sshd on loopback with a home of its own (see loopback_fleet.py).
-"""
+"""Separate hosts on one Linux machine: own address, pids, host name, users, home and boot id; and their faults."""
 
 from __future__ import annotations
 
@@ -224,9 +221,6 @@ class Fleet:
                 self.boot(host)
             host.clear()
         _empty(self.shared)
-
-    def processes(self, host: FleetHost) -> list[str]:
-        return host.processes()
 
     def cluster_yaml(self) -> str:
         """The `ssh` and `hosts` sections of a cluster.yaml for this fleet."""

@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import NoReturn
 
-from tests.hosts.loopback_fleet import best_fleet, describe
+from tests.hosts.fleet import Fleet, missing
 
 
 def main() -> None:
@@ -20,10 +20,14 @@ def main() -> None:
     options = parser.parse_args()
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _interrupt)
+    if reason := missing():
+        sys.exit(f"no fleet can be made here: {reason}")
     try:
-        with best_fleet(options.count, trusted=options.trusted) as fleet:
-            print(f"{options.count} hosts are up:\n{describe(fleet.hosts)}\n")
-            print(f"ssh_config   {fleet.ssh_config}\nknown_hosts  {fleet.known_hosts}\nshared       {fleet.shared}\n")
+        with Fleet(options.count, trusted=options.trusted) as fleet:
+            print(f"{options.count} hosts are up:")
+            for host in fleet.hosts:
+                print(f"  {host.name:<8} {host.user}@{host.address}:{host.port}   home {host.home}")
+            print(f"\nssh_config   {fleet.ssh_config}\nknown_hosts  {fleet.known_hosts}\nshared       {fleet.shared}\n")
             print(f"For a cluster.yaml:\n\n{fleet.cluster_yaml()}")
             print(
                 f"Try: ssh -F {fleet.ssh_config} {fleet.hosts[0].name}\nEnter or Ctrl-C removes everything.", flush=True

@@ -26,12 +26,12 @@ MODULES = (
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
     "agent/checkpoints/tensor_bundle",
     *(f"agent/link/{name}" for name in ("keepalive", "lines")),
-    *(f"agent/supervise/{name}" for name in ("step_reader", "watchdog")),
+    "agent/supervise/step_reader",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "hosts", "roster", "run")),
-    *(f"operations/networking/{name}" for name in ("coverage", "exposure", "firewall", "judging", "matrix", "speed")),
-    *(f"operations/checks/{name}" for name in ("clocks", "data", "gpus", "machine", "speed", "storage")),
-    *(f"operations/diagnosis/{name}" for name in ("hosts", "joins")),
+    *(f"operations/networking/{name}" for name in ("exchange", "exposure", "firewall", "judging", "tasks")),
+    *(f"operations/checks/{name}" for name in ("machine", "speed", "storage")),
+    *(f"operations/diagnosis/{name}" for name in ("hosts", "signatures")),
     "transport/ssh/known_hosts",
 )
 """Decisions that are functions of what they are told."""

@@ -97,7 +97,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 @on_run
 def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Inspect every host of a run once, and report what is wrong, why, and what to type."""
-    from dtctl.operations.diagnosis.asking import diagnose as ask
+    from dtctl.operations.diagnosis.diagnose import diagnose as ask
     from dtctl.render import diagnosis, errors, result
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document

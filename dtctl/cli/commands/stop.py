@@ -78,8 +78,7 @@ def down(
     import sys
 
     from dtctl.operations.down import down as take_down
-    from dtctl.operations.stop import StopOrder
-    from dtctl.operations.stopping import Ending
+    from dtctl.operations.stop import Ending, StopOrder
     from dtctl.operations.up.launch import controller_name
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console

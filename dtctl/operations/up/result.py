@@ -15,8 +15,7 @@ from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.stop import StopResult
-from dtctl.operations.stopping import Ending, Stopping
+from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.transport.seam import Session, Transport
 
 EXPECTED_S = 30.0

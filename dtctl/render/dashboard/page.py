@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from dtctl.errors import DtctlError
-from dtctl.operations.diagnosis.asking import in_short as problems_of
+from dtctl.operations.diagnosis.diagnose import in_short as problems_of
 from dtctl.operations.report.following import is_over
 from dtctl.operations.report.tree import Report
 from dtctl.operations.webserver import HEADERS, Entrance

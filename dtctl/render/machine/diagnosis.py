@@ -11,7 +11,7 @@ from dtctl.render.machine.document import errors, picked, plain
 
 if TYPE_CHECKING:
     from dtctl.operations.checks.checking import Checked
-    from dtctl.operations.diagnosis.asking import Diagnosis
+    from dtctl.operations.diagnosis.diagnose import Diagnosis
     from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.up.result import UpResult
 

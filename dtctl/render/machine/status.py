@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.client.snapshot import Condition, Coordination, recovered_after_s, steps_lost
-from dtctl.operations.diagnosis.asking import in_short
+from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors, picked

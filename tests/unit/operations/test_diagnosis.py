@@ -16,7 +16,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Exit
-from dtctl.operations.diagnosis.asking import findings, in_short
+from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES

@@ -18,8 +18,7 @@ from dtctl.operations.down import down
 from dtctl.operations.history.record import record_of
 from dtctl.operations.restart import restart
 from dtctl.operations.status import status
-from dtctl.operations.stop import StopOrder, stop
-from dtctl.operations.stopping import Ending
+from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
 from tests.unit.coordinated import Agents, Script, entry, inventory, record, told

@@ -9,8 +9,7 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.stop import StopOrder, stop
-from dtctl.operations.stopping import Leaving, Stopping, listener
+from dtctl.operations.stop import Leaving, StopOrder, Stopping, listener, stop
 from dtctl.transport.seam import Message
 from tests.unit.coordinated import inventory, record, told
 from tests.unit.fakes import FakeSession, FakeTransport

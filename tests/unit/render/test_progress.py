@@ -15,7 +15,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress, telling
 from dtctl.operations.logs import LogLines
-from dtctl.operations.stopping import Leaving, Stopping
+from dtctl.operations.stop import Leaving, Stopping
 from dtctl.render import progress
 from dtctl.render.logs import REMEMBERED, LogPrinter
 from dtctl.render.progress import MOST_LINES, StopProgress, UpProgress, stopping_line

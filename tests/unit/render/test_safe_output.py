@@ -44,7 +44,7 @@ from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination, Exit, LeftBehind, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
-from dtctl.operations.diagnosis.asking import Diagnosis, in_short
+from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
