@@ -20,7 +20,6 @@ from dtctl.transport.fanout import fan_out
 from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.reasons import Fact
     from dtctl.model import Host
     from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Session, Transport

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
@@ -13,10 +12,6 @@ from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
-
-if TYPE_CHECKING:
-    from dtctl.agent.records import answers as records
-
 
 _QUIET_S = 120.0
 """Orphans are given time to end, and a large directory takes time to remove; hosts tell of each step in between."""

@@ -20,12 +20,10 @@ from dtctl.transport.seam import Message, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
-    from dtctl.model import TaskId
-    from dtctl.operations.history.record import RunRecord
     from dtctl.transport.seam import Session
 
 
-Way = Literal["waits", "saving", "killed", "ended", "away"]
+StopPhase = Literal["waits", "saving", "killed", "ended", "away"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +33,7 @@ class Leaving:
     It waits for others, or was sent SIGTERM and saves, or outlives SIGKILL, or has ended; `away`: nobody can tell.
     """
 
-    way: Way
+    way: StopPhase
     for_s: float | None = None
     """Since it was sent SIGTERM, until it had ended; None: it was not, or before this stop was asked for."""
     signal: int | None = None

@@ -15,16 +15,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, make_private, read_regular, replace_file
 from dtctl.operations.history.record import RECORD_VERSION, RunRecord
 from dtctl.paths import check_private, state_directory
-
-if TYPE_CHECKING:
-    from dtctl.operations.history.record import RunRecord
-
 
 _LIMIT_BYTES = 1 << 26
 

@@ -21,7 +21,6 @@ from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
-    from dtctl.model import Cluster
 
 
 _CLAIM = "dtctl/port/{}"
