@@ -51,7 +51,7 @@ def obtain(root: str, bundle_id: str, wire: Wire) -> Tuple[str, int]:
                 _use(base)
                 manifest = _load(base)
                 if manifest is not None:
-                    return os.path.join(base, "tree"), received + _mend(store, base, manifest, wire)
+                    return os.path.join(base, "tree"), received + _repair(store, base, manifest, wire)
             _release(base)
             received += _receive(store, bundle_id, wire)
     except OSError as error:
@@ -142,7 +142,7 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> int:
             os.close(lock)
 
 
-def _mend(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
+def _repair(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
     """Restores what was changed or lost in a complete bundle; returns how many files had to be sent."""
     tree = Tree(base, manifest)
     received = 0
@@ -156,7 +156,7 @@ def _mend(store: str, base: str, manifest: Manifest, wire: Wire) -> int:
 
 
 def _move_into_place(new_base: str, base: str) -> None:
-    """Keeps a bundle that is there already; if it had lost its manifest, it is mended where it is."""
+    """Keeps a bundle that is there already; if it had lost its manifest, it is repaired where it is."""
     try:
         os.rename(new_base, base)
     except OSError as error:

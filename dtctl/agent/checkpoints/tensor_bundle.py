@@ -9,7 +9,7 @@ import os
 import re
 import struct
 
-from ..host import files
+from ..host import files, protobuf
 from ..host.crc32c import masked_crc32c
 
 TYPE_CHECKING = False
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _MAGIC = 0xDB4775248B80FB57
 _FOOTER_SIZE = 48
 _TRAILER_SIZE = 5  # type of compression, checksum
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MOST_FIELDS = 100_000
 _LONGEST_KEY = 64 * 1024
 _BETWEEN_CHECKS = 1000
 
@@ -59,28 +57,11 @@ def entries(table: bytes, check: Callable[[], None] = lambda: None) -> Iterator[
 def fields(message: bytes) -> Dict[int, List[int | bytes]]:
     """A protocol buffer as the values of each field number. Raises Damaged."""
     found: Dict[int, List[int | bytes]] = {}
-    position = count = 0
     try:
-        while position < len(message):
-            count += 1
-            if count > _MOST_FIELDS:
-                raise Damaged("an entry of the index has too many fields")
-            tag, position = _varint(message, position)
-            value: int | bytes
-            if tag & 7 == _VARINT:
-                value, position = _varint(message, position)
-            elif tag & 7 == _BYTES:
-                size, position = _varint(message, position)
-                value, position = message[position : position + size], position + size
-            elif tag & 7 == _FIXED32:
-                value, position = struct.unpack_from("<I", message, position)[0], position + 4
-            elif tag & 7 == _FIXED64:
-                value, position = struct.unpack_from("<Q", message, position)[0], position + 8
-            else:
-                raise Damaged("an entry of the index is not a protocol buffer")
-            found.setdefault(tag >> 3, []).append(value)
-    except (IndexError, struct.error):
-        raise Damaged("an entry of the index is cut short") from None
+        for number, _, value in protobuf.fields(message, (0, len(message))):
+            found.setdefault(number, []).append(value if isinstance(value, int) else message[slice(*value)])
+    except protobuf.Malformed as malformed:
+        raise Damaged("an entry of the index %s" % malformed) from None
     return found
 
 

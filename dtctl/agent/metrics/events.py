@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import struct
 
-from ..host import files
+from ..host import files, protobuf
 from ..host.crc32c import masked_crc32c
+from ..host.protobuf import fields
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Container, Dict, Iterator, List, Optional, Tuple
 
-    Span = Tuple[int, int]
-    Field = Tuple[int, int, "int | Span"]
+    from ..host.protobuf import Span
 
 
 MOST_RECORD_BYTES = 32 << 20
@@ -125,8 +125,6 @@ LONGEST_TAG = 1000
 MOST_VALUES = 10_000
 """Of one event."""
 
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_MOST_FIELDS = 200_000
 _START = 1
 """SessionLog.START."""
 _SCALAR_CLASS = 1
@@ -157,8 +155,8 @@ def decode(data: bytes, known: Container[str]) -> Event:
     """`known`: tags whose tensors are scalars, though an event does not repeat that. Raises Damaged."""
     event = Event()
     try:
-        for number, kind, value in _fields(data, (0, len(data))):
-            if number == 1 and kind == _FIXED64:
+        for number, kind, value in fields(data, (0, len(data))):
+            if number == 1 and kind == protobuf.FIXED64:
                 event.wall = struct.unpack("<d", struct.pack("<Q", value))[0]
             elif number == 2 and isinstance(value, int):
                 event.step = _signed(value)
@@ -167,13 +165,15 @@ def decode(data: bytes, known: Container[str]) -> Event:
             elif number == 7 and isinstance(value, tuple):
                 session = dict(_numbers(data, value))
                 event.starts = session.get(1) == _START
+    except protobuf.Malformed as malformed:
+        raise Damaged("a record %s" % malformed) from None
     except (IndexError, struct.error):
         raise Damaged("a record ends within a field") from None
     return event
 
 
 def _add_summary(event: Event, data: bytes, span: Span, known: Container[str]) -> None:
-    for number, _, value in _fields(data, span):
+    for number, _, value in fields(data, span):
         if number == 1 and isinstance(value, tuple) and len(event.scalars) < MOST_VALUES:
             found = _scalar(data, value, known)
             if found is not None:
@@ -185,12 +185,12 @@ def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[st
     tag, plain = "", None
     tensor: Optional[Span] = None
     scalar = False
-    for number, kind, value in _fields(data, span):
+    for number, kind, value in fields(data, span):
         if number == 1 and isinstance(value, tuple):
             if value[1] - value[0] > LONGEST_TAG:
                 return None
             tag = data[slice(*value)].decode("utf-8", "replace")
-        elif number == 2 and kind == _FIXED32:
+        elif number == 2 and kind == protobuf.FIXED32:
             plain = struct.unpack("<f", struct.pack("<I", value))[0]
         elif number == 8 and isinstance(value, tuple):
             tensor = value
@@ -203,11 +203,11 @@ def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[st
 
 def _is_scalar(data: bytes, span: Span) -> bool:
     """A SummaryMetadata."""
-    for number, _, value in _fields(data, span):
+    for number, _, value in fields(data, span):
         if number == 4 and value == _SCALAR_CLASS:
             return True
         if number == 1 and isinstance(value, tuple):
-            names = (inner for field, _, inner in _fields(data, value) if field == 1)
+            names = (inner for field, _, inner in fields(data, value) if field == 1)
             if any(isinstance(name, tuple) and data[slice(*name)] == _PLUGIN for name in names):
                 return True
     return False
@@ -217,15 +217,15 @@ def _number(data: bytes, span: Span) -> Optional[float]:
     """A TensorProto of one number as that; None for any other."""
     parts: Dict[int, Tuple[int, int | Span]] = {}
     elements = 1
-    for number, kind, value in _fields(data, span):
+    for number, kind, value in fields(data, span):
         if number == 2 and isinstance(value, tuple):
             elements = _elements(data, value)
         else:
             parts.setdefault(number, (kind, value))
-    dtype = parts.get(1, (_VARINT, 0))[1]
+    dtype = parts.get(1, (protobuf.VARINT, 0))[1]
     if elements != 1 or not isinstance(dtype, int) or dtype not in _FIELD:
         return None
-    content = parts.get(4, (_BYTES, (0, 0)))[1]
+    content = parts.get(4, (protobuf.BYTES, (0, 0)))[1]
     if isinstance(content, tuple) and content[0] < content[1]:
         return _of_content(dtype, data[slice(*content)])
     if _FIELD[dtype] not in parts:
@@ -236,7 +236,7 @@ def _number(data: bytes, span: Span) -> Optional[float]:
 def _elements(data: bytes, shape: Span) -> int:
     """0 for a shape that is not known."""
     found = 1
-    for number, _, value in _fields(data, shape):
+    for number, _, value in fields(data, shape):
         if number == 3 and value:
             return 0
         if number == 2 and isinstance(value, tuple):
@@ -262,9 +262,9 @@ def _of_field(dtype: int, data: bytes, kind: int, value: int | Span) -> Optional
         if dtype in (1, 2):
             form = _CONTENT[dtype]
             return float(struct.unpack_from(form, data[begin:end])[0])
-        value = _varint(data, begin, end)[0]
+        value = protobuf.varint(data, begin, end)[0]
     elif dtype in (1, 2):
-        if kind != (_FIXED32 if dtype == 1 else _FIXED64):
+        if kind != (protobuf.FIXED32 if dtype == 1 else protobuf.FIXED64):
             return None
         form, raw = ("<f", "<I") if dtype == 1 else ("<d", "<Q")
         return float(struct.unpack(form, struct.pack(raw, value))[0])
@@ -284,46 +284,4 @@ def _signed(value: int) -> int:
 
 
 def _numbers(data: bytes, span: Span) -> Iterator[Tuple[int, int]]:
-    return ((number, value) for number, _, value in _fields(data, span) if isinstance(value, int))
-
-
-def _fields(data: bytes, span: Span) -> Iterator[Field]:
-    """Number, wire type, and value of each field: a number, or where its bytes lie. Raises Damaged."""
-    position, end = span
-    count = 0
-    while position < end:
-        count += 1
-        if count > _MOST_FIELDS:
-            raise Damaged("a record has too many fields")
-        tag, position = _varint(data, position, end)
-        kind = tag & 7
-        value: int | Span
-        if kind == _VARINT:
-            value, position = _varint(data, position, end)
-        elif kind == _BYTES:
-            size, position = _varint(data, position, end)
-            value = (position, position + size)
-            position += size
-        elif kind == _FIXED32:
-            value, position = struct.unpack_from("<I", data, position)[0], position + 4
-        elif kind == _FIXED64:
-            value, position = struct.unpack_from("<Q", data, position)[0], position + 8
-        else:
-            raise Damaged("a record is not a protocol buffer")
-        if position > end:
-            raise Damaged("a record ends within a field")
-        yield tag >> 3, kind, value
-
-
-def _varint(data: bytes, position: int, end: int) -> Tuple[int, int]:
-    value = shift = 0
-    while position < end:
-        byte = data[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value & 0xFFFF_FFFF_FFFF_FFFF, position
-        shift += 7
-        if shift > 63:
-            raise Damaged("a record has a number that is too long")
-    raise Damaged("a record ends within a field")
+    return ((number, value) for number, _, value in fields(data, span) if isinstance(value, int))

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.checkpoints import tensor_bundle
 from dtctl.agent.checkpoints.tensor_bundle import Damaged, entries, fields
-from dtctl.agent.host import crc32c
+from dtctl.agent.host import crc32c, protobuf
 from dtctl.agent.host.crc32c import masked_crc32c
 from tests.agent.checkpoints import tables
 
@@ -161,17 +161,17 @@ def test_a_field_of_an_unknown_kind_is_refused() -> None:
 
 @pytest.mark.parametrize("cut", [b"\x08", b"\x0d\0\0\0", b"\x09\0\0\0\0\0\0\0"])
 def test_a_field_that_is_cut_short_is_refused(cut: bytes) -> None:
-    assert refused_message(cut) == "an entry of the index is cut short"
+    assert refused_message(cut) == "an entry of the index ends within a field"
 
 
 def test_so_many_fields_are_read_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_bundle, "_MOST_FIELDS", 2)
+    monkeypatch.setattr(protobuf, "_MOST_FIELDS", 2)
     field = tables.message({1: 1})
     assert fields(field * 2) == {1: [1, 1]}
     assert refused_message(field * 3) == "an entry of the index has too many fields"
 
 
 def test_a_number_has_at_most_ten_bytes() -> None:
-    largest = (1 << 70) - 1
+    largest = (1 << 64) - 1
     assert fields(tables.message({1: largest})) == {1: [largest]}
-    assert refused_message(tables.message({1: largest + 1})) == "a number in the index is too long"
+    assert refused_message(tables.message({1: 1 << 70})) == "an entry of the index has a number that is too long"
