@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records import hooks as records
-from dtctl.agent.run.policy import FINAL
+from dtctl.agent.records.words import FINAL
 from dtctl.errors import UsageError
 
 

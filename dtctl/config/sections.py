@@ -7,10 +7,10 @@ beneath a key says what it means.
 from __future__ import annotations
 
 import ast
-import inspect
 import itertools
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -64,12 +64,17 @@ class Section(BaseModel):
         found = {
             name: text for base in cls.__bases__ if issubclass(base, Section) for name, text in base.meanings().items()
         }
-        (source,) = ast.parse(inspect.getsource(cls)).body
-        assert isinstance(source, ast.ClassDef)
-        for one, text in itertools.pairwise(source.body):
+        for one, text in itertools.pairwise(_sources()[cls.__name__].body):
             if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
                 found[ast.unparse(one.target)] = " ".join(ast.literal_eval(text.value).split())
         return found
+
+
+@cache
+def _sources() -> dict[str, ast.ClassDef]:
+    """Read once: `inspect.getsource` of a class parses its whole file for each."""
+    module = ast.parse(Path(__file__).read_text("utf-8"))
+    return {one.name: one for one in module.body if isinstance(one, ast.ClassDef)}
 
 
 class SshDefaults(Section):

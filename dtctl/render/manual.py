@@ -19,7 +19,9 @@ from dtctl.config.reference import ANY, Key, all_keys, section_texts
 from dtctl.errors import ExitCode, UsageError, did_you_mean
 from dtctl.render.terminal import console
 
-_TEXTS: dict[str, Any] = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""Ten times as quick, where PyYAML was built with it."""
+_TEXTS: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), _LOADER)  # noqa: S506
 WORDS: dict[str, str] = _TEXTS["words"]
 STATES: dict[str, str] = _TEXTS["states"]
 PROGRAMS: dict[str, str] = _TEXTS["programs"]

@@ -1,16 +1,19 @@
-"""A plan: all tasks in a table that fits a screen, or some of them as a whole."""
+"""A plan: all tasks in a table that fits a screen, or some of them as a whole; and what of the code is not sent."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.model import Host, TaskId
+from dtctl.bundle.manifest import OWN
+from dtctl.model import Hook, Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
-from dtctl.render.starting import hook_line
+from dtctl.render.errors import note, show_warning
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
@@ -19,6 +22,11 @@ from dtctl.render.words import count, fold
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from dtctl.bundle import Bundle, LeftOut
+    from dtctl.operations.up.local import Exposure
+
+_SHOWN = 5
+"""So many paths are named; the rest is counted."""
 _ROWS = 10
 """So many tasks have a line each; of more, those that are alike share one."""
 _LONGEST_CLUSTER = 300
@@ -260,3 +268,59 @@ def _words(words: Iterable[str]) -> str:
 def _quoted(word: str) -> str:
     """Quoted for reading; a ~ of the host stays as it is."""
     return word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word)
+
+
+def hook_line(hook: Hook) -> str:
+    """Without any value."""
+    how = "the coordinator posts" if hook.post else f"{hook.run[0]} runs here"
+    *others, last = (_VERBS[event] for event in hook.on)
+    when = " or ".join(filter(None, [", ".join(others), last]))
+    return f"hook {hook.name}: {how} when the run or a task of it {when}"
+
+
+_VERBS = {
+    "succeeded": "has succeeded",
+    "failed": "has failed",
+    "stopped": "was stopped",
+    "restarting": "is restarted",
+    "recovered": "has recovered",
+    "stalled": "stalls",
+}
+
+
+def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
+    """The cluster file itself, which no trainer reads, is not worth a line."""
+    if bundle.withheld:
+        rule = f"!{_as_rule(bundle.withheld[0].path)}"
+        note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
+    if bundle.twins:
+        note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
+    by_rule: dict[str, list[str]] = {}
+    for one in bundle.skipped:
+        if bundle.root / one.path == cluster_file:
+            continue
+        by_rule.setdefault(one.rule, []).append(one.path)
+    by_rule.pop(OWN, None)
+    if by_rule:
+        number = count(sum(map(len, by_rule.values())), "path")
+        rules = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
+        note(f"not pushed by your ignore rules: {number}: {_folded(rules)}")
+
+
+def show_exposure(exposed: Exposure | None) -> None:
+    if exposed is not None:
+        show_warning(f"{exposed.file} {exposed.what}", hint=exposed.remedy)
+
+
+def _with_rules(left_out: Sequence[LeftOut]) -> str:
+    """The rule beside each, unless it says the same."""
+    return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
+
+
+def _folded(paths: Sequence[str]) -> str:
+    rest = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
+    return ", ".join(paths[:_SHOWN]) + rest
+
+
+def _as_rule(path: str) -> str:
+    return re.sub(r"([\\*?\[])", r"\\\1", path)

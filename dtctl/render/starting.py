@@ -1,32 +1,29 @@
-"""What a start shows: what would run on this machine, what is not sent, how the tasks start, and why they do not."""
+"""What a start shows: what would run on this machine, how the tasks start, and why they do not."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
-from dtctl.bundle.manifest import OWN
 from dtctl.errors import DtctlError
 from dtctl.model import Hook
 from dtctl.operations.client.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
+from dtctl.render.plan import hook_line
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import by_value, count, fold, summarize_hosts
 
 if TYPE_CHECKING:
-    from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
     from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
-    from dtctl.operations.up.local import Exposure
     from dtctl.operations.up.readying import Left
     from dtctl.operations.up.result import FailedStart, Unseen, UpResult
     from dtctl.plan.roster import RunPlan
@@ -57,68 +54,9 @@ def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
     note(f"hook {name} has failed: {sentence(why)}")
 
 
-def hook_line(hook: Hook) -> str:
-    """Without any value."""
-    how = "the coordinator posts" if hook.post else f"{hook.run[0]} runs here"
-    *others, last = (_VERBS[event] for event in hook.on)
-    when = " or ".join(filter(None, [", ".join(others), last]))
-    return f"hook {hook.name}: {how} when the run or a task of it {when}"
-
-
-_VERBS = {
-    "succeeded": "has succeeded",
-    "failed": "has failed",
-    "stopped": "was stopped",
-    "restarting": "is restarted",
-    "recovered": "has recovered",
-    "stalled": "stalls",
-}
-
-
-_SHOWN = 5
-
-
-def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
-    """The cluster file itself, which no trainer reads, is not worth a line."""
-    if bundle.withheld:
-        rule = f"!{_as_rule(bundle.withheld[0].path)}"
-        note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
-    if bundle.twins:
-        note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
-    by_rule: dict[str, list[str]] = {}
-    for one in bundle.skipped:
-        if bundle.root / one.path == cluster_file:
-            continue
-        by_rule.setdefault(one.rule, []).append(one.path)
-    by_rule.pop(OWN, None)
-    if by_rule:
-        number = count(sum(map(len, by_rule.values())), "path")
-        rules = [f"{paths[0] if len(paths) == 1 else len(paths)} [{rule}]" for rule, paths in by_rule.items()]
-        note(f"not pushed by your ignore rules: {number}: {_folded(rules)}")
-
-
-def show_exposure(exposed: Exposure | None) -> None:
-    if exposed is not None:
-        show_warning(f"{exposed.file} {exposed.what}", hint=exposed.remedy)
-
-
 def show_unremembered(outcome: UpResult) -> None:
     if (error := outcome.unremembered) is not None:
         show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
-
-
-def _with_rules(left_out: Sequence[LeftOut]) -> str:
-    """The rule beside each, unless it says the same."""
-    return _folded([one.path if one.rule == one.path else f"{one.path} [{one.rule}]" for one in left_out])
-
-
-def _folded(paths: Sequence[str]) -> str:
-    rest = f" and {len(paths) - _SHOWN} more" if len(paths) > _SHOWN else ""
-    return ", ".join(paths[:_SHOWN]) + rest
-
-
-def _as_rule(path: str) -> str:
-    return re.sub(r"([\\*?\[])", r"\\\1", path)
 
 
 _REVIVALS = {"cron": "crontab entries", "systemd": "systemd user units"}

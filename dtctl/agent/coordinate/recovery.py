@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
+from ..records.words import FINAL
 from ..run import policy, run_events
 from ..run.cause import CANNOT_RESTORE
 from ..run.outcome import Judgement
@@ -286,7 +287,7 @@ class Recovery:
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
             entry = self._view.entry(one["task"])
-            return bool(entry["attempt"] > one["attempt"] and entry["state"] in ("running", *policy.FINAL))
+            return bool(entry["attempt"] > one["attempt"] and entry["state"] in ("running", *FINAL))
         if now < self._due.setdefault(one["id"], now):
             return False
         return all(self._is_cleared(other) for other in one["tasks"])

@@ -7,7 +7,8 @@ from ..records.reasons import because, fact
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.whole_run import RunView
-from ..run import goodput, hangs, intents, outcome, policy
+from ..records.words import FINAL
+from ..run import goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -184,7 +185,7 @@ class View:
         return self.current(task) and entry["state"] == "running" and entry["step"] is not None
 
     def final(self, task: str) -> bool:
-        return self.state(task) in policy.FINAL
+        return self.state(task) in FINAL
 
     def facts(self) -> outcome.Facts:
         """What the outcome follows from. Tasks of a host that was never heard are lost, unless it is absent."""

@@ -15,7 +15,8 @@ from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import coordinates
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
-from ..run import intents, outcome, policy
+from ..records.words import FINAL
+from ..run import intents, outcome
 from . import runs
 
 TYPE_CHECKING = False
@@ -264,7 +265,7 @@ class WholeRun(RunHandle):
             if entry is None or self.hosts[task] == here:
                 continue
             found += [{"task": task, "pid": one["pid"], "command": one["command"]} for one in entry["left"]]
-            silent = entry["state"] in policy.FINAL or not self._contact(task)["connected"]
+            silent = entry["state"] in FINAL or not self._contact(task)["connected"]
             if entry["pid"] is not None and not silent and not entry["left"]:
                 found.append({"task": task, "pid": entry["pid"], "command": "(not ended in time)"})
         return found
@@ -309,7 +310,7 @@ def is_over(view: RunView, now: float) -> bool:
 
 
 def _all_final(state: Optional[State]) -> bool:
-    return state is not None and all(entry["state"] in policy.FINAL for entry in state["tasks"].values())
+    return state is not None and all(entry["state"] in FINAL for entry in state["tasks"].values())
 
 
 def reached(talk: Conversation, run: runs.Run) -> RunHandle:
@@ -333,4 +334,4 @@ def refuse_strangers(handle: RunHandle, run: runs.Run, named: Optional[List[str]
 
 def has_ended(handle: RunHandle, task: str) -> bool:
     entry = handle.entry(task)
-    return entry is not None and entry["state"] in policy.FINAL
+    return entry is not None and entry["state"] in FINAL

@@ -9,7 +9,8 @@ from contextlib import suppress
 from ..host import fifo, files, paths, ports, processes
 from ..host.errors import Refused
 from ..records.run_state import Start
-from ..run import environment, policy
+from ..records.words import FINAL
+from ..run import environment
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import revival, systemd
 
@@ -73,7 +74,7 @@ class Run:
     def live(self) -> bool:
         """Tasks of it run here, or may run again. If not, an agent may still be there and wait for other hosts."""
         state = self.state()
-        ended = all(task["state"] in policy.FINAL for task in state["tasks"].values())
+        ended = all(task["state"] in FINAL for task in state["tasks"].values())
         stopped = ended and all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
         return not (state["finished"] or stopped)
 

@@ -16,8 +16,8 @@ from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
 from ..records.kinds import Wrong, made
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
-from ..records.words import brief
-from ..run import environment, intents, policy
+from ..records.words import FINAL, brief
+from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
 from . import cluster_lock, down, runs, starting, stop
@@ -272,7 +272,7 @@ def _roll_back(
 
             run.change(stop_at_once)
             deadline = time.monotonic() + 30.0
-            while not all(task["state"] in policy.FINAL for task in run.state()["tasks"].values()):
+            while not all(task["state"] in FINAL for task in run.state()["tasks"].values()):
                 if time.monotonic() > deadline:
                     break
                 run.keep_supervised()

@@ -6,6 +6,7 @@ The coordinator decides by them, and so does a controller that cannot ask it: bo
 from __future__ import annotations
 
 from ..records.reasons import fact, headline, why_of
+from ..records.words import FINAL
 from . import policy
 
 TYPE_CHECKING = False
@@ -92,7 +93,7 @@ def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     """
     unknown = [task for task in facts.present if task not in facts.entries]
     told = [facts.intents[task] for task in facts.present if task in facts.entries]
-    ended = all(facts.entries[task]["state"] in policy.FINAL for task in facts.present if task in facts.entries)
+    ended = all(facts.entries[task]["state"] in FINAL for task in facts.present if task in facts.entries)
     if not (told and unknown and ended) or any(intent["want"] != "stop" for intent in told):
         return None
     why = why_of(max(told, key=lambda intent: intent["version"])) or [fact("stopped")]

@@ -86,8 +86,6 @@ def _number(ending: Ending) -> Optional[int]:
     return ending["code"] if ending["signal"] is None else 128 + ending["signal"]
 
 
-FINAL = ("succeeded", "failed", "stopped")
-
 _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
 
 

@@ -25,7 +25,7 @@ from contextlib import suppress
 from ..host import paths, processes
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
-from ..records.words import brief
+from ..records.words import FINAL, brief
 from ..run import policy
 from ..run.cause import OTHERS, kind_of_error
 from . import autopsy, keeper
@@ -71,7 +71,7 @@ class Task:
 
     @property
     def final(self) -> bool:
-        return self.entry["state"] in policy.FINAL
+        return self.entry["state"] in FINAL
 
     def due(self, now: float) -> float:
         """When the next step is to be taken, at the latest."""

@@ -98,7 +98,7 @@ def show_plan(
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
     from dtctl.operations.up.local import exposure, make_local, scan_code
-    from dtctl.render import errors, starting
+    from dtctl.render import errors
     from dtctl.render import plan as render
     from dtctl.render.machine import document
 
@@ -115,8 +115,8 @@ def show_plan(
         render.show_whole_tasks(planned, chosen)
     else:
         render.show_plan(planned)
-    starting.show_left_out(bundle, cluster.file)
-    starting.show_exposure(exposure(cluster))
+    render.show_left_out(bundle, cluster.file)
+    render.show_exposure(exposure(cluster))
 
 
 def init(

@@ -75,7 +75,7 @@ def up(
     from dtctl.operations.up.launch import prepare_launch
     from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review
-    from dtctl.render import errors, starting
+    from dtctl.render import errors, plan
 
     checked = scope.checked(cluster_file, overrides)
     cluster, reviewed = checked.cluster, review(checked, os.environ, local=local, force=force)
@@ -92,8 +92,8 @@ def up(
         check=not no_check,
         allow_missing=allow_missing,
     )
-    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
-    starting.show_exposure(exposure(cluster))
+    plan.show_left_out(launch.bundle, launch.plan.cluster.file)
+    plan.show_exposure(exposure(cluster))
 
     def first(bars: UpProgress) -> None:
         if require_private:
@@ -168,8 +168,8 @@ def push(
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.machine import document, results
+    from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
-    from dtctl.render.starting import show_left_out
     from dtctl.render.terminal import console
     from dtctl.render.words import by_value, count, size, summarize_hosts
 
@@ -216,7 +216,7 @@ def replace(
     from dtctl.operations.status import status
     from dtctl.operations.up.launch import prepare_launch
     from dtctl.operations.up.local import exposure
-    from dtctl.render import errors, starting
+    from dtctl.render import errors, plan, starting
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(None, overrides, needs_files=True)
@@ -239,8 +239,8 @@ def replace(
         allow_missing=len(absent) or None,
     )
     launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
-    starting.show_left_out(launch.bundle, launch.plan.cluster.file)
-    starting.show_exposure(exposure(cluster))
+    plan.show_left_out(launch.bundle, launch.plan.cluster.file)
+    plan.show_exposure(exposure(cluster))
 
     def agree(runs: Collection[str]) -> None:
         if not yes:

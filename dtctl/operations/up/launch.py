@@ -19,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host, SshSettings
-from dtctl.operations.checks.checking import scene_of
-from dtctl.operations.checks.topic import Scene
 from dtctl.operations.client.conversation import request
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
@@ -33,6 +31,8 @@ from dtctl.plan.spec import digest, host_spec
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
+
+    from dtctl.operations.checks.topic import Scene
 
 
 Hostname = Callable[[SshSettings], str]
@@ -97,6 +97,8 @@ def prepare_launch(
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
+    from dtctl.operations.checks.checking import scene_of
+
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
     said = digest(cluster, f"{bundle.id} local" if local else bundle.id)

@@ -16,7 +16,7 @@ from dtctl.render.words import iso_utc
 if TYPE_CHECKING:
     from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.report.tree import Goodput
+    from dtctl.operations.report.goodput import Goodput
     from dtctl.operations.status import Progress, RunStatus
 
 

@@ -10,7 +10,8 @@ from dtctl.agent.run.goodput import told_in_short
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
-    from dtctl.operations.report.tree import Gain, Goodput, Report
+    from dtctl.operations.report.goodput import Gain, Goodput
+    from dtctl.operations.report.tree import Report
 
 PARTS = {
     "kept": "steps that were kept",

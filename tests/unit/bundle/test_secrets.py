@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from dtctl.bundle import Bundle, entries, scan
 from dtctl.operations.up.launch import Authority
-from dtctl.render.starting import show_left_out
+from dtctl.render.plan import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases
 from tests.unit.agent.test_masks import TOKENS
