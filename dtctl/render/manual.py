@@ -21,7 +21,7 @@ from dtctl.render.terminal import console
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """Ten times as quick, where PyYAML was built with it."""
-_TEXTS: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), _LOADER)  # noqa: S506
+_TEXTS: dict[str, Any] = yaml.load(Path(__file__).with_suffix(".yaml").read_text("utf-8"), _LOADER)
 WORDS: dict[str, str] = _TEXTS["words"]
 STATES: dict[str, str] = _TEXTS["states"]
 PROGRAMS: dict[str, str] = _TEXTS["programs"]
