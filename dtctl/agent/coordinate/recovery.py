@@ -5,7 +5,6 @@ from __future__ import annotations
 from ..records.reasons import because, fact, said, sentence, why_of
 from ..records.words import FINAL
 from ..run import policy, run_events
-from ..run.cause import CANNOT_RESTORE
 from ..run.outcome import Judgement
 from . import incidents
 from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
@@ -247,7 +246,7 @@ class Recovery:
         if (
             self._view.lead not in tasks
             or self._view.recovery["allow_scratch"]
-            or not policy.names(CANNOT_RESTORE, why)
+            or not policy.names(policy.CANNOT_RESTORE, why)
         ):
             return None
         loss = self._services.lost_checkpoint()
@@ -309,7 +308,9 @@ class Recovery:
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:
-            self._mend(distrust=any(policy.names(CANNOT_RESTORE, said["why"]) for said in (one, *one["collateral"])))
+            self._mend(
+                distrust=any(policy.names(policy.CANNOT_RESTORE, said["why"]) for said in (one, *one["collateral"]))
+            )
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None

@@ -232,9 +232,6 @@ OTHERS = "others"
 SHORTAGE = "shortage"
 """The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
 
-CANNOT_RESTORE = "cannot_restore"
-"""A checkpoint is damaged; a file of data may have been meant, too."""
-
 CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
@@ -250,14 +247,6 @@ def _phrases(*phrases: str) -> Pattern[str]:
 
 
 SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
-    (
-        CANNOT_RESTORE,
-        re.compile(
-            r".*?(?:DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|"
-            r"Read (?:less|fewer) bytes than|not an sstable|truncated block read|block checksum mismatch|"
-            r"TensorSliceReader)"
-        ),
-    ),
     # Python's errors of programming, whatever their messages say.
     (
         OWN,
@@ -360,3 +349,14 @@ holds; what no row knows is the program's own error.
 def kind_of_error(text: str) -> str:
     """`text`: the line by which a program's end is told, an exception without its module."""
     return next((kind for kind, pattern in SIGNATURES if pattern.match(text)), OWN)
+
+
+_DAMAGED = re.compile(
+    r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
+    r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
+)
+
+
+def names_damaged_file(text: str) -> bool:
+    """A checkpoint could not be restored, or a file of data not be read: of any kind of error."""
+    return _DAMAGED.search(text) is not None

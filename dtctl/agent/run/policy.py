@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
-from .cause import CANNOT_LOAD, CANNOT_RESTORE, OTHERS, SHORTAGE, kind_of_error
+from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from ..records.spec import RecoverySpec
     from ..records.words import TaskState
 
+
+CANNOT_RESTORE = "cannot_restore"
+"""A checkpoint is damaged; a file of data may have been meant, too."""
 
 USAGE = 2
 """What argparse, absl and most programs answer to a wrong command line."""
@@ -207,10 +210,11 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 
 
 def _told(verdict: Verdict) -> List[Fact]:
-    """With the kind of its error where a decision follows from that."""
-    kind = kind_of_error(verdict.cause)
-    named = [fact(kind)] if kind in (SHORTAGE, CANNOT_RESTORE) else []
-    return [fact("cause", text=verdict.cause), *named] if verdict.cause else []
+    """With what else decisions follow from, each by itself: a full disk may damage a checkpoint."""
+    text = verdict.cause
+    lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
+    damaged = [fact(CANNOT_RESTORE)] if names_damaged_file(text) else []
+    return [fact("cause", text=text), *lacks, *damaged] if text else []
 
 
 def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:

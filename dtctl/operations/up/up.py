@@ -56,7 +56,7 @@ def up(
         if isinstance(error, DtctlError) and left.ended:
             explained(error, f"dtctl up    again: {', '.join(left.ended)} was stopped to make room for this run")
         elif isinstance(error, DtctlError) and launch.replace:
-            explained(error, "dtctl status    shows a run that was to be replaced: none was stopped")
+            explained(error, "dtctl status    no run was stopped for this one")
         raise
     if not outcome.started:
         _error_of(memory.take_back, launch.record)

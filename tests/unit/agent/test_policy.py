@@ -239,12 +239,20 @@ def test_one_that_failed_before_its_peers_were_ready_waits_for_them_and_pays_not
         ("DataLossError: Checksum does not match", True),
         ("tensorflow.errors.OutOfRangeError: truncated block read", True),
         ("OutOfRangeError: Read less bytes than requested", True),
+        ("ValueError: Unable to open table file /ckpt", True),
+        ("UnavailableError: DATA_LOSS: not an sstable", True),
         ("MemoryError", False),
         ("ValueError: no loss for the data", False),
     ],
 )
 def test_a_damaged_checkpoint_is_known_by_the_cause_that_the_log_shows(cause: str, damaged: bool) -> None:
     assert names("cannot_restore", decide(code(1), tail=log(cause)).why) is damaged
+
+
+def test_a_full_disk_that_damages_a_checkpoint_is_both_a_shortage_and_damage() -> None:
+    why = decide(code(1), tail=log("DataLossError: cannot finish the file; No space left on device")).why
+    assert names("shortage", why)
+    assert names("cannot_restore", why)
 
 
 USUAL = recovery()

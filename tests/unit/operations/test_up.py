@@ -516,4 +516,4 @@ def test_a_failed_setup_says_that_the_run_to_be_replaced_continues(launch: Start
     transport = FakeTransport(lambda session, fields: [AgentError("setup_failed", "the setup command ended with 1")])
     with pytest.raises(DtctlError) as raised:
         up(replace(launch, replace=True), transport, UpReport(), Notes())
-    assert "none was stopped" in raised.value.hint
+    assert "no run was stopped" in raised.value.hint
