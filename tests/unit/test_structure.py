@@ -186,8 +186,6 @@ def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
 
 
 CYCLES: tuple[set[str], ...] = (
-    {"dtctl.agent.coordinate.leading", "dtctl.agent.coordinate.role"},
-    {"dtctl.agent.requests.damaged_runs", "dtctl.agent.requests.runs"},
     {"dtctl.cli.completion", "dtctl.cli.options"},
     {
         *("dtctl.render.machine.document", "dtctl.render.machine.speech"),
