@@ -7,6 +7,7 @@ whose progress, and how long a silence is taken for work: limits that are learnt
 from __future__ import annotations
 
 from ..records.reasons import fact
+from .policy import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def has_never_hung(entry: Entry) -> bool:
 
 def hung_in_a_row(entry: Entry) -> int:
     """How many of a task's last attempts were ended because they did nothing any more."""
-    own = [past for past in entry["history"] if not past["asked"]]
+    own = [past for past in entry["history"] if is_own(past)]
     return next((count for count, past in enumerate(reversed(own)) if not past["hung"]), len(own))
 
 

@@ -92,34 +92,12 @@ class Task:
             self._step_attempt(self._attempt, intent, now, wall)
 
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
-        want, state = intent["want"], self.entry["state"]
-        if self.final and not policy.replaced(intent, self.entry["generation"]):
-            return
-        has_failed = state == "backoff" and not policy.was_early(self.entry)
-        if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
-            self._forget_attempt()
-            self._move("failed", why_of(self.entry), wall)  # backoff -> failed
-        elif want in ("stop", "finish"):
-            self._forget_attempt()
-            self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
-        elif want == "run" and not self._around.may_start:
-            return
-        elif policy.replaced(intent, self.entry["generation"]):
-            why = why_of(intent) or [fact("restart")]
-            if want == "hold":
-                self._hold(why, intent, intent["restarts"], wall)
-            else:
-                self._begin(why, intent, intent["restarts"], now, wall)
-        elif want == "run" and (state == "pending" or self._waited_enough(intent, now)):
-            why = why_of(intent) if state == "pending" else []
-            self._begin(why, intent, self.entry["restarts"], now, wall)
-        elif want == "hold" and self._start_at is not None:
+        is_due = self._start_at is not None and now >= self._start_at
+        decision = policy.while_idle(self.entry, intent, may_start=self._around.may_start, is_due=is_due)
+        if decision is not None:
+            self._follow_decision(decision, intent, now, wall)
+        elif intent["want"] == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
-
-    def _waited_enough(self, intent: Intent, now: float) -> bool:
-        if policy.was_early(self.entry):
-            return not intent["early"]
-        return self._start_at is not None and now >= self._start_at
 
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
