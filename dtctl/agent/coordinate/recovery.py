@@ -312,7 +312,7 @@ class Recovery:
     def _mend(self, *, distrust: bool) -> None:
         for text in self._services.mend_checkpoints(distrust):
             self._tell("decision", said(text))
-            self._view.data["warnings"].append(text)
+            self._view.warn(said(text))
 
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])

@@ -23,6 +23,7 @@ import os
 from contextlib import suppress
 
 from ..host import paths, processes
+from ..logs.lines import last_lines
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import FINAL, brief
@@ -202,15 +203,9 @@ class Task:
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        found = autopsy.examine(attempt.directory, ending, recovery, self._around.masks)
-        verdict = policy.Verdict(True) if entry["state"] == "stalled" else found.verdict
-        if ending["code"] != 0 and not entry["asked"]:
-            verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
-        if entry["state"] == "stalled":
-            verdict.beside = [*found.hung_in(attempt.directory), *verdict.beside]
-        verdict.beside += autopsy.left_behind(attempt.left_behind)
-        verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
-        entry["exit"] = policy.exit_record(ending, verdict, found.tail, attempt.left_behind)
+        masks, stalled = self._around.masks, entry["state"] == "stalled"
+        verdict, log = autopsy.judge(attempt, ending, entry, self._spec["port"], recovery, masks)
+        entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -220,9 +215,9 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause,
             "step": entry["step"],
-            "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
-            "hung": entry["state"] == "stalled",
-            "why": [*why_of(entry), *verdict.beside] if entry["state"] == "stalled" else [],
+            "short_of_memory": policy.names("out_of_memory", verdict.beside),
+            "hung": stalled,
+            "why": [*why_of(entry), *verdict.beside] if stalled else [],
             "early": self._is_early(ending, verdict, intent, now),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
