@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import Exit, TaskStatus
 from dtctl.operations.report.gathering import by_trouble, timeline
 from dtctl.render.report.timeline import described
 from tests.unit.report.reports import CAUSE, happening, status, story
+from tests.unit.tasks import changed, past_attempt, task_status
 
 WORKER = TaskId("worker", 0)
 
@@ -33,7 +31,7 @@ def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
 
 def test_what_goes_on_lasts_until_now() -> None:
     moves = [happening(1.0, "worker:0", "pending", "starting"), happening(3.0, "worker:0", "starting", "running")]
-    task = TaskStatus(WORKER, "c", TaskState.RUNNING, 1)
+    task = task_status(str(WORKER), "c", attempt=1)
     told = timeline(moves, [task], 50.0, cut=False)
     assert told.tasks[0].attempts[0].bars[-1].end == told.end == 50.0
     assert described(told.tasks[0]) == "attempt 1 running for 49s"
@@ -43,9 +41,9 @@ def test_without_a_story_the_tasks_own_history_is_told() -> None:
     task = status().tasks[WORKER]
     told = timeline((), [task], 1200.0, cut=False)
     assert [(one.number, one.state) for one in told.tasks[0].attempts] == [(1, TaskState.FAILED), (2, TaskState.FAILED)]
-    waits = TaskStatus(WORKER, "c", TaskState.PENDING, since=5.0)
+    waits = task_status(str(WORKER), "c", "pending", since=5.0)
     assert timeline((), [waits], 9.0, cut=False).tasks[0].attempts == ()
-    runs = dataclasses.replace(waits, state=TaskState.RUNNING, attempt=1, history=(Exit(0, 1, 2, 0, None, False),))
+    runs = changed(waits, state=TaskState.RUNNING, attempt=1, history=(past_attempt(0, 1, 2, 0, None, False),))
     assert timeline((), [runs], 9.0, cut=False).tasks[0].attempts[-1].end == 9.0
 
 
