@@ -18,8 +18,8 @@ from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.history.store import Memory
+from dtctl.operations.local import make_local
 from dtctl.operations.stop import Ending
-from dtctl.operations.up.local import make_local
 from dtctl.plan.roster import plan_roster
 
 TEXT = """
