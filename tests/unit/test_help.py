@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from dtctl.cli.commands import GROUPS
+from dtctl.cli.table import GROUPS
 
 
 def shown() -> str:

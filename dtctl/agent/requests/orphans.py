@@ -18,7 +18,7 @@ from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Mapping, Optional, Set
+    from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..host.processes import Process
 
@@ -26,6 +26,7 @@ GRACE_S = 5.0
 KILL_LIMIT_S = 5.0
 YOUNG_S = 60.0
 """An agent's process ends by itself at its first look at a dead run; an older one hangs."""
+_MOST_NAMED = 5
 
 
 class Orphan:
@@ -48,6 +49,23 @@ def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
     found = _of_root(root, young_s)
     dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found}}
     return [orphan for orphan in found if dead[orphan.directory]]
+
+
+def without_files(root: str) -> List[Tuple[str, Optional[str], str]]:
+    """Directory, cluster and problem of each run whose directory is gone while its processes are there."""
+    found: Dict[str, List[Orphan]] = {}
+    for orphan in find(root):
+        if not os.path.lexists(orphan.directory):
+            found.setdefault(orphan.directory, []).append(orphan)
+    return [(directory, *_described(directory, left)) for directory, left in found.items()]
+
+
+def _described(directory: str, left: List[Orphan]) -> Tuple[Optional[str], str]:
+    cluster = next((each.cluster for each in left if each.cluster is not None), None)
+    named = ["%d %s" % (each.process.pid, each.command) for each in left[:_MOST_NAMED]]
+    more = len(left) - len(named)
+    still = "; ".join(named) + (" and %d more" % more if more else "")
+    return cluster, "%s is gone, and processes of the run still run: %s" % (directory, still)
 
 
 def of_directory(root: str, directory: str) -> List[Orphan]:
