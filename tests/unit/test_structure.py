@@ -186,7 +186,6 @@ def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
 
 
 CYCLES: tuple[set[str], ...] = (
-    {"dtctl.agent.coordinate.leading", "dtctl.agent.coordinate.role"},
     {"dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"},
     {"dtctl.render.diagnosis", "dtctl.render.machine", "dtctl.render.terminal"},
     {

@@ -81,7 +81,7 @@ def every(talk: Conversation) -> Iterator[DamagedRun]:
 
 def all_of(talk: Conversation) -> List[DamagedRun]:
     """With those that have no directory any more."""
-    return [*every(talk), *(DamagedRun(*lost) for lost in orphans.without_files(talk.root))]
+    return [*every(talk), *(DamagedRun(*found) for found in orphans.without_files(talk.root))]
 
 
 def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:

@@ -303,9 +303,9 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     if found is None:
         from . import orphans  # scans all processes
 
-        for directory, its_cluster, problem in orphans.without_files(talk.root):
-            id_, its_host = directory.split(os.sep)[-2:]
-            if its_host == host and (id_ == run or (run is None and its_cluster in (cluster, None))):
+        for directory, owner, problem in orphans.without_files(talk.root):
+            id_, place = directory.split(os.sep)[-2:]
+            if place == host and (id_ == run or (run is None and owner in (cluster, None))):
                 raise paths.Damaged(problem)
         if named:
             raise Refused("no_run", "there is no run %s on this host" % run)
