@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.cli import main
-from dtctl.cli.commands import GROUPS
+from dtctl.cli.table import GROUPS
 from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_options, whole_words
 from dtctl.operations.history.record import record_of
 from dtctl.operations.history.store import Memory

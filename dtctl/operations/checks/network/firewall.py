@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.view import is_loopback, places_of
+from dtctl.operations.checks.network.view import is_loopback, places_of
 from dtctl.plan.roster import RunPlan
 
 Kind = Literal["nftables", "iptables", "ufw"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.firewall import rules_of
+from dtctl.operations.checks.network.firewall import rules_of
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
 

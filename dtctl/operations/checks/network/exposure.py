@@ -7,10 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from dtctl.agent.records.network import NetworkFacts
 from dtctl.model import TaskId
-from dtctl.operations.checks.topic import Heard, Said, Scene, found
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking.dialling import Dialled, Door
-from dtctl.operations.networking.view import (
+from dtctl.operations.checks.dialling import Dialled, Door
+from dtctl.operations.checks.network.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Place,
@@ -20,6 +18,8 @@ from dtctl.operations.networking.view import (
     open_places,
     places_of,
 )
+from dtctl.operations.checks.topic import Heard, Said, Scene, found
+from dtctl.operations.diagnosis.signature import Finding
 
 MOST_DOORS = 256
 

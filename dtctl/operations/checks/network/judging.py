@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.agent.records.network import Bound
-from dtctl.operations.networking.view import Attempt, Cause, View, is_loopback
+from dtctl.operations.checks.network.view import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3
 """Causes of a kind that are told one by one."""

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from dtctl.operations.networking.judging import MOST_PAIRS, matrix_causes
-from dtctl.operations.networking.view import Attempt, Cause
-from tests.unit.operations.networking.networks import Fails, attempts, names, place
+from dtctl.operations.checks.network.judging import MOST_PAIRS, matrix_causes
+from dtctl.operations.checks.network.view import Attempt, Cause
+from tests.unit.checks.network.networks import Fails, attempts, names, place
 
 REFUSED = {"mode": "reject", "text": "Connection refused"}
 DROPPED = {"mode": "drop"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.operations.networking.exposure import through
+from dtctl.operations.checks.network.exposure import through
 
 NAMES = ("gpu-1.lab", "10.0.0.2")
 

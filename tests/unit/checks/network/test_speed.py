@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Measured
-from dtctl.operations.networking.exchange import least_step_s, rounds, summed
+from dtctl.operations.checks.network.exchange import least_step_s, rounds, summed
 from tests.fuzz import cases
 
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from dtctl.model import Host, Local
+from dtctl.operations.checks.dialling import Dialled, Door
+from dtctl.operations.checks.network import exposure
+from dtctl.operations.checks.network.exposure import MOST_DOORS, doors
 from dtctl.operations.checks.topic import Heard, Said, Scene
-from dtctl.operations.networking import exposure
-from dtctl.operations.networking.dialling import Dialled, Door
-from dtctl.operations.networking.exposure import MOST_DOORS, doors
+from tests.unit.checks.network.rounds import listening
+from tests.unit.checks.network.test_tasks import asked
 from tests.unit.checks.scenes import scene
 from tests.unit.clusters import cluster, job, ssh_host
-from tests.unit.operations.networking.rounds import listening
-from tests.unit.operations.networking.test_tasks import asked
 
 PUBLIC = "34.1.2.3"
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Measured
-from dtctl.operations.networking import exchange
-from dtctl.operations.networking.exchange import ROUNDS, Pair, Round, judged, meeting, next_round
+from dtctl.operations.checks.network import exchange
+from dtctl.operations.checks.network.exchange import ROUNDS, Pair, Round, judged, meeting, next_round
 from tests.fuzz import cases
 
 

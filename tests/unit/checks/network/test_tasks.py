@@ -11,12 +11,12 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Launch, Local, Trainer
+from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Heard, Said, Scene, fails
-from dtctl.operations.networking.tasks import TOPIC
 from dtctl.render.checks import shown
+from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import COMMAND, cluster, job
-from tests.unit.operations.networking.rounds import listening, reaching
 
 
 def listened(value: Scene, **others: Any) -> Any:

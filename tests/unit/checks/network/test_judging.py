@@ -10,9 +10,9 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Resolved
-from dtctl.operations.networking.judging import judge
-from dtctl.operations.networking.view import Attempt, Cause, View
-from tests.unit.operations.networking.networks import address, attempts, names, place, view
+from dtctl.operations.checks.network.judging import judge
+from dtctl.operations.checks.network.view import Attempt, Cause, View
+from tests.unit.checks.network.networks import address, attempts, names, place, view
 
 WELL = attempts(names(4), lambda source, target, port: "")
 

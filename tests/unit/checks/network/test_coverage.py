@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.networking.tasks import MOST, distances, spread
-from dtctl.operations.networking.view import Place
+from dtctl.operations.checks.network.tasks import MOST, distances, spread
+from dtctl.operations.checks.network.view import Place
 from tests.fuzz import cases
 
 

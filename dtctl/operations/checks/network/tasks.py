@@ -14,11 +14,9 @@ from dataclasses import dataclass
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.model import CHOSEN_PORT
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exposure, measuring
-from dtctl.operations.networking.judging import judge as causes_of
-from dtctl.operations.networking.view import (
+from dtctl.operations.checks.network import exposure, measuring
+from dtctl.operations.checks.network.judging import judge as causes_of
+from dtctl.operations.checks.network.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Attempt,
@@ -29,6 +27,8 @@ from dtctl.operations.networking.view import (
     open_places,
     places_of,
 )
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
+from dtctl.operations.diagnosis.signature import Finding
 from dtctl.strategies import PS
 
 Facts = NetworkFacts

@@ -7,11 +7,11 @@ from typing import Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
+from dtctl.operations.checks.network import exchange
+from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
+from dtctl.operations.checks.network.view import Place
 from dtctl.operations.checks.topic import Heard, Line, Said, Scene, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking import exchange
-from dtctl.operations.networking.exchange import Behind, Pair, least_step_s, rounds, summed
-from dtctl.operations.networking.view import Place
 from dtctl.strategies import PS
 
 Facts = NetworkFacts

@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.operations.networking.firewall import Kind, Rules, firewall, rules_of, version
+from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of, version
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster, job
 

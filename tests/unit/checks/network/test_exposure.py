@@ -11,17 +11,17 @@ import pytest
 
 from dtctl.errors import PreflightError
 from dtctl.operations.checks import checking
+from dtctl.operations.checks.dialling import Dialled, Door, dial
+from dtctl.operations.checks.network.exposure import doors
+from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Heard, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.history.record import record_of
-from dtctl.operations.networking.dialling import Dialled, Door, dial
-from dtctl.operations.networking.exposure import doors
-from dtctl.operations.networking.tasks import TOPIC
+from tests.unit.checks.network.rounds import listening
+from tests.unit.checks.network.test_tasks import asked, played
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import cluster, job
 from tests.unit.fakes import FakeTransport
-from tests.unit.operations.networking.rounds import listening
-from tests.unit.operations.networking.test_tasks import asked, played
 
 NONCE = "ab" * 16
 

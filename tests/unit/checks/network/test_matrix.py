@@ -7,10 +7,10 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.operations.networking.judging import judge
-from dtctl.operations.networking.view import Cause
+from dtctl.operations.checks.network.judging import judge
+from dtctl.operations.checks.network.view import Cause
 from tests.fuzz import cases
-from tests.unit.operations.networking.networks import Fails, attempts, names, view
+from tests.unit.checks.network.networks import Fails, attempts, names, view
 
 FAULTS = st.sampled_from(["timeout", "refused", "no_route"])
 MODES = {"timeout": "drop", "refused": "reject", "no_route": "reject"}
