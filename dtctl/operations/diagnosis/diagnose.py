@@ -243,7 +243,7 @@ def _status(
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None where that cannot be told."""
     from dtctl.config import load_cluster
-    from dtctl.operations.up.local import scan_code
+    from dtctl.operations.local import scan_code
 
     try:
         return scan_code(load_cluster(file)) if file is not None else None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.operations.diagnosis import hosts, waits
 from dtctl.operations.diagnosis.signature import Find, Join, table
-from dtctl.operations.up.imports import PACKAGES
+from dtctl.operations.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk

@@ -37,6 +37,7 @@ from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Placed, Pushed
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
@@ -49,18 +50,17 @@ from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import GcResult, Written
+from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.metrics import Metrics, Point, Series, Unread
-from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
-from dtctl.operations.up.local import Exposure
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, Unseen, UpResult
 from dtctl.plan.run import plan_run
