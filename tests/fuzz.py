@@ -15,3 +15,6 @@ cases = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 """A decorator for a test, above `given`."""
+
+few = settings(cases, max_examples=max(CASES // 5, 1))
+"""Of those where each case is many: all kinds of records, or a whole run."""

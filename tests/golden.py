@@ -1,48 +1,34 @@
-"""Every sentence that a user may see, collected from the code, to be read in one sitting: `make golden`."""
+"""Every sentence that a user may see, collected from the code and its data, to be read at one go: `make golden`."""
 
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-
 HEAD = """\
 Every sentence that a user may see: errors, hints, notes, tables, help, and the reasons of a run's events.
 {} stands for what is filled in.
 """
-
 UNSEEN = {
     "dtctl/config/reference.py",  # docs/cluster-yaml.md, which is read as a page
     "dtctl/transport/payload.py",
 }
 """Files whose texts are no sentences, or are read elsewhere."""
 
-NOT_SHOWN = {
-    "cast",
-    "compile",
-    "in_log",
-    "TypeVar",
-    "getattr",
-    "hasattr",
-    "import_module",
-    "find_spec",
-    "AssertionError",
-}
+DATA = ("*/signatures.ini", "render/manual.yaml")
+NOT_SHOWN = {"cast", "compile", "in_log", "TypeVar", "getattr", "hasattr", "import_module", "find_spec"}
 """Functions whose arguments nobody sees."""
 
-_FILL = "\N{SECTION SIGN}"
-_FILLED = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}")
-_WORD = re.compile(r"(?<![\w./@-])[A-Za-z]{2,}(?![\w/=@]|\.\w)")
+_FILLED = re.compile(r"\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\}|%\(\w+\)\w|%[.\d]*\w")
+_TWO_WORDS = re.compile(r"(?:§|(?<![\w./@-])[A-Za-z]{2,}[,:;.]?) (?:§|[(']?[A-Za-z]{2,}(?![\w/=@]|\.\w))")
+_NO_SENTENCE = re.compile(r"bold \w+|\w+\[.*\]", re.DOTALL)
+"""Styles of rich, and types."""
 
-_STYLE = re.compile(r"bold \w+")
-"""Of rich."""
-
-_PERCENT = re.compile(r"%(?:\((\w+)\))?[-#0 +]*[\d*]*(?:\.\d+)?[a-zA-Z]|%%")
+_COMMAND = re.compile(r"on_run|on_cluster|.*\.(command|callback)\b")
 
 
 @cache
@@ -50,131 +36,54 @@ def sentences() -> dict[str, list[str]]:
     """File -> its sentences, in the order of the code."""
     files = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "dtctl").rglob("*.py"))}
     found = {name: list(dict.fromkeys(of_file(path))) for name, path in files.items() if name not in UNSEEN}
+    for file in (path for pattern in DATA for path in sorted((ROOT / "dtctl").rglob(pattern))):
+        lines = map(str.strip, file.read_text().splitlines())
+        found[file.relative_to(ROOT).as_posix()] = [line for line in lines if line and not line.startswith("#")]
     return {name: texts for name, texts in found.items() if texts}
 
 
 def page(found: dict[str, list[str]]) -> str:
     parts = [HEAD]
     for name, texts in found.items():
-        parts.append(f"\n{name}\n" + "".join(f"    {_one_line(text)}\n" for text in texts))
+        parts.append(f"\n{name}\n" + "".join(f"    {text}\n" for text in texts))
     return "".join(parts)
 
 
-def _one_line(text: str) -> str:
-    return text.replace("\n", "\\n")
-
-
 def of_file(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text("utf-8"))
-    for node in _seen(tree):
-        text = _help(node) if isinstance(node, ast.FunctionDef) else _text(node)
-        if text and _is_sentence(text):
-            yield text
+    for text in _texts(ast.parse(path.read_text("utf-8")), is_command=False):
+        filled = _FILLED.sub("§", text)
+        if _TWO_WORDS.search(filled) and not _NO_SENTENCE.fullmatch(text) and filled.replace("§", "").strip():
+            yield text.replace("\n", "\\n")
 
 
-def _is_sentence(text: str) -> bool:
-    """Two words beside each other; what is filled in counts for one, but not alone."""
-    words = _FILLED.sub(_FILL, text).split()
-    pairs = itertools.pairwise(words)
-    return not _STYLE.fullmatch(text) and any(
-        (_WORD.search(one) and (_FILL in two or _WORD.search(two))) or (_FILL in one and _WORD.search(two))
-        for one, two in pairs
-    )
-
-
-def _seen(node: ast.AST) -> Iterator[ast.AST]:
-    """Commands, and the outermost expressions that are texts; nothing that stands for readers of the code."""
-    if isinstance(node, ast.FunctionDef) and _help(node):
-        yield node
+def _texts(node: ast.AST, *, is_command: bool) -> Iterator[str]:
+    """With {} around what is filled in; without what stands for readers of the code."""
     for child in ast.iter_child_nodes(node):
+        if child in (getattr(node, "annotation", None), getattr(node, "returns", None)):
+            continue
         if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
-            continue  # a docstring
-        if isinstance(child, ast.FunctionDef) and child.name == "__repr__":
-            continue
-        if isinstance(child, ast.Assert) or (isinstance(child, ast.Call) and _name(child.func) in NOT_SHOWN):
-            continue
-        if _is_annotation(node, child):
-            continue
-        if _text(child) is None:
-            yield from _seen(child)
-        else:
-            yield child
-            yield from (text for inner in _filled_in(child) for text in _seen(ast.Expression(inner)))
+            if is_command:
+                yield " ".join(str(child.value.value).split())
+        elif isinstance(child, ast.Constant) and isinstance(child.value, str):
+            yield child.value
+        elif isinstance(child, ast.JoinedStr):
+            yield "".join(map(_piece, child.values))
+            for value in child.values:
+                if isinstance(value, ast.FormattedValue):
+                    yield from _texts(value, is_command=False)
+        elif not _is_unseen(child):
+            decorators = getattr(child, "decorator_list", [])
+            yield from _texts(child, is_command=any(map(_COMMAND.match, map(ast.unparse, decorators))))
 
 
-def _is_annotation(node: ast.AST, child: ast.AST) -> bool:
-    return child in (getattr(node, "annotation", None), getattr(node, "returns", None)) and isinstance(
-        child, ast.Constant
-    )
-
-
-def _help(node: ast.FunctionDef) -> str:
-    """The docstring of a command is its help."""
-    is_command = any(
-        _name(each.func if isinstance(each, ast.Call) else each) in ("command", "callback", "on_run", "on_cluster")
-        for each in node.decorator_list
-    )
-    return " ".join((ast.get_docstring(node) or "").split()) if is_command else ""
-
-
-def _name(function: ast.AST) -> str:
-    return getattr(function, "attr", getattr(function, "id", ""))
-
-
-def _text(node: ast.AST) -> str | None:
-    """A text with {} around what is filled in; None for what is no text."""
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.JoinedStr):
-        return "".join(_piece(value) for value in node.values)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and isinstance(node.left, ast.Constant):
-        return _percent(node.left.value, node.right) if isinstance(node.left.value, str) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        sides = _text(node.left), _text(node.right)
-        if sides == (None, None):
-            return None
-        left, right = (
-            text if text is not None else _filled(side)
-            for text, side in zip(sides, (node.left, node.right), strict=True)
-        )
-        return left + right
-    return None
-
-
-def _filled(value: ast.expr) -> str:
-    text = re.sub(r"\bfor \(([^()]*)\) in\b", r"for \1 in", ast.unparse(value))  # as Python 3.11 and later write it
-    return f"{{{text}}}"
+def _is_unseen(child: ast.AST) -> bool:
+    if isinstance(child, ast.Call):
+        return getattr(child.func, "attr", getattr(child.func, "id", "")) in NOT_SHOWN
+    return isinstance(child, ast.Assert) or getattr(child, "name", "") == "__repr__"
 
 
 def _piece(value: ast.expr) -> str:
-    if isinstance(value, ast.FormattedValue):
-        return _filled(value.value)
-    return str(value.value) if isinstance(value, ast.Constant) else ""
-
-
-def _percent(text: str, right: ast.expr) -> str:
-    values = iter(right.elts if isinstance(right, ast.Tuple) else [right])
-
-    def fill(match: re.Match[str]) -> str:
-        if match.group() == "%%":
-            return "%"
-        if match.group(1):
-            return f"{{{match.group(1)}}}"
-        return _filled(next(values, right))
-
-    return _PERCENT.sub(fill, text)
-
-
-def _filled_in(node: ast.AST) -> Iterator[ast.expr]:
-    """The expressions within a text: they may hold texts of their own."""
-    if isinstance(node, ast.JoinedStr):
-        yield from (value.value for value in node.values if isinstance(value, ast.FormattedValue))
-    elif isinstance(node, ast.BinOp):
-        for side in (node.left, node.right):
-            if _text(side) is None:
-                yield side
-            else:
-                yield from _filled_in(side)
+    return f"{{{ast.unparse(value.value)}}}" if isinstance(value, ast.FormattedValue) else str(ast.literal_eval(value))
 
 
 if __name__ == "__main__":

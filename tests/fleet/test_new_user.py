@@ -155,7 +155,7 @@ FAULTS = [
     Fault(
         "NaN loss",
         "diverging",
-        r"the loss is no number any more \(nan, step \d+\): training has diverged",
+        r"the loss of worker:\d is nan at step \d+: training has diverged",
         r"a smaller learning rate",
         args=(("learning_rate", 1e30),),
     ),

@@ -107,12 +107,11 @@ def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
 THREE = "import pytest\n\n@pytest.mark.parametrize('n', range(3))\ndef test_it(n): assert True\n"
 
 
-@pytest.mark.parametrize("beside", [(), ("-n", "2")], ids=["one process", "beside each other"])
 def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "test_three.py").write_text(THREE)
-    words = ("--rootdir", str(tmp_path), *beside, str(tmp_path))
+    words = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
     monkeypatch.setattr(running, "MINUTES", 5)
     assert running.pytest(sys.executable, *words) == Seen(True, "3 passed", whole=True)
     monkeypatch.setattr(running, "MINUTES", -1)
@@ -216,26 +215,26 @@ WHOLE = "import pytest\npytest.skip('not today', allow_module_level=True)\n"
         ("test_it.py::test_skips  the sun shines\n", "true", {"passed": 1, "errors": 2}),
     ],
 )
-@pytest.mark.parametrize("jobs", ["-n0", "-n2"])
 def test_a_skip_fails_in_ci_unless_it_is_expected_for_its_reason(
     pytester: pytest.Pytester,
     monkeypatch: pytest.MonkeyPatch,
     listed: str,
     ci: str,
     outcomes: dict[str, int],
-    jobs: str,
 ) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.mkdir("tests").joinpath("skips.txt").write_text(listed)
-    run(pytester, monkeypatch, ci, jobs).assert_outcomes(**outcomes)
+    run(pytester, monkeypatch, ci, "-n0").assert_outcomes(**outcomes)
 
 
-@pytest.mark.parametrize("jobs", ["-n0", "-n2"])
-def test_a_module_that_skips_itself_fails_in_ci(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: str
+def test_skips_of_tests_and_of_modules_fail_in_ci_on_workers(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytester.makepyfile(test_whole=WHOLE)
-    assert run(pytester, monkeypatch, "true", jobs).ret != 0
+    pytester.makepyfile(test_whole=WHOLE, test_it=TESTS)
+    done = run(pytester, monkeypatch, "true", "-n2")
+    assert done.ret != 0
+    assert "not today" in done.stdout.str()
+    assert "the moon is full" in done.stdout.str()
 
 
 def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, ci: str, jobs: str) -> pytest.RunResult:

@@ -295,7 +295,8 @@ def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
     assert (on_disk(files)["serial"], on_disk(files)["tasks"]["worker:0"]["want"]) == (serial, "stop")
 
 
-def test_without_a_supervisor_it_says_that_the_file_is_damaged(files: RunFiles) -> None:
+def test_without_a_supervisor_the_file_is_reported_as_damaged(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "_MEND_LIMIT_S", 0.1)
     Path(files.intent_path).write_text("{")
     with pytest.raises(paths.Damaged):
         Session(files, None).change(lambda _: None)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, whole_run, words
 from dtctl.agent.records.kinds import Kind, Missing, Wrong, checked, fields_of, kind_of, made
-from tests.fuzz import cases
+from tests.fuzz import few
 
 FILES = [
     spec.Spec,
@@ -155,14 +155,14 @@ def accepted(record: Any, raw: object) -> bool:
     return True
 
 
-@cases
+@few
 @given(raw=anything)
 def test_whatever_comes_is_refused_in_words_or_holds(raw: object) -> None:
     for record in RECORDS:
         accepted(record, raw)
 
 
-@cases
+@few
 @given(seed=seeds)
 def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
     for record in RECORDS:
@@ -170,7 +170,7 @@ def test_what_is_made_of_the_kinds_holds(seed: int) -> None:
         assert accepted(record, raw) or name_of(record) in RULED, (name_of(record), raw)
 
 
-@cases
+@few
 @given(seed=seeds, other=anything)
 def test_a_record_with_anything_in_the_place_of_one_value_is_refused_in_words_or_holds(
     seed: int, other: object
@@ -194,7 +194,7 @@ def _places(value: Any) -> Any:
             yield from _places(inner)
 
 
-@cases
+@few
 @given(data=st.binary(max_size=200) | st.text(max_size=200) | anything.map(json.dumps))
 def test_the_reader_of_json_gives_a_value_or_says_that_it_is_none(data: str | bytes) -> None:
     try:

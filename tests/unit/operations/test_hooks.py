@@ -46,7 +46,7 @@ class Runs:
 def commands(monkeypatch: pytest.MonkeyPatch, runs: Runs, *, fresh: bool = True) -> tuple[CommandHooks, list[str]]:
     monkeypatch.setattr(module, "run_command", runs)
     failed: list[str] = []
-    hooks = [hook("here", on=("restarting", "failed"), run=("true",))]
+    hooks = [hook("here", on=("restarting", "failed"), run=("true",), timeout_s=1.0)]
     return CommandHooks(hooks, "demo", Path(), lambda name, why: failed.append(name), fresh=fresh), failed
 
 
