@@ -93,7 +93,8 @@ def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, ans
     assert ("interrupted: run demo-" in said) is (states == {"running"})
 
 
-def test_who_does_not_listen_for_long_is_named(home: Desk) -> None:
+@pytest.mark.nightly
+def test_tasks_that_do_not_listen_for_long_are_named(home: Desk) -> None:
     write(home, SILENT)
     with home.start("up", "--local") as starting:
         said = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))

@@ -11,12 +11,53 @@ import importlib.util
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.mutants.equivalent import Equivalents
 from tests.mutants.making import Mutant
 from tests.mutants.running import Result, try_module
+
+FILE = Path(__file__).with_name("equivalent.txt")
+
+Key = tuple[str, str, str]
+"""Module, line before and after."""
+
+
+@dataclass
+class Equivalents:
+    known: dict[Key, str]
+    used: set[Key]
+    asked: set[str]
+
+    @classmethod
+    def read(cls, text: str | None = None) -> Equivalents:
+        """Blocks of a module, `- before`, `+ after`, and why; raises ValueError."""
+        known = {}
+        for block in (FILE.read_text() if text is None else text).split("\n\n"):
+            lines = [line for line in block.splitlines() if line and not line.startswith("#")]
+            if not lines:
+                continue
+            if len(lines) < 4 or not lines[1].startswith("- ") or not lines[2].startswith("+ "):
+                raise ValueError(f"{FILE.name}: not a module, a line before, one after and a reason: {block}")
+            known[lines[0], lines[1][2:], lines[2][2:]] = " ".join(lines[3:])
+        return cls(known, set(), set())
+
+    def left_of(self, module: str, survivors: Iterable[Mutant]) -> list[Mutant]:
+        """Those that nobody has explained."""
+        self.asked.add(module)
+        left = []
+        for mutant in survivors:
+            key = (module, mutant.before, mutant.after)
+            self.used.add(key)
+            if key not in self.known:
+                left.append(mutant)
+        return sorted(left, key=lambda mutant: mutant.line)
+
+    def stale(self) -> list[str]:
+        """Of the modules that were asked for."""
+        return [f"{key[0]}: + {key[2]}" for key in self.known if key[0] in self.asked and key not in self.used]
+
 
 ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
@@ -25,7 +66,7 @@ MODULES = (
     *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "lifecycle", "orders", "recovery", "view")),
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
     "agent/checkpoints/tensor_bundle",
-    *(f"agent/link/{name}" for name in ("keepalive", "lines")),
+    "agent/link/stream",
     "agent/supervise/step_reader",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "hosts", "roster", "run")),
@@ -73,32 +114,11 @@ def _chosen(words: Sequence[str]) -> list[str] | str:
 
 
 def tests_of(module: str, root: Path) -> list[str]:
-    """Those that import it or have its name, in the folder of unit tests that mirrors its room.
-
-    Where there is none: that whole folder; of a folder for more than its room, the tests that import the room.
-    """
-    *rooms, name = module.split("/")
-    unit = root / "tests" / "unit"
-    folder = _folder(unit, rooms)
-    tests = sorted(folder.glob("test_*.py"))
-    own = [test for test in tests if _imports(test, ["dtctl", *rooms], name)]
-    named = [test for test in tests if f"{test.stem}_".startswith(f"test_{name}_")]
-    found = sorted({*own, *named}) if own else []
-    if not found and folder.name != rooms[-1]:
-        found = [test for test in tests if _imports(test, ["dtctl", *rooms[:-1]], rooms[-1])]
-    return [str(path.relative_to(root)) for path in found or [folder]]
-
-
-def _folder(unit: Path, rooms: Sequence[str]) -> Path:
-    """`operations/checks` may be mirrored by `checks` as well; else by what mirrors `operations`."""
-    outer = [unit.joinpath(*rooms[:-more]) for more in range(1, len(rooms))]
-    wanted = [unit.joinpath(*rooms), unit / rooms[-1], *outer]
-    return next((folder for folder in wanted if (folder / "__init__.py").exists()), unit)
-
-
-def _imports(test: Path, package: Sequence[str], name: str) -> bool:
-    parent = re.escape(".".join(package))
-    return re.search(rf"^from {parent}(\.{name}[. ]| import .*\b{name}\b)", test.read_text(), re.MULTILINE) is not None
+    """The unit tests that import it."""
+    parent, _, name = f"dtctl/{module}".replace("/", ".").rpartition(".")
+    imports = re.compile(rf"^from {re.escape(parent)}(\.{name} import| import .*\b{name}\b)", re.MULTILINE)
+    tests = sorted((root / "tests" / "unit").rglob("test_*.py"))
+    return [str(test.relative_to(root)) for test in tests if imports.search(test.read_text())]
 
 
 def _show(result: Result, left: Sequence[Mutant], counted: int) -> None:

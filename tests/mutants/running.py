@@ -13,17 +13,17 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import redirect_stdout
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
-from types import FrameType
+from types import FrameType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
 
-from tests.mutants.grafting import graft
 from tests.mutants.making import Mutant, mutants_of
 
 _MEMORY_BYTES = 1 << 30
@@ -124,7 +124,7 @@ class _Trial:
         for index, item in enumerate(self._items):
             one = Seen(index, 0.0)
             began = time.process_time()
-            with _Watched(file, one.lines):
+            with _watched(file, one.lines):
                 one.fails = not _passes(item)
             one.seconds = time.process_time() - began
             seen.append(one)
@@ -157,25 +157,21 @@ def _passes(item: pytest.Item) -> bool:
     return not any(report.failed for report in runtestprotocol(item, log=False, nextitem=None))
 
 
-class _Watched:
+@contextmanager
+def _watched(file: str, lines: set[int]) -> Iterator[None]:
     """Notes the lines of one file that are run."""
 
-    def __init__(self, file: str, lines: set[int]) -> None:
-        self._file, self._lines = file, lines
-
-    def __enter__(self) -> None:
-        threading.settrace(self._trace)
-        sys.settrace(self._trace)
-
-    def __exit__(self, *_: object) -> None:
-        sys.settrace(None)
-        threading.settrace(None)
-
-    def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
-        if frame.f_code.co_filename != self._file:
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if frame.f_code.co_filename != file:
             return None
-        self._lines.add(frame.f_lineno)
-        return self._trace
+        lines.add(frame.f_lineno)
+        return trace
+
+    threading.settrace(trace)
+    sys.settrace(trace)
+    yield
+    sys.settrace(None)
+    threading.settrace(None)
 
 
 def in_a_fork(work: Callable[[], object], limit_s: float) -> object:
@@ -211,3 +207,68 @@ def _answer(work: Callable[[], object], writing: int) -> None:
             pipe.write(result)
     finally:
         os._exit(0)
+
+
+_DATA = (bool, int, float, str, bytes, tuple, list, dict, set, frozenset)
+
+
+def graft(module: ModuleType, source: str) -> None:
+    """What the module is now is what `source` says; who has imported a part of it has the new one."""
+    fresh = ModuleType(module.__name__)
+    fresh.__dict__.update({name: value for name, value in vars(module).items() if name.startswith("__")})
+    exec(compile(source, str(module.__file__), "exec"), fresh.__dict__)
+    for name, new in vars(fresh).items():
+        old = vars(module).get(name)
+        if name.startswith("__") or old is new:
+            continue
+        if isinstance(old, type) and isinstance(new, type):
+            if old.__module__ == module.__name__:
+                _graft_class(old, vars(new))
+        elif isinstance(new, _DATA):
+            if old != new:
+                _replace(name, old, new)
+        elif is_dataclass(old):
+            _graft_fields(old, new)
+        else:
+            _graft_function(old, new)
+
+
+def _graft_fields(old: Any, new: Any) -> None:
+    """Functions that are told by name stay who they are: they have their new code."""
+    for one in fields(old):
+        was, now = getattr(old, one.name), getattr(new, one.name)
+        if was != now and getattr(was, "__qualname__", was) != getattr(now, "__qualname__", now):
+            object.__setattr__(old, one.name, now)
+
+
+def _replace(name: str, old: object, new: object) -> None:
+    for module in list(sys.modules.values()):
+        if isinstance(module, ModuleType) and name in vars(module) and vars(module)[name] is old:
+            setattr(module, name, new)
+
+
+def _graft_class(old: type, new: Mapping[str, Any]) -> None:
+    for name, value in new.items():
+        known = vars(old).get(name)
+        if isinstance(value, property) and isinstance(known, property):
+            _graft_function(known.fget, value.fget)
+        elif isinstance(value, _DATA) and not name.startswith("__") and known != value:
+            setattr(old, name, value)
+        else:
+            _graft_function(known, value)
+
+
+def _graft_function(old: object, new: object) -> None:
+    one, other = _bare(old), _bare(new)
+    if isinstance(one, FunctionType) and isinstance(other, FunctionType):
+        one.__code__ = other.__code__
+        one.__defaults__ = other.__defaults__
+        one.__kwdefaults__ = other.__kwdefaults__
+
+
+def _bare(function: Any) -> object:
+    """Without the decorators of functools, contextlib and classes."""
+    function = function.func if isinstance(function, cached_property) else getattr(function, "__func__", function)
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return function

@@ -11,6 +11,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.model import Recovery, TaskId
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
+from dtctl.render.starting import show_late
 from tests.unit.coordinated import entry, record, told
 
 PS = TaskId("ps", 0)
@@ -70,6 +71,14 @@ def test_those_are_named_that_run_and_do_not_listen() -> None:
     assert not_listening(now) == (PS,)
     assert awaited(present(now)) == "ps:0 running, does not listen yet; worker:1 starting"
     assert awaited(present(now), most=1) == "ps:0 running, does not listen yet and 1 more"
+
+
+def test_after_half_a_minute_those_that_do_not_listen_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    show_late(seen(ps0=entry(ready=False)))
+    show_late(seen(ps0=entry(ready=False), worker1=entry(ready=False)))
+    shown = capsys.readouterr().err
+    assert "ps:0 runs but does not listen on its port after 30 s" in shown
+    assert "ps:0,worker:1 run but do not listen on their ports after 30 s" in shown
 
 
 def test_the_first_failed_exit_of_each_task_is_reported_once() -> None:
