@@ -21,8 +21,8 @@ import shipped
 import typer.main
 
 from dtctl.cli.app import app
-from dtctl.cli.commands import COMMANDS, Effect
 from dtctl.cli.options import ACCESS
+from dtctl.cli.table import COMMANDS, Effect
 from dtctl.config import reference_markdown
 
 DOCS = Path(__file__).resolve().parent

@@ -26,7 +26,7 @@ from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.up.launch import Authority
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
-from tests.hosts.scratch import make_directory
+from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]

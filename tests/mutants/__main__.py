@@ -29,7 +29,7 @@ MODULES = (
     "agent/supervise/step_reader",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "hosts", "roster", "run")),
-    *(f"operations/networking/{name}" for name in ("exchange", "exposure", "firewall", "judging", "tasks")),
+    *(f"operations/checks/network/{name}" for name in ("exchange", "exposure", "firewall", "judging", "tasks")),
     *(f"operations/checks/{name}" for name in ("machine", "speed", "storage")),
     *(f"operations/diagnosis/{name}" for name in ("hosts", "signatures")),
     "transport/ssh/known_hosts",

@@ -18,7 +18,7 @@ from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
 from .history import History
 from .recovery import Services
-from .role import events_since, hello, news
+from .report import events_since, hello, news
 from .view import first_view, is_of
 
 TYPE_CHECKING = False

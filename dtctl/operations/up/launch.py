@@ -21,8 +21,8 @@ from dtctl.bundle import Bundle
 from dtctl.model import Cluster, Host, SshSettings
 from dtctl.operations.client.conversation import request
 from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.operations.up.conflicts import check_may_go_without
-from dtctl.operations.up.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run

@@ -154,7 +154,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> processes.Process:
 
 
 def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: processes.Process) -> None:
-    ladder = processes.Ladder(processes.myself(), [], 10.0, 100.0)
+    ladder = processes.Ladder(lambda: [hanging], 10.0, 100.0)
     for now in (100.0, 109.0, 110.0, 115.0):
         assert not ladder.step(now)
         assert ladder.outlived(now) == []
