@@ -118,8 +118,8 @@ def watch(
     with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, Seen):
-                commands.see(event.coordination.happened)
-                is_decided = event.coordination.condition.verdict.outcome.decided
+                commands.see(event.coordination.events)
+                is_decided = event.coordination.verdict.outcome.decided
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)
@@ -136,7 +136,7 @@ def end_of(status: RunStatus) -> Sequence[RunEvent]:
     from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:
-        return status.coordination.happened
+        return status.coordination.events
     verdict, run = status.verdict, status.record.run
     if run is None or verdict.outcome.value not in ENDED:
         return ()
