@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.launch import Authority, make_plan
 from dtctl.plan.spec import host_spec
-from dtctl.transport.payload import agent_program
+from dtctl.transport.payload import LOADER, agent_program, opening, whole
 
 GOALS = {200: "3 %", 1000: "10 %"}
 """Shares of a core, by the number of agents."""
@@ -113,12 +114,10 @@ def _stop(files: RunFiles) -> None:
 
 
 def _program(directory: Path) -> Path:
-    program = agent_program()
-    for name, text in program.files.items():
-        path = directory / "agent" / program.sha256 / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return directory / "agent" / program.sha256
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
+    words = [sys.executable, *shlex.split(LOADER)[1:]]
+    subprocess.run(words, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
+    return directory / "agent" / agent_program().sha256
 
 
 def _connected(view: Path) -> int:

@@ -106,20 +106,14 @@ def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:
 def test_what_was_killed_because_it_was_hung_is_tried_again_whatever_its_exit() -> None:
     hung = fact("stalled", seconds=300.0)
     for ending in (killed(9), killed(6), code(0)):
-        assert decide(ending, stalled=hung) == Decision("backoff", [hung], 1, 0.0)
+        decision = decide(ending, stalled=hung)
+        assert (decision.state, decision.why, decision.restarts, decision.delay_s) == ("backoff", [hung], 1, 0.0)
     assert decide(killed(9), STOP, stalled=hung).state == "stopped"
 
 
 def test_the_first_restart_is_at_once_and_then_the_delay_doubles_up_to_its_limit_with_up_to_a_tenth_of_jitter() -> None:
     assert [back_off(count, recovery(), 0) for count in (1, 2, 3, 4, 8, 10_000)] == [0, 1, 2, 4, 60, 60]
     assert back_off(4, recovery(), 1) == pytest.approx(4.4)
-
-
-def test_decisions_are_the_same_when_all_that_they_say_is() -> None:
-    why: list[Fact] = [fact("killed", signal=9)]
-    others = [Decision("running", why, 1, 2.0), Decision("backoff", [], 1, 2.0), Decision("backoff", why, 2, 2.0)]
-    assert Decision("backoff", why, 1, 2.0) == Decision("backoff", why, 1, 2.0)
-    assert Decision("backoff", why, 1, 2.0) not in [*others, Decision("backoff", why, 1), "backoff", None]
 
 
 def past(cause: str, step: int | None = None, *, number: int = 1, asked: bool = False) -> Past:
