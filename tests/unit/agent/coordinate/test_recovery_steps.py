@@ -103,7 +103,7 @@ def test_what_is_held_is_what_the_scope_says(strategy: str, task: str, restarted
     run.dies(task)
     assert run.step() is None
     assert (run.held, run.recovery.blocked()) == (restarted, restarted)
-    assert run.recovery.mending
+    assert run.recovery.recovering
 
 
 def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() -> None:
@@ -159,7 +159,7 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     views.told(run.view, "worker:0", step=501)
     run.step(104.0, 1014.0)
     assert one["recovered"] == 1014.0
-    assert not run.recovery.mending
+    assert not run.recovery.recovering
 
 
 def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
