@@ -38,7 +38,7 @@ from dtctl.operations.checkpoints.push import Placed, Pushed
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
-from dtctl.operations.checks.topic import Line, Said, found
+from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
@@ -345,7 +345,7 @@ CHECKED = Checked(
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
-            Said("not_shared", {"where": f"/d{BAD}", "lead": f"a{BAD}"}),
+            Statement("not_shared", {"where": f"/d{BAD}", "lead": f"a{BAD}"}),
         )
     },
     1.0,
