@@ -152,7 +152,7 @@ WORKER = TaskId("worker", 0)
 
 
 def lines(now: float = 1100.0):  # type: ignore[no-untyped-def]
-    return timeline(story().happenings, status().tasks.values(), now, cut=False)
+    return timeline(story().lines, status().tasks.values(), now, cut=False)
 
 
 def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
