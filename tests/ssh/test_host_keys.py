@@ -119,10 +119,12 @@ def test_the_users_own_known_hosts_is_believed(sshd: Sshd, home: Path, log_in: L
 
 
 def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path, log_in: LogIn) -> None:
-    (home / "known").write_text(sshd.known_hosts_text("the-alias"))
+    (home.parent / "known").write_text(sshd.known_hosts_text("the-alias"))
     config = home / "config"
     config.write_text(
-        sshd.ssh_config_text(extra="  HostKeyAlias the-alias\n").replace(str(sshd.known_hosts), f'"{home}/known"')
+        sshd.ssh_config_text(extra="  HostKeyAlias the-alias\n").replace(
+            str(sshd.known_hosts), str(home.parent / "known")
+        )
     )
     log_in(Host("gpu-a", SshSettings("testhost")), config)
 
