@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -23,8 +24,8 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.launch import Authority, make_plan
-from dtctl.plan.spec import host_spec
-from dtctl.transport.payload import agent_program
+from dtctl.plan.spec import host_spec, run_spec
+from dtctl.transport.payload import LOADER, agent_program, opening, whole
 
 GOALS = {200: "3 %", 1000: "10 %"}
 """Shares of a core, by the number of agents."""
@@ -89,7 +90,8 @@ def _make_run(directory: Path, agents: int) -> Spec:
     file.write_text(CLUSTER.format(port=port, last=agents + 1))
     plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
     now = time.time()
-    spec = host_spec(plan, "n-1", run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})
+    common = run_spec(plan, run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})
+    spec = host_spec(plan, "n-1", common)
     for task in spec["tasks"]:
         task["code"] = False
     authority = Authority(spec["run"])
@@ -113,12 +115,10 @@ def _stop(files: RunFiles) -> None:
 
 
 def _program(directory: Path) -> Path:
-    program = agent_program()
-    for name, text in program.files.items():
-        path = directory / "agent" / program.sha256 / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    return directory / "agent" / program.sha256
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
+    words = [sys.executable, *shlex.split(LOADER)[1:]]
+    subprocess.run(words, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
+    return directory / "agent" / agent_program().sha256
 
 
 def _connected(view: Path) -> int:

@@ -18,9 +18,8 @@ from pathlib import Path
 from page_pictures import draw as draw_pages
 from top_picture import draw as draw_top
 
-from tests.documents.blocks import ROOT
+from tests.documents.blocks import ROOT, shortened
 from tests.documents.reader import Reader, Seen
-from tests.documents.screens import shortened
 from tests.hosts.fleet import Fleet
 
 PAGES = ("README.md", "docs/quickstart.md")

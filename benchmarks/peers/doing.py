@@ -16,9 +16,9 @@ from benchmarks.servers import Servers, loopback_servers
 from tests.environments import Recipe, Unfit, build
 
 RECIPE = Recipe(
-    "ansible, asyncssh, fabric, paramiko, pssh, ClusterShell",
+    "ansible, asyncssh, fabric, mitogen, paramiko, pssh, ClusterShell",
     ("3.12", "3.13", "3.11", "3.10"),
-    ("ansible", "asyncssh", "fabric", "paramiko", "parallel-ssh", "ClusterShell"),
+    ("ansible", "asyncssh", "fabric", "mitogen", "paramiko", "parallel-ssh", "ClusterShell"),
 )
 """Not pinned: what a user would install today. The page tells the versions."""
 
@@ -167,6 +167,7 @@ def all_new(field: Field, environment: Environment, commands: Commands) -> list[
         library(field, environment, "asyncssh", commands, f"{field.width} at once"),
         library(field, environment, "parallel-ssh", commands, f"pool_size {field.width}; checks no host keys"),
         library(field, environment, "fabric", commands, f"{field.width} threads, in_stream=False"),
+        library(field, environment, "mitogen", commands, f"{field.width} threads, a Python on each host"),
         *openssh(field, environment, commands, kept=False),
         ansible(field, environment, "raw", commands, kept=False),
     ]

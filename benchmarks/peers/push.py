@@ -21,10 +21,12 @@ MOST_HOSTS = 10
 FILES = 500
 BYTES = 47_000_000
 LARGE_BYTES = 500_000_000
+ONE_FILE_BYTES = 200_000_000
+CHANGED_BYTES = 1_000_000
 CHANGED = Path("package7", "module7.py")
 WORDS = ("import", "self", "return", "def", "inputs", "training", "layers", "activation", "None", "shape=(8, 8)")
 
-COLD, AGAIN, LARGE = "cold", "one changed", "one of 500 MB"
+COLD, AGAIN, LARGE, ONE_FILE = "cold", "one changed", "one of 500 MB", "1 MB of 200 MB"
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -37,19 +39,24 @@ def run(options: Options, environment: Environment) -> Report:
             contenders = _contenders(ground, environment)
             standings = compete(ground, contenders, options.rounds, _Tree(ground))
             write_tree(directory / "code", LARGE_BYTES)
-            incremental = [_only_large(one) for one in contenders if AGAIN in one.steps]
+            incremental = [_only(LARGE, one) for one in contenders if AGAIN in one.steps]
             large = compete(ground, incremental, options.rounds, _Large(ground))
+            write_one_file(directory / "code")
+            changed = [_only(ONE_FILE, one) for one in contenders if AGAIN in one.steps]
+            one_file = compete(ground, changed, options.rounds, _OneFile(ground))
     tree = f"{BYTES / 1e6:.0f} MB in {FILES} files"
     titles = {COLD: f"{tree} to {hosts} hosts that have nothing", AGAIN: f"The same, one file of {FILES} changed"}
     sections = [report.section(title, contenders, standings, step) for step, title in titles.items()]
     sections.append(
         report.section(f"{LARGE_BYTES / 1e6:.0f} MB in {FILES} files, one of them changed", incremental, large, LARGE)
     )
-    return Report(hosts, sections, [standings, large])
+    title = f"{CHANGED_BYTES / 1e6:.0f} MB changed in one file of {ONE_FILE_BYTES / 1e6:.0f} MB"
+    sections.append(report.section(title, changed, one_file, ONE_FILE))
+    return Report(hosts, sections, [standings, large, one_file])
 
 
-def _only_large(contender: Contender) -> Contender:
-    return replace(contender, steps={LARGE: contender.steps[AGAIN]})
+def _only(step: str, contender: Contender) -> Contender:
+    return replace(contender, steps={step: contender.steps[AGAIN]})
 
 
 def write_tree(directory: Path, total_bytes: int) -> None:
@@ -61,6 +68,14 @@ def write_tree(directory: Path, total_bytes: int) -> None:
         size = total_bytes // FILES
         text = " ".join(noise.choices(WORDS, k=size // 15)).encode()
         file.write_bytes(text + noise.randbytes(size - len(text)))
+
+
+def write_one_file(directory: Path) -> None:
+    """In place of the tree, as a checkpoint or a data set would be."""
+    shutil.rmtree(directory)
+    directory.mkdir()
+    (directory / "train.py").touch()
+    (directory / "data").write_bytes(random.Random(0).randbytes(ONE_FILE_BYTES))
 
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:
@@ -109,8 +124,11 @@ class _Tree:
             self._forget()
         else:
             self.changes += 1
-            file = self.ground.directory / "code" / CHANGED
-            file.write_bytes(f"# change {self.changes:06}\n".encode() + file.read_bytes()[16:])
+            self.change(self.ground.directory / "code")
+
+    def change(self, code: Path) -> None:
+        file = code / CHANGED
+        file.write_bytes(f"# change {self.changes:06}\n".encode() + file.read_bytes()[16:])
 
     def _forget(self) -> None:
         """As if neither side had ever sent anything."""
@@ -147,6 +165,13 @@ class _Large(_Tree):
             if done.returncode:
                 raise CannotRun(f"{contender.name} cannot send the tree: {done.stderr[-500:]!r}")
         super().prepare(contender, step)
+
+
+class _OneFile(_Large):
+    def change(self, code: Path) -> None:
+        with (code / "data").open("r+b") as file:
+            file.seek(ONE_FILE_BYTES // 2)
+            file.write(random.Random(self.changes).randbytes(CHANGED_BYTES))
 
 
 def _contents(tree: Path) -> Mapping[str, int]:

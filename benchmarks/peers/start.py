@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.measuring import DTCTL, measure
@@ -23,6 +23,7 @@ SCRIPTS = {
     END: "kill $(cat pid.$3); while kill -0 $(cat pid.$3) 2>/dev/null; do sleep 0.05; done; rm log.$3 pid.$3",
 }
 COMMANDS = {step: f"sh {step}.sh" for step in SCRIPTS}
+FLOOR = "(python3 -c pass)"
 OURS = {START: ("up", "-q"), LOOK: ("status",), END: ("down", "-y")}
 
 
@@ -31,7 +32,7 @@ def run(options: Options, environment: Environment) -> Report:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         with field(hosts, options.width, directory, homes=False) as ground:
-            for step, does in SCRIPTS.items():
+            for step, does in {**SCRIPTS, "nothing": "python3 -c pass"}.items():
                 ground.put_script(f"{step}.sh", does)
             ground.servers.write_cluster(TRAINER)
             for words in (OURS[START], OURS[END]):  # the hosts have the code and the agent from here on
@@ -53,10 +54,18 @@ def _contenders(ground: Field, environment: Environment) -> list[Contender]:
     return [
         Contender("dtctl", how, steps, ground.env(), ours=True),
         library(ground, environment, "paramiko", COMMANDS, f"{ground.width} threads"),
+        _floor(ground, environment),
         library(ground, environment, "asyncssh", COMMANDS, f"{ground.width} at once"),
         *(peer for peer in openssh(ground, environment, COMMANDS, kept=False) if peer.name == "clush"),
         *(peer for peer in openssh(ground, environment, COMMANDS, kept=True) if peer.name.startswith("ssh")),
     ]
+
+
+def _floor(ground: Field, environment: Environment) -> Contender:
+    """A Python on every host that does nothing: what a tool with a program of its own there cannot do without."""
+    commands = dict.fromkeys(COMMANDS, "sh nothing.sh")
+    floor = library(ground, environment, "paramiko", commands, "`python3 -c pass` in place of each step")
+    return replace(floor, name=FLOOR)
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,7 @@ class _Cycle:
 
     def verify(self, contender: Contender, step: str, printed: str) -> str:
         found = self.ground.servers.sshd.processes().count(PROCESS)
-        wanted = 0 if step == END else len(self.ground.hosts)
+        wanted = 0 if step == END or contender.name == FLOOR else len(self.ground.hosts)
         if found != wanted:
             return f"{found} processes run where {wanted} should"
         if not contender.ours:

@@ -11,8 +11,8 @@ import typer
 
 from dtctl import __version__
 from dtctl.cli import commands
-from dtctl.cli.commands import COMMANDS, GROUPS
 from dtctl.cli.parsing import Command, Group
+from dtctl.cli.table import COMMANDS, GROUPS
 from dtctl.render.terminal.console import say
 
 SETTINGS = {"ssh": {"allow_interspersed_args": False}}

@@ -15,7 +15,7 @@ import typer
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
-    from dtctl.cli.options import Scope
+    from dtctl.cli.scope import Scope
     from dtctl.operations.history.record import RunRecord
 
 
@@ -69,7 +69,7 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 
 
 def _scope(options: Mapping[str, Any]) -> Scope:
-    from dtctl.cli.options import DEFAULTS, Scope
+    from dtctl.cli.scope import DEFAULTS, Scope
 
     said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
     if "config" in said:

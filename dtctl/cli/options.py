@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping
@@ -15,6 +14,7 @@ import typer
 from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
 from dtctl.cli.ending import left
+from dtctl.cli.scope import DEFAULTS
 from dtctl.cli.scope import Scope as Scope
 from dtctl.durations import NoDuration
 from dtctl.errors import UsageError
@@ -78,9 +78,6 @@ ACCESS = {
     ],
     "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say what is done on which host.")],
 }
-
-
-DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
 
 
 def on_cluster(command: Callable[..., None]) -> Callable[..., None]:

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.cli import which
-from dtctl.cli.commands import may_guess
 from dtctl.cli.ending import left
+from dtctl.cli.table import may_guess
 from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class Scope:
     def record(self, *, for_its_hosts: bool = False) -> RunRecord:
         """The run that is meant: --run, or the current run of the cluster that is named or whose file lies here.
 
-        Commands that only look fall back to the run that was started last, and say so; see commands/__init__.py.
+        Commands that only look fall back to the run that was started last, and say so; see cli/table.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
         from dtctl.operations.history.record import record_of
@@ -259,6 +259,9 @@ class Scope:
         if not given or not isinstance(host.reach, SshSettings):
             return host
         return dataclasses.replace(host, reach=dataclasses.replace(host.reach, **given))
+
+
+DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
 
 
 def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:

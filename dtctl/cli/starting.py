@@ -14,9 +14,10 @@ import typer
 from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.follow import Ended, Event, Seen, follow
+from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
@@ -182,9 +183,9 @@ class _Waiting:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
         if event is None:
             return self._stays()
-        if not isinstance(event, Seen | Ended):
+        if not isinstance(event, RunStatus | Ended):
             return False
-        seen = event.coordination if isinstance(event, Seen) else event.status.coordination
+        seen = event.status.coordination if isinstance(event, Ended) else event.coordination
         assert seen is not None
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):
@@ -192,7 +193,9 @@ class _Waiting:
             starting.show_failed_exit(one, self._last_lines(one))
         self.failed = judging.failed_start(seen, self._recovery)
         if self.failed is not None:
-            return self.failed.gave_up or seen.phase not in ("starting", "finishing") or isinstance(event, Ended)
+            return (
+                self.failed.gave_up or seen.view["phase"] not in ("starting", "finishing") or isinstance(event, Ended)
+            )
         return self._stays() or isinstance(event, Ended)
 
     def _stays(self) -> bool:
@@ -200,17 +203,21 @@ class _Waiting:
         if self._seen is None or self.failed is not None or not judging.has_begun(self._seen):
             self._settling = None
             return False
-        attempts = [one.attempt for one in self._seen.tasks.values()]
+        attempts = [one.entry["attempt"] for one in self._seen.tasks.values()]
         if self._settling is None or self._settling[0] != attempts:
             self._settling = attempts, time.monotonic()
-        return self._seen.phase in ("finishing", "ended") or time.monotonic() >= self._settling[1] + self._settle_s
+        return (
+            self._seen.view["phase"] in ("finishing", "ended") or time.monotonic() >= self._settling[1] + self._settle_s
+        )
 
     def _last_lines(self, task: TaskStatus) -> bytes:
         """Of the attempt that has failed last; another one may run by now."""
-        if task.tail or not task.history:
-            return task.tail.encode(errors="replace")
+        if task.exit["tail"] or not task.entry["history"]:
+            return task.exit["tail"].encode(errors="replace")
         found: list[bytes] = []
-        wanted = LogRequest((task.id,), lines=_TAIL_LINES, previous=task.attempt > task.history[-1].attempt)
+        wanted = LogRequest(
+            (task.id,), lines=_TAIL_LINES, previous=task.entry["attempt"] > task.entry["history"][-1]["attempt"]
+        )
         read_logs(self._record, self._scope.transport, wanted, lambda lines: found.append(lines.data))
         return b"".join(found)
 

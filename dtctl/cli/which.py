@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dtctl.cli.commands import COMMANDS
+from dtctl.cli.table import COMMANDS
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:

@@ -210,7 +210,7 @@ def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
     return RunStatus(
         record=record,
         tasks=coordination.tasks,
-        verdict=coordination.condition.verdict,
+        verdict=coordination.verdict,
         checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
         time=answer["time"],
         coordination=coordination,
@@ -294,10 +294,10 @@ def _task(
     task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: Fact | None = None
 ) -> TaskStatus:
     if answer is None:
-        return TaskStatus(task, host, TaskState.LOST, why=(why_none or fact("no_answer"),))
+        return TaskStatus.unknown(task, host, why_none or fact("no_answer"))
     entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
     if entry is None or answer["run"] != record.run:
-        return TaskStatus(task, host, TaskState.LOST, why=(fact("other_run"),))
+        return TaskStatus.unknown(task, host, fact("other_run"))
     return TaskStatus.of(task, host, entry)
 
 
@@ -326,16 +326,16 @@ def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -
 
     Rates are of tasks that run: of another its last rate tells nothing about what is to come.
     """
-    telling = [task for task in tasks if task.step is not None]
+    telling = [task for task in tasks if task.entry["step"] is not None]
     if not telling:
         return Progress(target=target)
-    furthest = max(telling, key=lambda task: (task.step or 0, task.id == lead))
-    first = sorted(telling, key=lambda task: (task.id != lead, -(task.step or 0)))
+    furthest = max(telling, key=lambda task: (task.entry["step"] or 0, task.id == lead))
+    first = sorted(telling, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
     running = [task for task in first if task.state is TaskState.RUNNING]
     return Progress(
-        step=furthest.step,
-        step_time=furthest.step_time,
+        step=furthest.entry["step"],
+        step_time=furthest.entry["step_time"],
         target=target,
-        rate=next((task.rate for task in running if task.rate is not None), None),
-        loss=next((task.loss for task in first if task.loss is not None), None),
+        rate=next((task.entry["rate"] for task in running if task.entry["rate"] is not None), None),
+        loss=next((task.entry["loss"] for task in first if task.entry["loss"] is not None), None),
     )

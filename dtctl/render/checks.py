@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.network.firewall import Kind, Rules
 from dtctl.operations.checks.topic import Line, Said, fails
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.networking.firewall import Kind, Rules
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
 from dtctl.render.machine import document

@@ -55,19 +55,25 @@ def incident_lines(incident: Incident, now: float) -> list[str]:
 
 def news(before: Coordination | None, now: Coordination) -> list[str]:
     """What a person who follows the run is to know of the difference."""
-    known = {incident["id"]: incident for incident in before.incidents} if before else {}
+    known = {incident["id"]: incident for incident in before.view["incidents"]} if before else {}
     lines = []
-    for incident in now.incidents:
+    for incident in now.view["incidents"]:
         old = known.get(incident["id"])
         state = (incident["recovered"], incident["back_to"])
         changed = old is None or state != (old["recovered"], old["back_to"])
         if changed and (before is not None or incident["recovered"] is None):
-            lines += incident_lines(incident, now.time)
-    if now.missing and (before is None or before.missing != now.missing) and not now.condition.verdict.outcome.decided:
-        lines.append(f"waiting: {now.missing}")
-    lines += [f"warning: {text}" for text in now.warnings if before is None or text not in before.warnings]
-    verdict = now.condition.verdict
-    if verdict.outcome.decided and not (before and before.condition.verdict.outcome.decided) and now.phase != "ended":
+            lines += incident_lines(incident, now.view["time"])
+    if (
+        now.view["missing"]
+        and (before is None or before.view["missing"] != now.view["missing"])
+        and not now.verdict.outcome.decided
+    ):
+        lines.append(f"waiting: {now.view['missing']}")
+    lines += [
+        f"warning: {text}" for text in now.view["warnings"] if before is None or text not in before.view["warnings"]
+    ]
+    verdict = now.verdict
+    if verdict.outcome.decided and not (before and before.verdict.outcome.decided) and now.view["phase"] != "ended":
         lines.append(f"{sentence(verdict.why)}; the hosts end what still runs")
     return lines + _contacts(before, now)
 
@@ -78,7 +84,7 @@ def clock(epoch_s: float) -> str:
 
 
 def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
-    if before is None or now.condition.verdict.outcome is Outcome.CREATED:
+    if before is None or now.verdict.outcome is Outcome.CREATED:
         return []
     lost = [f"{host} is away" for host in now.lost_hosts if host not in before.lost_hosts]
     back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host]["connected"]]

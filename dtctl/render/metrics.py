@@ -313,12 +313,12 @@ def show_rest(found: Metrics) -> None:
 def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
     """For a run without event files."""
     errors.note(f"no event files below {_places(found.looked_in)}")
-    telling = [task for task in status.tasks.values() if task.step is not None] if status else []
+    telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     if telling and table_too:
         grid = table("TASK", "STEP", "RATE", "LOSS")
         for task in telling:
-            rate = "" if task.rate is None else f"{task.rate:.3g}/s"
-            grid.add_row(str(task.id), str(task.step), rate, task.loss or "")
+            rate = "" if task.entry["rate"] is None else f"{task.entry['rate']:.3g}/s"
+            grid.add_row(str(task.id), str(task.entry["step"]), rate, task.entry["loss"] or "")
         print_table(grid)
     errors.note(
         "a trainer writes some with any of",

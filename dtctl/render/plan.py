@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from dtctl.bundle import Bundle, LeftOut
-    from dtctl.operations.up.local import Exposure
+    from dtctl.operations.local import Exposure
 
 _SHOWN = 5
 """So many paths are named; the rest is counted."""

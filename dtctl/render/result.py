@@ -44,7 +44,7 @@ def show_kept(kept: Collection[Written]) -> None:
 
 def show_restarted(result: RestartResult) -> None:
     for task in result.tasks:
-        again = f"{task.id} on {task.host}: attempt {task.attempt} {task.state.value} {sentence(task.why)}"
+        again = f"{task.id} on {task.host}: attempt {task.entry['attempt']} {task.state.value} {sentence(task.why)}"
         console.say(again.rstrip())
 
 
@@ -90,11 +90,11 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     _show_others(status)
     for line in checkpoint_lines(status):
         note(line)
-    for warning in coordination.warnings if coordination else ():
+    for warning in coordination.view["warnings"] if coordination else ():
         show_warning(warning)
     _show_left(status)
     if verdict.cause is not None:
-        tail = log_lines(status.tasks[verdict.cause].tail.encode(errors="replace"), color=False)[-CAUSE_LINES:]
+        tail = log_lines(status.tasks[verdict.cause].exit["tail"].encode(errors="replace"), color=False)[-CAUSE_LINES:]
         for line in () if followed is not None and followed.has_just_shown(verdict.cause, tail) else tail:
             note(f"  {verdict.cause} | {line}")
     if told_next := advice_lines(status):
@@ -109,7 +109,7 @@ def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
 def ended_exit_code(status: RunStatus) -> ExitCode:
     if status.verdict.outcome is not Outcome.SUCCEEDED:
         return ExitCode.RUN_FAILED
-    if any(task.left for task in status.tasks.values()):
+    if any(task.entry["left"] for task in status.tasks.values()):
         return ExitCode.SURVIVORS
     return ExitCode.PARTIAL if status.errors or _lost(status) else ExitCode.OK
 
@@ -123,7 +123,9 @@ def stopped_tasks(result: StopResult) -> str:
 def _show_others(status: RunStatus) -> None:
     failed = [task for task in status.tasks.values() if task.state is TaskState.FAILED]
     after = [str(task.id) for task in failed if task.id != status.verdict.cause]
-    again = [f"{task.id} {count(task.restarts, 'time')}" for task in status.tasks.values() if task.restarts]
+    again = [
+        f"{task.id} {count(task.entry['restarts'], 'time')}" for task in status.tasks.values() if task.entry["restarts"]
+    ]
     if after:
         note(f"failed after that: {', '.join(after)}")
     if again and status.coordination is None:
@@ -134,8 +136,11 @@ def _show_left(status: RunStatus) -> None:
     show_away(status)
     show_host_errors(status.errors)
     for task in status.tasks.values():
-        if task.left:
-            show_warning(f"{task.id} on {task.host}: {count(task.left, 'process')} outlived SIGKILL", hint="dtctl stop")
+        if task.entry["left"]:
+            show_warning(
+                f"{task.id} on {task.host}: {count(len(task.entry['left']), 'process')} outlived SIGKILL",
+                hint="dtctl stop",
+            )
         if gone := left_behind(task):
             show_warning(f"{task.id} on {task.host} {gone}", hint=_FOREGROUND)
     if lost := _lost(status):

@@ -120,12 +120,12 @@ def _state_cell(row: Row, status: RunStatus) -> Text:
 
 def _for_cell(row: Row, status: RunStatus) -> str:
     """The shortest of several."""
-    since = [task.since for task in row.tasks if task.since and status.time]
+    since = [task.entry["since"] for task in row.tasks if task.entry["since"] and status.time]
     return duration(status.time - max(since)) if since else ""
 
 
 def _step_cell(row: Row, status: RunStatus) -> str:
-    steps = [task.step for task in row.tasks if task.step is not None]
+    steps = [task.entry["step"] for task in row.tasks if task.entry["step"] is not None]
     if not steps:
         return ""
     return str(min(steps)) if min(steps) == max(steps) else f"{min(steps)}..{max(steps)}"
@@ -133,35 +133,41 @@ def _step_cell(row: Row, status: RunStatus) -> str:
 
 def _rate_cell(row: Row, status: RunStatus) -> str:
     """The usual one of several."""
-    rates = [task.rate for task in row.tasks if task.rate is not None and task.state is TaskState.RUNNING]
+    rates = [
+        task.entry["rate"] for task in row.tasks if task.entry["rate"] is not None and task.state is TaskState.RUNNING
+    ]
     return f"{median(rates):.3g}/s" if rates else ""
 
 
 def _output_cell(row: Row, status: RunStatus) -> str:
     """How long ago the last was written; of several the longest."""
-    times = [task.output_time for task in row.tasks if task.output_time and not task.state.final]
+    times = [task.entry["progress"] for task in row.tasks if task.entry["progress"] and not task.state.final]
     return duration(status.time - min(times)) if times and status.time else ""
 
 
 def _restarts_cell(row: Row, status: RunStatus) -> str:
-    numbers = [task.restarts for task in row.tasks]
+    numbers = [task.entry["restarts"] for task in row.tasks]
     return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)}..{max(numbers)}"
 
 
 def _cpu_cell(row: Row, status: RunStatus) -> str:
     """In processors, as `top` counts them."""
-    busy = [task.cpu for task in row.tasks if task.cpu is not None and not task.state.final]
+    busy = [task.entry["cpu"] for task in row.tasks if task.entry["cpu"] is not None and not task.state.final]
     return f"{100 * median(busy):.0f}%" if busy else ""
 
 
 def _memory_cell(row: Row, status: RunStatus) -> str:
     """The most of several."""
-    used = [task.memory_bytes for task in row.tasks if task.memory_bytes and not task.state.final]
+    used = [task.entry["memory_bytes"] for task in row.tasks if task.entry["memory_bytes"] and not task.state.final]
     return size(max(used)) if used else ""
 
 
 def _pid_cell(row: Row, status: RunStatus) -> str:
-    return str(row.first.pid) if len(row.tasks) == 1 and row.first.pid and not row.first.state.final else ""
+    return (
+        str(row.first.entry["pid"])
+        if len(row.tasks) == 1 and row.first.entry["pid"] and not row.first.state.final
+        else ""
+    )
 
 
 def _note_cell(row: Row, status: RunStatus) -> str:
@@ -187,8 +193,8 @@ _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
 def _note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.BACKOFF:
-        if task.next_start:
-            wait = f"starts again in {duration(max(0.0, task.next_start - status.time))}"
+        if task.entry["next_start"]:
+            wait = f"starts again in {duration(max(0.0, task.entry['next_start'] - status.time))}"
         else:
             early = any(one["kind"] == "early" for one in task.why)
             wait = "starts again with them" if early else "waits for the coordinator"
@@ -200,7 +206,11 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
         rest = [one for one in task.why if one["kind"] != "killed_after"]
         told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
         why = sentence([*killed, *(rest[:1] if told else rest)])
-        how = sentence([fact("exited", code=task.code)]) if task.signal is None and task.code is not None else ""
+        how = (
+            sentence([fact("exited", code=task.exit["code"])])
+            if task.exit["signal"] is None and task.exit["code"] is not None
+            else ""
+        )
         return f"{why} ({how})" if why and how else why or how
     if task.state is TaskState.SUCCEEDED:
         return left_behind(task)
@@ -216,9 +226,13 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
     if said := Facts(status).complaint(task):
         return f"says: {said if len(said) <= _MOST_SAID else said[: _MOST_SAID - 3] + '...'}"
     target = status.progress.target
-    if task.step is None or task.step_time is None or (target is not None and task.step >= target):
+    if (
+        task.entry["step"] is None
+        or task.entry["step_time"] is None
+        or (target is not None and task.entry["step"] >= target)
+    ):
         return ""
-    silent = status.time - task.step_time
+    silent = status.time - task.entry["step_time"]
     return f"last step {duration(silent)} ago" if silent >= SILENT_S else ""
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
+from dtctl.agent.run.policy import why_ended
 from dtctl.errors import DtctlError
 from dtctl.model import Hook
 from dtctl.operations.client.snapshot import how_it_ended
@@ -21,7 +22,8 @@ from dtctl.render.terminal.safe import log_lines, one_line
 from dtctl.render.words import by_value, count, fold, summarize_hosts
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
+    from dtctl.agent.records.run_state import Past
+    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
     from dtctl.operations.up.readying import Left
@@ -126,18 +128,18 @@ def show_late(seen: Coordination | None) -> None:
 
 def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
     """An attempt that has failed while the start was watched."""
-    why = sentence(how_it_ended(task)) if task.why else _how(task.history[-1])
+    why = sentence(how_it_ended(task)) if task.why else _how(task.entry["history"][-1])
     note(f"{task.id} on {task.host} failed: {why}")
     _show_tail(task, tail)
 
 
 def show_failed_start(failed: FailedStart, tail: bytes) -> None:
     """Its cause last. `tail`: the end of its log, where that was not shown before."""
-    run, cause, why = failed.seen.run, failed.cause, failed.seen.condition.verdict.why
+    run, cause, why = failed.seen.view["run"], failed.cause, failed.seen.verdict.why
     if cause is None:
         return show_error(DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more"))
     _show_tail(cause, tail)
-    ends = [one for one in cause.history if not (one.asked or one.early)]
+    ends = [one for one in cause.entry["history"] if not (one["asked"] or one["early"])]
     end = ends[-1] if ends else None
     reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
     times = "twice" if len(ends) == 2 else f"{len(ends)} times"
@@ -151,9 +153,8 @@ def show_failed_start(failed: FailedStart, tail: bytes) -> None:
     )
 
 
-def _how(end: Exit) -> str:
-    exit_ = fact("killed", signal=end.signal) if end.signal is not None else fact("exited", code=end.code)
-    return sentence((exit_, *([fact("cause", text=end.cause)] if end.cause else [])))
+def _how(end: Past) -> str:
+    return sentence([*why_ended(end), *([fact("cause", text=end["cause"])] if end["cause"] else [])])
 
 
 def _show_tail(task: TaskStatus, tail: bytes) -> None:

@@ -126,13 +126,13 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination is None:
         return checkpoint_lines(status)
     going_on = not status.verdict.outcome.decided
-    lines = [f"waiting: {coordination.missing}"] if coordination.missing and going_on else []
+    lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
     if coordination.absent_hosts and going_on:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
-    lines += [f"warning: {text}" for text in coordination.warnings]
+    lines += [f"warning: {text}" for text in coordination.view["warnings"]]
     lines += [goodput_line(goodput)] if (goodput := goodput_of(status)) else []
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
@@ -142,13 +142,13 @@ def more_lines(status: RunStatus) -> list[str]:
 def restarts_lines(status: RunStatus, most: int) -> list[str]:
     """The newest incidents, one below the other, and how many there were before."""
     coordination = status.coordination
-    if coordination is None or not coordination.incidents:
+    if coordination is None or not coordination.view["incidents"]:
         return []
-    shown = coordination.incidents[-most:]
-    earlier = len(coordination.incidents) - len(shown)
+    shown = coordination.view["incidents"][-most:]
+    earlier = len(coordination.view["incidents"]) - len(shown)
     lines = [f"{count(earlier, 'earlier loss')}: dtctl events"] if earlier else []
     for incident in shown:
-        lines += incident_lines(incident, status.time or coordination.time)
+        lines += incident_lines(incident, status.time or coordination.view["time"])
     return lines
 
 

@@ -21,15 +21,6 @@ LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i
 """The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
 
 _PACKAGE = "dtctl_agent"
-_MAIN = """\
-from dtctl_agent.host import compiled
-
-compiled.mend_damaged()
-
-from dtctl_agent.main import main_words
-
-main_words()
-"""
 _BOOTSTRAP = "bootstrap.py"
 PACKING = 6
 """Of zlib; 9 takes twice as long for two parts in a hundred."""
@@ -58,8 +49,8 @@ def once(work: Callable[[], R]) -> Callable[[], R]:
 
 @once
 def agent_program() -> Program:
-    modules = {f"{_PACKAGE}/{name}": source for name, source in _sources().items() if name != _BOOTSTRAP}
-    files = {"__main__.py": _MAIN, **modules}
+    files = {f"{_PACKAGE}/{name}": source for name, source in _sources().items()}
+    files["__main__.py"] = files.pop(f"{_PACKAGE}/{_BOOTSTRAP}")
     content = json.dumps(files, sort_keys=True).encode()
     return Program(files, content, hashlib.sha256(content).hexdigest())
 

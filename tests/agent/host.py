@@ -6,6 +6,7 @@ import atexit
 import dataclasses
 import json
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -25,8 +26,8 @@ from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.up.launch import Authority
-from dtctl.transport.payload import LOADER, agent_program, opening, whole
-from tests.hosts.scratch import make_directory
+from dtctl.transport.payload import LOADER, opening, whole
+from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
 Fields = dict[str, Any]
@@ -130,17 +131,13 @@ class Conversation:
 
 @cache
 def compiled_program(python: str) -> Path:
-    """What this Python makes of the agent's program on its first start, which then need not be made for each host."""
+    """The directory of programs after a first session of this Python, so that not every host has to make it."""
     directory = make_directory("program")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
-    for name, source in agent_program().files.items():
-        path = directory / agent_program().sha256 / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(source)
-    subprocess.run([python, "-m", "compileall", "-q", str(directory)], check=True)
-    for path in directory.rglob("*"):
-        path.chmod(0o700 if path.is_dir() else 0o600)
-    return directory
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
+    words = [python, *shlex.split(LOADER)[1:]]
+    subprocess.run(words, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
+    return directory / "agent"
 
 
 class AgentHost:

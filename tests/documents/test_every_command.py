@@ -10,8 +10,7 @@ import pytest
 from dtctl.config import load_cluster
 from dtctl.plan.run import plan_run
 from tests.documents import typing_rules as rules
-from tests.documents.blocks import ROOT, Typed, Written, bare, blocks
-from tests.documents.screens import differences, masked, shortened
+from tests.documents.blocks import ROOT, Typed, Written, bare, blocks, differences, masked, shortened
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 WALKED = ("README.md", "docs/quickstart.md")

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 
-from tests.faults.scene import Scene
-from tests.faults.ways import ASYNC, COLLECTIVE, STRATEGY, SYNC, Way
+from tests.faults.scene import ASYNC, COLLECTIVE, STRATEGY, SYNC, Scene, Way
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import os
 import random
 import subprocess
 import time
@@ -155,3 +156,6 @@ def _cut(scene: Scene, host: str, lasts: float) -> Iterator[float]:
 
 def _kill_agent(scene: Scene, host: str) -> None:
     faults.send(scene.fleet[host], scene.agent(scene.fleet[host]))
+
+
+SEED = int(os.environ.get("FAULTS_SEED", random.SystemRandom().randrange(10**6)))

@@ -12,8 +12,7 @@ import pytest
 
 from tests import moments
 from tests.desk import Desk, desk
-from tests.faults.scene import RECOVERY_S
-from tests.faults.ways import ASYNC, stand_in
+from tests.faults.scene import ASYNC, RECOVERY_S, stand_in
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually, read_until

@@ -1,19 +1,23 @@
-"""One run on five hosts for each fault: it recovers, ends by itself, tells the truth, and leaves nothing behind."""
+"""One run on five hosts for each fault: it recovers, ends by itself, reports the truth, and leaves nothing behind."""
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, desk
 from tests.faults import report
 from tests.faults.report import Row
 from tests.faults.scenarios import SCENARIOS, Scenario
-from tests.faults.scene import Scene
-from tests.faults.ways import TARGET, stand_in
-from tests.hosts.fleet import Fleet
+from tests.faults.scene import ASYNC, RECOVERY_S, TARGET, Scene, stand_in
+from tests.hosts import faults
+from tests.hosts.fleet import Fleet, FleetHost
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
@@ -58,3 +62,97 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
     # Agents end a moment after they have told their last.
     eventually(lambda: not any(host.processes() for host in scene.fleet.hosts), what="nothing to be left on any host")
     return row
+
+
+def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_restarted(fleet: Fleet, user: Desk) -> None:
+    scene = stand_in(fleet, user, ASYNC, recovery={"stall": "6s"})
+    scene.up()
+    fleet.crash(fleet["gpu-5"])
+    try:
+        scene.host("worker:1").exec("touch", f"{scene.output}/hang-step-worker:1")
+        scene.wait_until(lambda: scene.task("worker:1")["attempt"] == 2, "the restart of worker:1")
+        assert scene.task("worker:1")["history"][0]["hung"]
+        assert scene.task("worker:0")["attempt"] == 1
+    finally:
+        fleet.boot(fleet["gpu-5"])
+    scene.recover()
+    user.dtctl("down", "--yes")
+
+
+def on_full_host(host: FleetHost, task: str) -> dict[str, Any]:
+    """The task's entry in state.json; its disk is seen on the host only."""
+    files = "cat .dtctl/runs/*/*/state.json 2>/dev/null || echo '{}'"
+    found: dict[str, Any] = json.loads(host.exec("sh", "-c", files)).get("tasks", {}).get(task, {})
+    return found
+
+
+def has_checkpoint(user: Desk) -> bool:
+    found = json.loads(user.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    return any(one["newestComplete"] for one in found)
+
+
+def test_a_full_disk_under_the_run_directory(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+    host = fleet["gpu-5"]
+    scene = stand_in(fleet, user, ASYNC)
+    with faults.small_disk(host, ".dtctl", 8):
+        user.dtctl("up")
+        eventually(lambda: on_full_host(host, "worker:2").get("step"), RECOVERY_S, "the run to train")
+        struck = time.time()
+        with faults.full_disk(host, ".dtctl"):
+            faults.send(host, on_full_host(host, "worker:2")["pid"])
+            scene.goes_on()
+        eventually(lambda: on_full_host(host, "worker:2")["state"] == "running", RECOVERY_S, "worker:2 to be back")
+        scene.enough()
+        user.dtctl("wait", timeout_s=120)
+        rows.append(report.measure("the disk of the run directory is full", "async-ps", struck, scene.story()))
+        user.dtctl("down", "--yes")
+        eventually(lambda: not host.processes(), RECOVERY_S, "the end of all")
+
+
+@pytest.mark.nightly
+def test_a_full_disk_under_the_checkpoints(fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+    """The chief's save fails and it with it; when there is room again it goes on from the last complete one."""
+    host = fleet["gpu-3"]
+    scene = stand_in(fleet, user, ASYNC, recovery={"max_restarts": 50, "backoff": "200ms..500ms"})
+    with faults.small_disk(host, scene.output, 1):
+        user.dtctl("up")
+        eventually(lambda: has_checkpoint(user), RECOVERY_S, "a checkpoint")
+        struck = time.time()
+        with faults.full_disk(host, scene.output):
+            eventually(lambda: scene.task("worker:0")["attempt"] > 1, RECOVERY_S, "the chief to fail")
+        scene.recover()
+        scene.enough()
+        user.dtctl("wait", timeout_s=120)
+        rows.append(report.measure("the disk of the checkpoints is full", "async-ps", struck, scene.story()))
+
+
+def test_a_run_without_its_controller_mends_itself_and_ends(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
+    scene = stand_in(fleet, user, ASYNC)
+    scene.up()
+    with user.start("logs", "-f") as following:
+        for pid in user.processes():
+            os.kill(pid, signal.SIGKILL)
+    assert following.returncode == -signal.SIGKILL
+    with faults.without_controllers(fleet):
+        for task in ("ps:0", "worker:1", "worker:0"):
+            scene.kill(task)
+            scene.recover()
+        fleet.crash(fleet["gpu-5"])
+        fleet.power_on(fleet["gpu-5"])
+        scene.recover()
+        scene.enough()
+        eventually(lambda: scene.cluster()["phase"] == "ended", RECOVERY_S, "the end of the run")
+        eventually(lambda: not any(host.processes() for host in fleet.hosts), RECOVERY_S, "the end of every process")
+
+    with desk(tmp_path / "elsewhere", name=user.name) as other:
+        (other.project / "cluster.yaml").write_text((user.project / "cluster.yaml").read_text())
+        status = other.status()
+        assert status["conditions"][0]["type"] == "Succeeded"
+        assert {task["state"] for task in status["tasks"]} == {"succeeded", "stopped"}
+        restarts = {task["task"]: task["attempt"] - 1 for task in status["tasks"]}
+        assert restarts == {"ps:0": 1, "ps:1": 0, "worker:0": 1, "worker:1": 1, "worker:2": 1}
+        events = json.loads(other.dtctl("events", "-o", "json"))["events"]
+        told = {line["task"] for line in events if line["kind"] == "decision"}
+        assert {"ps:0", "worker:0", "worker:1"} <= told
+        assert any(line["kind"] == "contact" and line["host"] == "gpu-5" for line in events)
+        other.dtctl("wait")

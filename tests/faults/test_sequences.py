@@ -13,10 +13,8 @@ import time
 import pytest
 
 from tests.desk import Desk
-from tests.faults.scene import Scene
-from tests.faults.seed import SEED
-from tests.faults.sequences import episode, strike
-from tests.faults.ways import ASYNC, COLLECTIVE, STRATEGY, SYNC, Way, stand_in
+from tests.faults.scene import ASYNC, COLLECTIVE, STRATEGY, SYNC, Scene, Way, stand_in
+from tests.faults.sequences import SEED, episode, strike
 from tests.hosts.fleet import Fleet
 
 FAULTS = int(os.environ.get("FAULTS", "100"))

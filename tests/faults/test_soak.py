@@ -6,18 +6,18 @@ A third of the time it is the stand-in that trains, in the rest real TensorFlow.
 from __future__ import annotations
 
 import os
+import random
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.desk import Desk
-from tests.faults import report
+from tests.faults import report, scenarios
 from tests.faults.report import Row
-from tests.faults.scene import Scene
-from tests.faults.seed import SEED
-from tests.faults.soak import faults_until
+from tests.faults.scene import ASYNC, Scene, stand_in
+from tests.faults.sequences import SEED
 from tests.faults.tensorflow_run import TRAINERS, tensorflow
-from tests.faults.ways import ASYNC, stand_in
 from tests.hosts.fleet import Fleet
 
 MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
@@ -73,3 +73,32 @@ def soak(scene: Scene, minutes: float, way: str) -> Row:
 def check_the_end(scene: Scene) -> None:
     assert scene.cluster()["condition"]["type"] == "Succeeded"
     assert not any(host.processes() for host in scene.fleet.hosts)
+
+
+Action = tuple[str, Callable[[Scene], None]]
+
+
+def actions(tasks: dict[str, str]) -> list[Action]:
+    """All that may happen to a run of these tasks ({task: host}), each with its name."""
+    used = sorted(set(tasks.values()))
+    return [
+        *((f"kill -9 of {task}", scenarios.kill(task)) for task in tasks),
+        *((f"kill -9 of {task} and its agent", scenarios.kill_agent_and_task(task)) for task in tasks),
+        *((f"{task} is frozen", scenarios.freeze(task)) for task in tasks),
+        *((f"kill -9 of the agent of {host}", scenarios.kill_agent(host)) for host in used),
+        *((f"{host} loses files of its run", scenarios.lose_files(host, kill=False)) for host in used),
+        *((f"{host} loses files of its run and its agent", scenarios.lose_files(host, kill=True)) for host in used),
+        *((f"kill -9 of all on {host}", scenarios.kill_everything(host)) for host in used),
+        *((f"{host} is cut off", scenarios.cut(host, 5)) for host in used),
+        *((f"{host} reboots", scenarios.reboot(host)) for host in used),
+        *((f"{host} hears nothing", scenarios.cut_one_way(host, 12, deaf=True)) for host in used),
+        *((f"{host} is not heard", scenarios.cut_one_way(host, 12, deaf=False)) for host in used),
+    ]
+
+
+def faults_until(deadline: float, seed: int, tasks: dict[str, str]) -> Iterator[Action]:
+    """Until the monotonic clock shows `deadline`."""
+    rng = random.Random(seed)
+    every = actions(tasks)
+    while time.monotonic() < deadline:
+        yield rng.choice(every)

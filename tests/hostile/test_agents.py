@@ -15,6 +15,7 @@ from dtctl.agent.coordinate.history import BURST_BYTES
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.conftest import MakeHost
 from tests.agent.coordinate.test_coordination import PLACES, Cluster
+from tests.agent.host import AgentHost
 from tests.agent.link.intruder import Intruder
 from tests.hostile.agent_lies import LIES, Message, event, events, line
 from tests.waiting import eventually
@@ -185,3 +186,16 @@ def test_the_run_is_stopped_as_ever_after_all_the_lies(liar: Liar) -> None:
     liar.cluster.stop("a", "b", "c")
     eventually(liar.cluster.all_ended, 60, "every agent to be gone")
     assert liar.cluster.view()["condition"]["type"] == "Stopped"
+
+
+@pytest.fixture(scope="module")
+def make_hosts(agent_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeHost]:
+    made: list[AgentHost] = []
+
+    def make(name: str = "h1", root: Path | None = None) -> AgentHost:
+        made.append(AgentHost(tmp_path_factory.mktemp(f"host{len(made)}"), agent_python, name, root))
+        return made[-1]
+
+    yield make
+    for host in made:
+        host.clean_up()

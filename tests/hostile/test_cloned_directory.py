@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,9 +14,160 @@ import typer.main
 
 from dtctl.cli.app import app
 from tests.desk import Desk, desk
-from tests.hostile import cloned
 from tests.hostile.bench import COLOURS, CONTROLS
 from tests.waiting import PATIENCE_S, eventually
+
+BENIGN = """\
+name: demo
+hosts: {trap: {transport: local}}
+jobs: {worker: {hosts: trap}}
+trainer: {code: code, command: [python, train.py], dialect: none}
+ports: auto
+grace: 1s
+"""
+HOSTILE = """\
+name: demo
+ssh: {known_hosts: known_hosts, identity_file: id_of_the_repo, connect_timeout: 2s}
+hosts:
+  trap:
+    transport: local
+    address: 127.0.0.1
+    HOST
+    env: {PYTHONPATH: "src/repo:repo:PROJECT", PATH: "PROJECT/bin", LD_LIBRARY_PATH: PROJECT, PYTHONHOME: PROJECT}
+  far: {ssh: {target: 127.0.0.1, port: 9}}
+spares: [far]
+jobs: {worker: {hosts: trap}}
+trainer:
+  code: code
+  command: [COMMAND, train.py]
+  dialect: none
+  setup: "RAN/setup"
+  TRAINER
+hooks:
+  words: {run: [sh, -c, "RAN/hook"], on: [succeeded, failed, stopped]}
+  script: {run: [./notify.sh], on: [succeeded, failed, stopped]}
+ports: auto
+grace: 1s
+"""
+WAYS_TO_A_PYTHON = {
+    "of the host": ("python: ~/project/python", "python", ""),
+    "of the trainer": ("", "python", "python: ~/project/python"),
+    "of a venv": ("", "python", "venv: ~/project"),
+    "as the command": ("", "PROJECT/python", ""),
+    "by the PATH": ("", "python3", "python: python3"),
+    "by its variables": ("", "python", ""),
+}
+"""What stands in place of HOST, COMMAND and TRAINER."""
+
+PROGRAMS = (
+    *("python", "bin/python", "bin/python3", "bin/nvidia-smi", "bin/ssh", "bin/git", "bin/sshd", "bin/tensorboard"),
+    *("notify.sh", "dtctl", ".git/hooks/post-index-change", ".git/hooks/fsmonitor"),
+)
+MODULES = ("sitecustomize", "usercustomize", "json", "importlib", "yaml", "typing", "site", "dtctl", "nvidia/__init__")
+
+SECRET = "theSecretOfTheUser0123456789"
+
+COMMANDS = (
+    *("validate", "plan", "plan worker:0", "up --dry-run", "check", "check --deep", "check --local", "check -o json"),
+    *("up", "up -q --replace", "up -f", "up -o json", "push", "trust --yes", "explain hang", "schema"),
+    *("status", "status -o json", "diagnose", "logs", "logs -n all", "events", "metrics", "dump", "runs", "wait"),
+    *("wait -o json", "logs -f", "report -O -", "checkpoints", "checkpoints verify --all", "tensorboard", "dashboard"),
+    *("top", "exec @trap -- true", "ssh far true", "init elsewhere", "replace trap far -y", "restart worker:0"),
+    *("report", "tensorboard --copy", "stop", "gc --dry-run", "gc -y", "down -y"),
+)
+"""As they are typed in the directory, in this order. Not `allow` and `up --local`, by which a user says yes."""
+ENDLESS = ("tensorboard", "dashboard")
+
+SECRETS = {
+    "site.crt": "Bag Attributes\n    friendlyName: x\n-----BEGIN PRIVATE KEY-----\n"
+    "MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7%s\n-----END PRIVATE KEY-----\n",
+    "terraform.tfstate": '{"password": "%s"}',
+    "prod.tfvars": 'password = "%s"\n',
+    "secrets.yaml": "token: %s\n",
+    "credentials.json": '{"private_key": "%s"}',
+    ".cargo/credentials.toml": '[registry]\ntoken = "%s"\n',
+    ".hf_token": "hf_%s",
+    "kubeconfig": "apiVersion: v1\nkind: Config\nusers: [{user: {token: %s}}]\n",
+    ".bash_history": "export AWS_SECRET_ACCESS_KEY=%s\n",
+}
+HOSTILE_NAMES = ("-rf", "$(touch PWNED)", "a;touch PWNED", "\x1b]0;pwned\x07.py", "x\u202eyp.exe", "line\nbreak.txt")
+
+
+def benign(home: Desk) -> None:
+    """The directory before the tricks came, with which its user has worked."""
+    (home.project / "cluster.yaml").write_text(BENIGN)
+    _place(home, "code/train.py").write_text("print('step 1')\n")
+    home.allow()
+
+
+def plant(home: Desk) -> None:
+    """What a later `git pull` brings."""
+    for name in PROGRAMS:
+        file = _place(home, name)
+        file.write_text(f"#!/bin/sh\n{_ran(home, name)}\n")
+        file.chmod(0o755)
+    for module in MODULES:
+        text = f"import os\nos.system({_ran(home, module)!r})\n"
+        for below in ("", "repo/", "src/repo/", "code/", "lib/python3.11/site-packages/"):
+            _place(home, f"{below}{module}.py").write_text(text)
+    _place(home, "pyvenv.cfg").write_text("home = /usr/bin\n")
+    _place(home, "lib/python3.11/site-packages/x.pth").write_text(f"import os; os.system({_ran(home, 'pth')!r})\n")
+    _place(home, ".git/config").write_text(
+        f"[core]\n\trepositoryformatversion = 0\n\tfsmonitor = {home.project}/.git/hooks/fsmonitor\n"
+        f"\tsshCommand = {home.project}/bin/ssh\n\tpager = {home.project}/bin/git\n"
+    )
+    _place(home, ".git/HEAD").write_text("ref: refs/heads/main\n")
+    for folder in ("objects", "refs"):
+        (home.project / ".git" / folder).mkdir(exist_ok=True)
+    (home.project / "known_hosts").symlink_to(home.home / ".ssh/authorized_keys")
+    for name in HOSTILE_NAMES:
+        _place(home, f"code/{name}").write_text("x")
+    for name, text in SECRETS.items():
+        _place(home, f"code/{name}").write_text(text % SECRET)
+    write_file(home, "of the host")
+
+
+def write_file(home: Desk, way: str) -> None:
+    host, command, trainer = WAYS_TO_A_PYTHON[way]
+    text = HOSTILE.replace("HOST", host).replace("COMMAND", command).replace("TRAINER", trainer)
+    text = text.replace("PROJECT", str(home.project)).replace("RAN/", f": > {home.home}/ran/")
+    (home.project / "cluster.yaml").write_text(text)
+
+
+def furnish(home: Desk) -> None:
+    """What is the user's, and nobody else's to change."""
+    (home.home / "ran").mkdir()
+    for name in (".ssh/authorized_keys", ".ssh/id_ed25519", ".ssh/config", ".bashrc", ".profile", "letters/one.txt"):
+        (home.home / name).parent.mkdir(exist_ok=True, mode=0o700)
+        (home.home / name).write_text("" if name == ".ssh/config" else f"{name} of the user\n")
+
+
+OWN = (".dtctl", ".cache", ".local/state/dtctl", "dtctl", "project")
+"""Where dtctl keeps things of its own, and the directory itself."""
+
+
+def snapshot(home: Path) -> dict[str, str]:
+    """Everything of the home that is the user's: contents, modes and links; what a program of the directory touches."""
+    found = {}
+    for folder, folders, files in os.walk(home):
+        below = Path(folder).relative_to(home)
+        folders[:] = [name for name in folders if str(below / name) not in OWN]
+        for name in (*folders, *files):
+            path = Path(folder, name)
+            what = path.readlink() if path.is_symlink() else path.read_text() if path.is_file() else "a directory"
+            found[str(below / name)] = f"{path.lstat().st_mode:o} {what}"
+    return found
+
+
+def _place(home: Desk, name: str) -> Path:
+    file = home.project / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def _ran(home: Desk, name: str) -> str:
+    return f": > {home.home}/ran/{name.replace('/', '_')}"  # without a program of the PATH
+
 
 pytestmark = pytest.mark.xdist_group("a cloned directory")
 """One directory, in which everything is typed."""
@@ -26,25 +178,25 @@ SAYS_YES = {"allow": "by it a user says yes", "up --local": "the command line sa
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     with desk(tmp_path_factory.mktemp("cloned") / "home", elsewhere=lambda: False) as made:
-        cloned.furnish(made)
-        cloned.benign(made)
+        furnish(made)
+        benign(made)
         made.dtctl("up", "-q")
         made.dtctl("wait")
-        cloned.plant(made)
+        plant(made)
         yield made
 
 
 def test_every_command_is_typed_in_the_directory() -> None:
     named = set(typer.main.get_command(app).commands)  # type: ignore[attr-defined]
-    typed = {words.split()[0] for words in (*cloned.COMMANDS, *SAYS_YES)}
+    typed = {words.split()[0] for words in (*COMMANDS, *SAYS_YES)}
     assert typed == named
 
 
-@pytest.mark.parametrize("words", cloned.COMMANDS)
+@pytest.mark.parametrize("words", COMMANDS)
 def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: Desk, words: str) -> None:
-    before = cloned.snapshot(home.home)
+    before = snapshot(home.home)
     shown = typed(home, words)
-    assert cloned.snapshot(home.home) == before
+    assert snapshot(home.home) == before
     assert "Traceback" not in shown or "/dtctl/cli/" not in shown  # TensorBoard may show one of its own
     assert not CONTROLS.search(COLOURS.sub("", shown))
     if words == "push":
@@ -53,7 +205,7 @@ def test_nothing_of_the_directory_runs_and_nothing_outside_of_it_changes(home: D
 
 def typed(home: Desk, words: str) -> str:
     """What the command shows. One without an end is interrupted when it has shown something."""
-    if words not in cloned.ENDLESS:
+    if words not in ENDLESS:
         done = home.run(*words.split())
         return done.stdout + done.stderr
     process = subprocess.Popen(
@@ -73,15 +225,15 @@ def typed(home: Desk, words: str) -> str:
 
 
 def holds_secret(file: Path) -> bool:
-    return file.is_file() and not file.is_symlink() and cloned.SECRET.encode() in file.read_bytes()
+    return file.is_file() and not file.is_symlink() and SECRET.encode() in file.read_bytes()
 
 
-@pytest.mark.parametrize("way", cloned.WAYS_TO_A_PYTHON)
+@pytest.mark.parametrize("way", WAYS_TO_A_PYTHON)
 def test_check_starts_no_python_that_the_file_has_chosen(home: Desk, way: str) -> None:
-    cloned.write_file(home, way)
-    before = cloned.snapshot(home.home)
+    write_file(home, way)
+    before = snapshot(home.home)
     done = home.run("check", "--deep")
-    assert cloned.snapshot(home.home) == before, done.stdout + done.stderr
+    assert snapshot(home.home) == before, done.stdout + done.stderr
     assert "trap checked in" in done.stdout
     if way != "by its variables":
         assert "you have not allowed it" in done.stdout
@@ -89,7 +241,7 @@ def test_check_starts_no_python_that_the_file_has_chosen(home: Desk, way: str) -
 
 
 def test_a_refusal_names_the_programs_and_the_command_that_allows_them(home: Desk) -> None:
-    cloned.write_file(home, "of the host")
+    write_file(home, "of the host")
     done = home.run("up")
     assert done.returncode == 5
     assert "python: ~/project/python" in done.stderr
@@ -99,10 +251,10 @@ def test_a_refusal_names_the_programs_and_the_command_that_allows_them(home: Des
 
 def test_a_hook_that_is_not_allowed_is_named_in_one_line_and_runs_when_it_is(tmp_path: Path) -> None:
     with desk(tmp_path / "home", elsewhere=lambda: False) as made:
-        cloned.furnish(made)
-        cloned.benign(made)
+        furnish(made)
+        benign(made)
         file = made.project / "cluster.yaml"
-        file.write_text(f"{cloned.BENIGN}hooks: {{script: {{run: [./notify.sh], on: [succeeded]}}}}\n")
+        file.write_text(f"{BENIGN}hooks: {{script: {{run: [./notify.sh], on: [succeeded]}}}}\n")
         script = made.project / "notify.sh"
         script.write_text("#!/bin/sh\ntouch ~/ran/hook\n")
         script.chmod(0o755)

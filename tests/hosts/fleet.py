@@ -14,8 +14,7 @@ from typing import Any
 from dtctl.transport.payload import agent_program
 from tests.hosts import keys, network, sandbox
 from tests.hosts.network import Network
-from tests.hosts.sandbox import Sandbox, User, make_user
-from tests.hosts.scratch import make_directory, sweep_directories
+from tests.hosts.sandbox import Sandbox, User, make_directory, make_user, sweep_directories
 from tests.hosts.sshd import HOST_KEY_KINDS, SSHD, wait_for_banner
 from tests.waiting import eventually
 

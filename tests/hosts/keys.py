@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.hosts.scratch import make_directory
+from tests.hosts.sandbox import make_directory
 from tests.waiting import eventually
 
 KINDS = ("ed25519", "ecdsa", "rsa")

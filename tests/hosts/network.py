@@ -11,7 +11,7 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from tests.hosts.scratch import is_alive, owner
+from tests.hosts.sandbox import is_alive, owner
 
 MINE = re.compile(r"d(?P<owner>[0-9a-z]{9})(?P<count>[0-9a-z])(br|h\d+)")
 """Names of interfaces and namespaces; at most 15 characters, which is what Linux allows."""

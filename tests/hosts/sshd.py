@@ -1,4 +1,4 @@
-"""A real OpenSSH server on a port of loopback, with its own host keys and, as root, its own users."""
+"""Real SSH servers on a port of loopback: OpenSSH with host keys and, as root, users of its own; and dropbear."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from tests.hosts import keys, sandbox
 from tests.hosts.ports import free_port
-from tests.hosts.sandbox import Sandbox, User, make_user
-from tests.hosts.scratch import make_directory
+from tests.hosts.sandbox import Sandbox, User, make_directory, make_user
 from tests.waiting import PATIENCE_S
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
@@ -208,3 +207,32 @@ def kill_marked(mark: str) -> None:
     for process in marked(mark):
         with suppress(ProcessLookupError):
             os.kill(int(process.name), signal.SIGKILL)
+
+
+DROPBEAR = shutil.which("dropbear", path="/usr/sbin:/usr/local/sbin:/usr/bin:/usr/local/bin")
+
+
+@contextmanager
+def dropbear() -> Iterator[tuple[int, Path]]:
+    """As root: a server on 127.0.0.1 for the user `train`; gives its port and a known_hosts file."""
+    assert DROPBEAR is not None
+    directory = make_directory("dropbear")
+    directory.chmod(0o711)
+    user = make_user("train", 0, directory / "home")
+    (user.home / ".ssh").mkdir(mode=0o755)
+    (user.home / ".ssh" / "authorized_keys").write_text(keys.public_text(keys.make_key("login")))
+    user.home.chmod(0o755)
+    port, host_key = free_port(), directory / "host_key"
+    made = subprocess.run(
+        ["dropbearkey", "-t", "ed25519", "-f", str(host_key)], check=True, capture_output=True, text=True
+    )
+    public = next(line for line in made.stdout.splitlines() if line.startswith("ssh-ed25519"))
+    (directory / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(public.split()[:2])}\n")
+    box = Sandbox(directory, [user])
+    try:
+        box.start([DROPBEAR, "-F", "-r", str(host_key), "-p", f"127.0.0.1:{port}", "-s", "-P", str(directory / "pid")])
+        wait_for_banner("127.0.0.1", port, box.process)
+        yield port, directory / "known_hosts"
+    finally:
+        box.kill()
+        shutil.rmtree(directory)

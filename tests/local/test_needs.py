@@ -1,7 +1,8 @@
-"""A Python that cannot run the trainer is told before anything starts."""
+"""What `up` and `check` find before anything starts: missing modules, other versions, files that look like secrets."""
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -90,3 +91,140 @@ def test_what_may_be_missing_does_not_stop_up(home: Desk) -> None:
     text = "try:\n    import no_such_thing\nexcept ImportError:\n    pass\nimport mine\n"
     write(home, text, ", env: {PYTHONPATH: src}")
     home.dtctl("up", "--local", "-f")
+
+
+LINE = "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)"
+
+
+def with_secrets(home: Desk) -> None:
+    home.write_cluster()
+    (home.project / ".env").write_text("API_KEY=very-secret\n")
+    (home.project / "keys").mkdir()
+    (home.project / "keys" / "id_rsa").write_text("very-secret\n")
+
+
+def pushed(home: Desk) -> list[str]:
+    files = [path for path in (home.home / ".dtctl").glob("bundles/*/tree/**/*") if path.is_file()]
+    return [path.name for path in files if b"very-secret" in path.read_bytes()]
+
+
+def test_secrets_stay_at_home_and_every_command_says_so(home: Desk) -> None:
+    with_secrets(home)
+    for words in (["plan"], ["up", "--local", "--dry-run"], ["push", "--local"], ["up", "--local"]):
+        assert LINE in home.run(*words).stderr.splitlines()
+    assert pushed(home) == []
+    home.dtctl("stop")
+    told = json.loads(home.run("plan", "-o", "json").stdout)
+    assert told["notPushed"] == [".env", "keys/id_rsa"]
+
+
+def test_a_word_in_the_dtctlignore_sends_what_it_names(home: Desk) -> None:
+    with_secrets(home)
+    (home.project / ".dtctlignore").write_text("!.env\n")
+    assert (
+        "not pushed: keys/id_rsa [id_rsa*] (a line such as !keys/id_rsa in .dtctlignore pushes one)"
+        in home.run("push", "--local").stderr
+    )
+    assert pushed(home) == [".env"]
+
+
+def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_helps(home: Desk) -> None:
+    file = home.write_cluster()
+    file.write_text(
+        file.read_text().replace("  dialect: flags", "  dialect: flags\n  env_file: prod.txt\n  secrets: [API_KEY]")
+    )
+    (home.project / "prod.txt").write_text("API_KEY=very-secret\n")
+    (home.project / "prod.txt").chmod(0o644)
+    said = home.run("up", "--local").stderr
+    assert "prod.txt can be read by other users (mode 0644)" in said
+    assert f"chmod 600 {home.project}/prod.txt" in said
+    assert pushed(home) == []
+
+
+def test_a_run_on_this_machine_that_cannot_be_remembered_is_not_begun(home: Desk) -> None:
+    home.write_cluster()
+    (home.home / ".local").mkdir()
+    (home.home / ".local" / "state").write_text("a file where the directory should be")
+    done = home.run("up", "--local")
+    assert (done.returncode, "Traceback" in done.stderr) == (5, False)
+    assert "cannot be remembered" in done.stderr
+    assert home.processes() == {}
+    assert not (home.home / ".dtctl").exists(), "no host has heard of it"
+
+
+def test_a_state_directory_that_others_may_write_to_stops_every_command(home: Desk) -> None:
+    home.write_cluster()
+    state = home.home / ".local" / "state" / "dtctl"
+    state.mkdir(parents=True)
+    state.chmod(0o777)
+    for words in (["up", "--local"], ["status"], ["logs"], ["stop"], ["down", "--yes"]):
+        done = home.run(*words)
+        assert done.returncode == 5
+        assert f"chmod 700 {state}" in done.stderr
+    assert not (home.home / ".dtctl").exists()
+
+
+def test_a_home_directory_is_no_code(home: Desk) -> None:
+    text = home.write_cluster().read_text()
+    (home.home / "cluster.yaml").write_text(text)
+    for words in (["validate"], ["plan"], ["push"], ["up", "--local"]):
+        done = home.run(*words, cwd=home.home)
+        assert (done.returncode, "a home directory" in done.stderr) == (3, True)
+
+
+TWO_HOSTS = """\
+name: demo
+hosts:
+  node-1: {{transport: local, python: {one}}}
+  node-2: {{transport: local, python: {two}}}
+jobs: {{worker: {{hosts: "node-[1-2]"}}}}
+ports: auto
+trainer: {{command: [python, train.py], dialect: none}}
+dirs: {{output: ~/saved}}
+"""
+DIFFERS = "tensorflow is not the same everywhere: 2.19.0 on node-2, 2.21.0 on node-1"
+
+
+@pytest.fixture
+def two_versions(home: Desk) -> Desk:
+    """Each host of the cluster has its Python, with what looks like a TensorFlow of its own."""
+    pythons = [make_environment(home.home / version, version) for version in ("2.21.0", "2.19.0")]
+    (home.project / "cluster.yaml").write_text(TWO_HOSTS.format(one=pythons[0], two=pythons[1]))
+    (home.project / "train.py").write_text("print('trained')\n")
+    home.allow()
+    return home
+
+
+def make_environment(place: Path, version: str) -> Path:
+    packages = place / "lib" / "python{}.{}".format(*sys.version_info) / "site-packages"
+    (packages / f"tensorflow-{version}.dist-info").mkdir(parents=True)
+    metadata = f"Metadata-Version: 2.1\nName: tensorflow\nVersion: {version}\n"
+    (packages / f"tensorflow-{version}.dist-info" / "METADATA").write_text(metadata)
+    (place / "pyvenv.cfg").write_text(f"home = {Path(sys.base_prefix) / 'bin'}\n")
+    (place / "bin").mkdir()
+    (place / "bin" / "python").symlink_to(Path(sys.executable).resolve())
+    return place / "bin" / "python"
+
+
+@pytest.mark.nightly
+def test_a_problem_is_told_with_what_to_type_and_code_5(two_versions: Desk) -> None:
+    done = two_versions.run("check")
+    assert done.returncode == 5, done.stdout + done.stderr
+    assert f"problem: {DIFFERS}" in done.stdout
+    assert (
+        f"dtctl exec @node-2 -- {two_versions.home}/2.19.0/bin/python -m pip install tensorflow==2.21.0" in done.stdout
+    )
+    assert "checkpoints: ~/saved is one directory for node-[1-2]" in done.stdout
+    assert not (two_versions.home / "saved").exists()
+    assert not list(two_versions.home.rglob(".dtctl-check-*"))
+
+
+def test_up_warns_by_the_way_and_starts_all_the_same(two_versions: Desk) -> None:
+    done = two_versions.run("up")
+    assert done.returncode == 0, done.stderr
+    assert f"warning: {DIFFERS}" in done.stderr
+    assert "dtctl check    looks closer" in done.stderr
+    two_versions.dtctl("down", "--yes")
+    done = two_versions.run("up", "--no-check", "-o", "json")
+    assert "not the same" not in done.stderr
+    assert json.loads(done.stdout)["checked"] is None

@@ -1,15 +1,20 @@
-"""`dtctl report` and goodput of a real run: a task is killed, comes back, and the run is stopped."""
+"""`dtctl report` and goodput of a real run: a task is killed, restarted, and the run is stopped; in a browser, too."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import stat
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dtctl.render.report.page import page
 from tests.desk import Desk
+from tests.unit.report.reports import report
 from tests.waiting import eventually
 
 
@@ -50,3 +55,35 @@ def _steps(status: dict[str, Any], task: str) -> int:
 
 def _attempt(status: dict[str, Any], task: str) -> int:
     return next((one["attempt"] for one in status["tasks"] if one["task"] == task), 0)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
+def test_a_browser_shows_it_without_a_complaint(tmp_path: Path) -> None:
+    file = tmp_path / "report.html"
+    file.write_text(page(report()), encoding="utf-8")
+    told = _shown(file, tmp_path)
+    assert "CONSOLE" not in told.stderr
+    assert "&lt;script&gt;" in told.stdout
+    assert "<script" not in told.stdout
+    assert "<h2" in told.stdout
+    file.write_text(page(report()).replace("<main>", "<main><script>console.log('ran')</script>"), encoding="utf-8")
+    told = _shown(file, tmp_path)
+    assert "'ran'" not in told.stderr
+    assert "Content Security Policy" in told.stderr, "what would run is held up, and said"
+
+
+def _shown(file: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(str(CHROMIUM), "--headless", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr"),
+            *(f"--user-data-dir={home / 'browser'}", "--dump-dom", file.as_uri()),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )

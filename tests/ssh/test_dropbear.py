@@ -14,8 +14,8 @@ from dtctl.transport.connect import Transports
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
-from tests.hosts.dropbear import DROPBEAR, dropbear
 from tests.hosts.keys import make_key
+from tests.hosts.sshd import DROPBEAR, dropbear
 from tests.waiting import PATIENCE_S
 
 pytestmark = [

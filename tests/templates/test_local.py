@@ -1,10 +1,12 @@
-"""Every template on this machine: it learns, through the loss of a task and through a stop."""
+"""Every template on this machine and on separate hosts: it learns, through the loss of a task and through a stop."""
 
 from __future__ import annotations
 
 import os
+import re
 import signal
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +14,12 @@ from pathlib import Path
 import pytest
 
 from dtctl.operations.init import template_names, templates_directory
-from tests.desk import desk
+from tests import environments
+from tests.desk import Desk, desk
+from tests.hosts.fleet import Fleet, missing
 from tests.templates.cases import CASES, ENDLESS, OFTEN, ONE_PS, TRAINED_ELSEWHERE, Case
 from tests.templates.project import Project
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.training, pytest.mark.timeout(1200)]
 
@@ -97,3 +102,48 @@ def test_it_goes_on_after_the_loss_of_a_worker_of_a_ps_and_of_the_lead(template:
 def _are_anew(project: Project, attempts: Mapping[str, int], names: str) -> bool:
     """These, and no others."""
     return {name for name, task in project.tasks().items() if task["attempt"] > attempts[name]} == set(names.split())
+
+
+@pytest.fixture(scope="module")
+def three_hosts() -> Iterator[Fleet]:
+    if reason := missing():
+        pytest.skip(f"no fleet: {reason}")
+    visible = (Path(sys.base_prefix), Path(sys.prefix), environments.root())
+    with Fleet(3, visible=visible) as made:
+        yield made
+
+
+@pytest.fixture
+def fleet(three_hosts: Fleet) -> Iterator[Fleet]:
+    """Without the output of other cases, which is as if it were of one cluster."""
+    yield three_hosts
+    three_hosts.restore()
+
+
+def write_addresses(user: Desk, fleet: Fleet) -> None:
+    """Into the file that `dtctl init` wrote, as its user would."""
+    file = user.project / "cluster.yaml"
+    addresses = (host.address for host in fleet.hosts)
+    place = re.compile(r"^(  node-\d:(?: |\n    ssh: ))\S+", re.MULTILINE)
+    text, count = place.subn(lambda found: found[1] + next(addresses), file.read_text())
+    assert count
+    file.write_text(text)
+
+
+@pytest.mark.fleet
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
+def test_it_learns_on_separate_hosts(case: Case, fleet: Fleet, tmp_path: Path) -> None:
+    with desk(tmp_path / "home") as user:
+        (user.home / ".ssh").mkdir(mode=0o700)
+        (user.home / ".ssh" / "config").write_text(fleet.ssh_config.read_text())
+        project = Project(user, case)
+        write_addresses(user, fleet)
+        project.up(case.steps)
+        project.succeed()
+        lead = fleet.hosts[int(user.task(case.lead)["host"].removeprefix("node-")) - 1]
+        project.check_what_it_learnt(lead.home, case.steps)
+        project.check_that_it_can_be_restored(lead.home, case.steps)
+    for host in fleet.hosts:
+        eventually(lambda: not host.processes(), what=f"nothing to be left on {host.name}")  # noqa: B023

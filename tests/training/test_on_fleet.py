@@ -1,4 +1,4 @@
-"""A user's evening: the first trainer on three separate hosts over SSH, from `init` to `down`, with real TensorFlow."""
+"""The first trainer from `init` to `down` with real TensorFlow: on three hosts over SSH, and on this machine."""
 
 from __future__ import annotations
 
@@ -112,3 +112,22 @@ def newest_step(user: Desk, *, code: int = 0) -> int:
     """Step of the run's newest complete checkpoint; 0 if there is none."""
     found = json.loads(user.dtctl("checkpoints", "-o", "json", code=code))["checkpoints"]
     return max((entry["newestComplete"]["step"] for entry in found if entry["newestComplete"]), default=0)
+
+
+@pytest.mark.timeout(600)
+def test_the_first_trainer_learns_to_read_digits(tmp_path: Path) -> None:
+    with desk(tmp_path / "home", name="digits") as user:
+        user.project = user.home / "digits"
+        user.dtctl("init", "digits", cwd=user.home)
+        done = user.run("up", "--local", "-f", timeout_s=500)
+        assert done.returncode == 0, done.stderr
+        accuracy = re.search(r"held-out accuracy (0\.\d+)", done.stdout)
+        assert accuracy
+        assert float(accuracy[1]) > 0.95
+        # Asynchronous updates of both. On a busy machine one may begin long after the other.
+        own_steps = [int(count) for count in re.findall(r"worker \d made (\d+) steps", done.stdout)]
+        assert len(own_steps) == 2
+        assert min(own_steps) > 10
+        result = json.loads((user.home / "dtctl" / "digits" / "output" / "result.json").read_text())
+        assert result["step"] >= 3000
+        assert user.processes() == {}

@@ -12,6 +12,7 @@ from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
@@ -67,6 +68,11 @@ def told(
         "elapsed_s": 9.0,
     }  # fmt: skip
     return dict(checked(RunView, {**usual, **fields}))
+
+
+def with_view(told: Coordination, **fields: Any) -> Coordination:
+    view: Any = {**told.view, **fields}
+    return dataclasses.replace(told, view=view)
 
 
 def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:

@@ -6,18 +6,19 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from dtctl.agent.records.kinds import made
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
-from dtctl.agent.records.whole_run import Contact
+from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
-from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Condition, Coordination, Exit, TaskStatus
+from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.status import RunStatus
+from tests.unit.coordinated import told as view_told
+from tests.unit.tasks import changed, past_attempt, task_status
 
 NOW = 1000.0
 RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=2, of=2),))
@@ -25,8 +26,8 @@ RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=2, of=2),))
 
 def running(name: str, host: str = "gpu-a", **told: Any) -> TaskStatus:
     """A task that trains."""
-    usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": 900.0, "ready": True, "output_time": 999.0}
-    return TaskStatus(TaskId.parse(name), host, TaskState.RUNNING, **{**usual, **told})
+    usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": 900.0, "ready": True, "progress": 999.0}
+    return task_status(name, host, **{**usual, **told})
 
 
 def ended(
@@ -42,25 +43,15 @@ def ended(
     text = cause_of_end(log, code)
     how = fact("killed", signal=signal) if signal is not None else fact("exited", code=code)
     why = [how, *([fact("cause", text=text)] if text else []), *([beside] if beside else [])]
-    past = Exit(1, 900.0, 960.0, code, signal, asked=False, cause=text)
-    return TaskStatus(
-        TaskId.parse(name),
-        host,
-        TaskState.FAILED,
-        attempt=1,
-        since=960.0,
-        why=tuple(why),
-        code=code,
-        signal=signal,
-        tail=log[-2048:],
-        history=(past,),
-    )
+    past = past_attempt(1, 900.0, 960.0, code, signal, asked=False, cause=text)
+    fields: dict[str, Any] = {"attempt": 1, "since": 960.0, "why": why, "history": [past], "tail": log[-2048:]}
+    return task_status(name, host, "failed", code=code, signal=signal, **fields)
 
 
 def says(task: TaskStatus, text: str, for_s: float = 40.0) -> TaskStatus:
     """The same with a complaint in its log."""
     complaint: Any = {"text": text, "since": NOW - for_s, "last": NOW - 1.0}
-    return dataclasses.replace(task, complaint=complaint, output_time=NOW - 1.0)
+    return changed(task, complaint=complaint, progress=NOW - 1.0)
 
 
 def facts(
@@ -85,19 +76,9 @@ def facts(
         addresses={task: f"{host}:{2222 + number}" for number, (task, host) in enumerate(roster.items())},
     )
     told = {task.id: task for task in tasks}
-    coordination = Coordination(
-        run="demo-1",
-        time=NOW,
-        phase="running",
-        condition=Condition(verdict, 900.0),
-        past=(),
-        warnings=(),
-        contacts=contacts or {},
-        tasks=told,
-        incidents=(),
-        restarts=0,
-        missing=missing,
-    )
+    condition = {"type": verdict.outcome.value, "why": list(verdict.why), "cause": None, "since": 900.0}
+    view = {**view_told(time=NOW, missing=missing), "run": "demo-1", "condition": condition, "hosts": contacts or {}}
+    coordination = Coordination(checked(RunView, view), told)
     status = RunStatus(record, told, verdict, (), NOW, coordination, machines=machines or {})
     return Facts(status, hosts or {})
 

@@ -1,9 +1,11 @@
-"""Words that a shell completes: those of this directory's cluster, in bash behind a colon too."""
+"""Words that a shell completes: those of this directory's cluster, in bash behind a colon too; and `--help`."""
 
 from __future__ import annotations
 
 import io
 import shlex
+import subprocess
+import sys
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from dtctl.cli import main
 from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_options, whole_words
+from dtctl.cli.table import GROUPS
 from dtctl.operations.history.record import record_of
 from dtctl.operations.history.store import Memory
 from dtctl.plan.roster import plan_roster
@@ -151,3 +154,19 @@ def test_only_a_shell_that_completes_is_shown(capsys: pytest.CaptureFixture[str]
     with redirect_stdout(said), whole_options(line):
         print("digits-1")
     assert said.getvalue() == "digits-1\n"
+
+
+def shown() -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "dtctl", "--help"], capture_output=True, text=True, check=True, env={"COLUMNS": "80"}
+    )
+    return done.stdout
+
+
+def test_the_help_shows_every_command_in_one_line_of_80_columns() -> None:
+    lines = shown().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert not [line for line in lines if line.endswith("...") and "COMMAND" not in line]
+    for group in GROUPS.values():
+        for name, entry in group.items():
+            assert [line.split(maxsplit=1) for line in lines if line.startswith(f"  {name} ")] == [[name, entry.help]]

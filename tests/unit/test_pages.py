@@ -1,4 +1,4 @@
-"""What is written for people: lines that fit beside an editor, and links that lead somewhere."""
+"""What is written for people: lines that fit beside an editor, links that lead somewhere, tests that pages name."""
 
 from __future__ import annotations
 
@@ -73,3 +73,37 @@ def test_a_command_that_is_shown_exists_with_its_options(page: str, name: str, o
 
 def test_many_commands_are_shown() -> None:
     assert len({name for _, name, _ in shown_commands()}) > 15
+
+
+TESTS = Path(__file__).resolve().parents[1]
+PAGE = TESTS.parent / "docs" / "security.md"
+NAMED = re.findall(r"`([\w/]+\.py)::(\w+)`", PAGE.read_text())
+
+
+@pytest.mark.parametrize(("file", "test"), NAMED)
+def test_the_test_that_holds_a_claim_is_there(file: str, test: str) -> None:
+    assert f"\ndef {test}(" in (TESTS / file).read_text()
+
+
+def test_every_claim_names_a_test() -> None:
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| ") and "held by" not in line]
+    claims = [row for row in rows if "::" in row]
+    assert len(claims) == len(NAMED) > 50
+
+
+TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
+FORMATS = {
+    f"{path.relative_to(TEMPLATES)}: {found[0]}": found[1]
+    for path in sorted(TEMPLATES.rglob("*.py"))
+    for found in re.finditer(r"loss \{[^{}]*:([^{}]+)\}", path.read_text())
+}
+
+
+def test_most_templates_print_a_loss() -> None:
+    assert len(FORMATS) > 8
+
+
+@pytest.mark.parametrize("of", FORMATS)
+def test_a_small_loss_keeps_its_digits(of: str) -> None:
+    assert float(format(2.6e-08, FORMATS[of])) == 2.6e-08
+    assert format(2.3025851, FORMATS[of]) == "2.303"

@@ -10,16 +10,16 @@ import pytest
 import typer.main
 
 from dtctl.cli import which
-from dtctl.cli.commands import COMMANDS, Effect
 from dtctl.cli.completion import complete_clusters
 from dtctl.cli.ending import Announced
 from dtctl.cli.scope import Scope
+from dtctl.cli.table import COMMANDS, Effect
 from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import SshSettings, TaskId
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.history.store import Memory
+from dtctl.operations.local import make_local
 from dtctl.operations.stop import Ending
-from dtctl.operations.up.local import make_local
 from dtctl.plan.roster import plan_roster
 
 TEXT = """

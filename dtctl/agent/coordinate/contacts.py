@@ -6,7 +6,7 @@ import socket
 
 from ..host import log
 from ..records.messages import PROTOCOL
-from ..records.reasons import fact, sentence
+from ..records.reasons import fact
 from ..run import intents
 from ..survival import revival
 
@@ -75,12 +75,9 @@ class Contacts:
 
     def note_answer(self, host: str, *, answers: bool) -> None:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
-        why, data = fact("agent_gone", host=host), self._view.data
-        text = sentence([why])
-        if answers != (text in data["warnings"]):
-            data["warnings"] = [*(other for other in data["warnings"] if other != text), *([text] if answers else [])]
-            if answers:
-                self._tell("contact", [why], host=host)
+        gone = fact("agent_gone", host=host)
+        if self._view.replace_warning("agent_gone", gone if answers else None, host) and answers:
+            self._tell("contact", [gone], host=host)
 
     def leave(self, host: str) -> None:
         """One that had joined has no part in the run again, as if it had never been heard."""
@@ -136,16 +133,11 @@ class Quorum:
         self._since = None
         if self._had:
             self._had, self._doubts, self._vouched = False, True, False
-        self.may_start = self._vouched or (not self._is_new_here and self._is_complete())
+        self.may_start = self._vouched or (not self._is_new_here and self._view.all_in_touch())
 
     @property
     def _own(self) -> str:
         return self._view.own_host
-
-    def _is_complete(self) -> bool:
-        """Nobody that others wait for is out of touch."""
-        view = self._view
-        return all(view.reached(task) or view.final(task) for task in view.present if view.waited_for(task))
 
     def missing(self) -> int:
         """How many hosts more have to be in touch."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, MOST_WARNINGS, StoryLine
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, StoryLine
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
@@ -202,18 +202,10 @@ class Coordinator:
 
     def listens(self, problem: Optional[str], wall: float) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
-        data = self.view.data
-        before = data["deaf"]
-        why = fact("coordinator_heard") if problem is None else fact("coordinator_deaf", text=problem)
-        deaf = None if problem is None else sentence([why])
-        if deaf == before:
-            return
-        self._wall = wall
-        data["deaf"] = deaf
-        data["warnings"] = [text for text in data["warnings"] if text != before]
-        if deaf is not None:
-            data["warnings"].append(deaf)
-        self._tell("contact", [why], host=self.view.own_host)
+        unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
+        if self.view.replace_warning("coordinator_deaf", unreachable):
+            self._wall = wall
+            self._tell("contact", [unreachable or fact("coordinator_heard")], host=self.view.own_host)
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
@@ -267,7 +259,6 @@ class Coordinator:
                 data["phase"] = "ended"
         del data["incidents"][:-MOST_INCIDENTS]
         del data["conditions"][:-MOST_CONDITIONS]
-        del data["warnings"][:-MOST_WARNINGS]
 
     def due(self) -> Optional[float]:
         """When it has to be asked again though nothing is heard."""
@@ -275,12 +266,9 @@ class Coordinator:
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
-        mending = not self.decided and (self._recovery.mending or any(map(self._is_missed, self._contacts.away)))
+        away = (task for host in self._contacts.away for task in self.view.tasks_on(host))
+        mending = not self.decided and (self._recovery.mending or any(map(self.view.awaited, away)))
         return self._told.news(mending=mending, may_go=self._may_go, may_start=self.may_start)
-
-    def _is_missed(self, host: str) -> bool:
-        """Others wait for a task there."""
-        return any(self.view.waited_for(task) and not self.view.final(task) for task in self.view.tasks_on(host))
 
     def _may_go(self, host: str) -> bool:
         return self.over if host == self.view.own_host else self._is_done(host)
@@ -382,7 +370,8 @@ class Coordinator:
         data = self.view.data
         if end.kind == "Succeeded":
             warning = outcome.target_warning(self._spec["target_step"], self._services.newest_checkpoint())
-            data["warnings"] += [sentence([warning])] if warning is not None else []
+            if warning is not None:
+                self.view.warn([warning])
         data["phase"] = "finishing"
         data["missing"] = None
         spent = self._accounting.close(end.kind)

@@ -166,7 +166,7 @@ class Accounting:
     def _situation(self, lost: List[Incident], away: Collection[str]) -> str:
         view = self._view
         over = view.state(view.lead) == "succeeded"
-        trainers = [] if over else [task for task in _trainers(view) if not view.final(task)]
+        trainers = [] if over else [task for task in view.trainers if not view.final(task)]
         if not trainers:
             return "train"  # they have ended, and so has the run, as soon as it is judged
         if not lost and any(self._trains(task) for task in trainers):
@@ -184,7 +184,7 @@ class Accounting:
         return going and entry["step"] is not None
 
     def _is_in(self, states: Collection[str]) -> bool:
-        return not {self._view.state(task) for task in _trainers(self._view)}.isdisjoint(states)
+        return not {self._view.state(task) for task in self._view.trainers}.isdisjoint(states)
 
     def _is_hung(self, lost: List[Incident]) -> bool:
         return self._is_in(("stalled",)) or any(headline(one["why"]) in STALLS for one in lost)
@@ -201,11 +201,7 @@ def _interrupting(view: View) -> Iterator[Incident]:
 
 
 def _steps(view: View) -> Iterator[Tuple[str, int]]:
-    for task in _trainers(view):
+    for task in view.trainers:
         step = view.entry(task)["step"]
         if step is not None:
             yield task, step
-
-
-def _trainers(view: View) -> List[str]:
-    return view.with_role("lead", "worker")

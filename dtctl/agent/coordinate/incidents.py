@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from ..records.reasons import because, headline
 from ..records.whole_run import tells_steps
-from ..run.hangs import GAPS, LEAST_LEARNT_S, LOST_PROGRESS, patience
-from . import incidents
+from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def in_vain(view: View) -> int:
 def begin(view: View, incident: Incident, wall: float) -> None:
     """From now on its tasks may start. Steps told before now are no sign of recovery."""
     incident["begun"] = wall
-    incident["told"] = {task: view.entry(task)["step"] for task in _trainers(view)}
+    incident["told"] = {task: view.entry(task)["step"] for task in view.trainers}
 
 
 def is_back(view: View, incident: Incident) -> bool:
@@ -103,15 +102,11 @@ def trains_again(view: View, incident: Incident) -> bool:
     if not tells_steps(incident):
         return True
     before = incident["told"]
-    return any(view.entry(task)["step"] not in (None, before.get(task)) for task in _trainers(view))
+    return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)
 
 
 def _is_back(view: View, task: str) -> bool:
     return view.ready(task) or view.final(task)
-
-
-def _trainers(view: View) -> List[str]:
-    return view.with_role("lead", "worker")
 
 
 SILENCE_S = 120.0
@@ -129,22 +124,15 @@ def silence_limit(view: View, one: Incident) -> Optional[float]:
         limit_s = max(stall_s or 0.0, SILENCE_S)
     else:
         learnt_s = max(view.entry(task)["first_step_s"] for task in view.tasks)
-        if stall_s == 0 or not learnt_s or _is_done(view):
+        if stall_s == 0 or not learnt_s or is_done(view.step(), view.spec["target_step"]):
             return None
-        limit_s = max(LEAST_LEARNT_S if stall_s is None else max(stall_s, SILENCE_S), GAPS * learnt_s)
-    return patience(limit_s, incidents.in_vain(view))
+        limit_s = learnt_limit(learnt_s, None if stall_s is None else max(stall_s, SILENCE_S))
+    return patience(limit_s, in_vain(view))
 
 
 def all_are_there(view: View) -> bool:
     """Of those that others wait for each is in touch, and back from its loss."""
-    there = all(view.reached(task) or view.final(task) for task in view.present if view.waited_for(task))
-    return there and not incidents.is_mending(view)
-
-
-def _is_done(view: View) -> bool:
-    """The last step is told: what closes is silent."""
-    step, target = view.step(), view.spec["target_step"]
-    return step is not None and target is not None and step >= target
+    return view.all_in_touch() and not is_mending(view)
 
 
 NEVER_BEGAN_S = 600.0
@@ -197,7 +185,7 @@ def _nobody_works(view: View) -> bool:
 
     An evaluator waits for what others save.
     """
-    if any(incidents.still_open(view)):
+    if any(still_open(view)):
         return False
     there = [task for task in view.present if view.role(task) != "evaluator" and not view.final(task)]
     return bool(there) and all(_is_idle(view, task) for task in there)

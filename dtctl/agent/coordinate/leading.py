@@ -18,7 +18,7 @@ from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
 from .history import History
 from .recovery import Services
-from .role import events_since, hello, news
+from .report import events_since, hello, news
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
@@ -262,12 +262,8 @@ class Leading:
 
     def _read_requests(self, now: float, wall: float) -> None:
         path = self._files.path("requests.json")
-        try:
-            found = os.stat(path)
-        except OSError:
-            return
-        seen = (found.st_ino, found.st_mtime_ns, found.st_size)
-        if seen == self._requests_seen:
+        seen = paths.version(path)
+        if seen in (None, self._requests_seen):
             return
         self._requests_seen = seen
         for request in self._requests(path):

@@ -133,7 +133,7 @@ class Recovery:
             for past in self._view.entry(task)["history"]:
                 if past["attempt"] > noted.get(task, 0):
                     noted[task] = past["attempt"]
-                    if not (past["asked"] or past["early"]) and past["code"] != 0:
+                    if policy.is_own(past) and past["code"] != 0:
                         found.append((past["ended"], task, past))
         found.sort(key=lambda one: (one[0], one[1]))
         for _, task, past in found:
@@ -163,9 +163,8 @@ class Recovery:
             return None  # the outcome judges it
         if known is not None:
             self._close(known, fact("lost_again", task=task))
-        if self._view.own(task):
-            return self._left_to_its_agent(task, ending, why, wall)
-        return self._restart(task, ending, why, self._scope(task), now, wall)
+        own = self._view.own(task)
+        return self._restart(task, ending, why, [task] if own else self._scope(task), now, wall, own=own)
 
     def _why(self, task: str, ending: Past) -> List[Fact]:
         entry = self._view.entry(task)
@@ -175,34 +174,29 @@ class Recovery:
             return why_of(entry)
         return policy.why_ended(ending)
 
-    def _left_to_its_agent(self, task: str, ending: Past, why: List[Fact], wall: float) -> Optional[Judgement]:
-        spent = policy.over_budget(why, self._view.recovery, run_restarts=self._view.data["restarts"])
-        if spent is not None:
-            return _failed(task, spent)
-        self._view.data["restarts"] += 1
-        incidents.opened(self._view, task, ending, why, [task], wall)
-        self._tell("decision", [*why, fact("goes_alone")], task=task)
-        return None
-
     def _restart(
-        self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float
+        self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float, *, own: bool = False
     ) -> Optional[Judgement]:
-        restarts = self._view.entry(task)["restarts"]  # its agent begins anew after a long healthy life
-        spent = (
-            policy.over_budget(why, self._view.recovery, restarts=restarts, run_restarts=self._view.data["restarts"])
-            or self._state_lost(tasks, why, wall)
-            or self._checkpoint_lost(tasks, why)
+        """`own`: by its agent, which has decided whether the task's own budget allows it."""
+        data, recovery = self._view.data, self._view.recovery
+        restarts = 0 if own else self._view.entry(task)["restarts"]  # begins anew after a long healthy life
+        decided = policy.decide(
+            why, recovery, self._services.random(), restarts=restarts, run_restarts=data["restarts"]
         )
-        if spent is not None:
-            return _failed(task, spent)
-        self._view.data["restarts"] += 1
-        delay_s = policy.back_off(restarts + 1, self._view.recovery, self._services.random(), why)
+        if decided.state == "failed":
+            return _failed(task, decided.why)
+        lost = None if own else self._state_lost(tasks, why, wall) or self._checkpoint_lost(tasks, why)
+        if lost is not None:
+            return _failed(task, lost)
+        data["restarts"] += 1
         for other in list(incidents.still_open(self._view)):
             if set(other["tasks"]) <= set(tasks):
                 self._close(other, fact("lost_too", task=task))
         incident = incidents.opened(self._view, task, ending, why, tasks, wall)
-        self._due[incident["id"]] = now + delay_s
-        self._hold(task, tasks, restarts + 1, why)
+        delay_s = None if own else decided.delay_s
+        if delay_s is not None:
+            self._due[incident["id"]] = now + delay_s
+            self._hold(task, tasks, decided.restarts, why)
         self._tell("decision", [*why, _plan(task, tasks, delay_s)], task=task)
         return None
 
@@ -318,7 +312,7 @@ class Recovery:
     def _mend(self, *, distrust: bool) -> None:
         for text in self._services.mend_checkpoints(distrust):
             self._tell("decision", said(text))
-            self._view.data["warnings"].append(text)
+            self._view.warn(said(text))
 
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])
@@ -328,7 +322,10 @@ def _failed(task: str, why: List[Fact]) -> Judgement:
     return Judgement("Failed", [fact("task_failed", task=task), *why], task)
 
 
-def _plan(task: str, tasks: List[str], delay_s: float) -> Fact:
+def _plan(task: str, tasks: List[str], delay_s: Optional[float]) -> Fact:
+    """Who is restarted, and when; None: its agent restarts it."""
+    if delay_s is None:
+        return fact("goes_alone")
     if tasks == [task]:
         return fact("goes_in", seconds=delay_s)
     if len(tasks) == 2:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..records.kinds import made
-from ..records.reasons import because, fact
+from ..records.reasons import because, fact, said
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
-from ..records.whole_run import RunView
+from ..records.whole_run import MOST_WARNINGS, RunView
 from ..records.words import FINAL
 from ..run import goodput, hangs, intents, outcome
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Iterable, List, Optional, Tuple
 
     from ..records.messages import Events, Progress, Told
+    from ..records.reasons import Because, Fact
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
     from ..records.whole_run import Contact
@@ -69,6 +70,8 @@ class View:
         self._contact = {task: data["hosts"][place["host"]] for task, place in self.roster.items()}
         self._with_role: Dict[Tuple[Role, ...], List[str]] = {}
         self._held = {task for stage in self.stages if stage["held"] for task in stage["tasks"]}
+        if not data["alerts"]:
+            data["alerts"] = [because(said(text)) for text in data["warnings"]]  # of a build that knew no kinds
         self.lead = spec["lead"]
         self.coordinator = spec["coordinator"]
         self.own_host = self.coordinator["host"]
@@ -161,6 +164,19 @@ class View:
         """Its agent can be told something now."""
         return self._contact[task]["connected"]
 
+    def awaited(self, task: str) -> bool:
+        """Others may wait for it to come back."""
+        return self.waited_for(task) and not self.final(task)
+
+    def all_in_touch(self) -> bool:
+        """Nobody that others wait for is out of touch."""
+        return all(self.reached(task) for task in self.present if self.awaited(task))
+
+    @property
+    def trainers(self) -> List[str]:
+        """Those whose steps are the run's."""
+        return self.with_role("lead", "worker")
+
     def absent(self, task: str) -> bool:
         """The run goes on without its host."""
         return self._contact[task]["absent"]
@@ -209,7 +225,28 @@ class View:
         for task in tasks:
             intents.change(self.intents[task], **fields)
 
+    def warn(self, why: List[Fact]) -> None:
+        """Until the end of the run."""
+        self._set_alerts([*self.data["alerts"], because(why)])
+
+    def replace_warning(self, kind: str, now: Optional[Fact], host: Optional[str] = None) -> bool:
+        """Replaces the warning of this kind, about this host if one is given. False when nothing has changed."""
+        held = [one for one in self.data["alerts"] if one["why"] and _is_about(one["why"][0], kind, host)]
+        others = [one for one in self.data["alerts"] if one not in held]
+        new = [because([now])] if now is not None else []
+        if held != new:
+            self._set_alerts([*others, *new])
+        return held != new
+
+    def _set_alerts(self, alerts: List[Because]) -> None:
+        self.data["alerts"] = alerts[-MOST_WARNINGS:]
+        self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
+
     def step(self) -> Optional[int]:
         """The newest step that the lead or a worker has told, or None."""
-        steps = [self.entry(task)["step"] for task in self.with_role("lead", "worker")]
+        steps = [self.entry(task)["step"] for task in self.trainers]
         return max((step for step in steps if step is not None), default=None)
+
+
+def _is_about(one: Fact, kind: str, host: Optional[str]) -> bool:
+    return one["kind"] == kind and (host is None or one.get("host") == host)

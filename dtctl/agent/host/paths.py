@@ -17,7 +17,7 @@ from .errors import Refused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Optional, Type, TypeVar
+    from typing import Any, List, Mapping, Optional, Tuple, Type, TypeVar
 
     R = TypeVar("R")
 
@@ -144,6 +144,15 @@ class Damaged(ValueError):
 
 class OtherVersion(Damaged):
     """The file is of a version of dtctl whose records differ; the text says which file, and of which version."""
+
+
+def version(path: str) -> Optional[Tuple[int, int, int]]:
+    """Another one after each writing; None while there is no file that can be seen."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]:

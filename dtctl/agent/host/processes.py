@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from contextlib import suppress
 
 from .secrets import hide_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Mapping, Optional, Set, Tuple
+    from typing import Callable, Dict, Iterable, List, Mapping, Optional, Set, Tuple
 
     from ..records import run_state
     from ..records.answers import Survivor
 
 KILL_LIMIT_S = 5.0
 """What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
+
+LOOK_S = 0.05
+"""How often a session that ends processes looks what is left."""
 
 LONGEST_COMMAND = 4096
 """How many characters of a command line are shown."""
@@ -220,38 +224,44 @@ def describe(processes: Iterable[Process], task: Optional[str] = None) -> List[S
 
 
 class Ladder:
-    """SIGTERM to the whole tree, `grace_s` later SIGKILL, and looks again until nothing is left.
+    """SIGTERM to all that `look` finds, `grace_s` later SIGKILL, and another look until nothing is left.
 
     `step` is called until it says that nothing is left; it never waits. Times are of the monotonic clock.
-    A process is sent one SIGTERM, and none when there is no time to heed it. What a trainer starts in answer to it (a
-    last upload, say) may use the grace period; when there was no trainer left to be asked, whatever appears later is
-    sent its own.
+    A process is sent one SIGTERM, and none when there is no time to heed it. What the `leader`, a trainer, starts in
+    answer to it (a last upload, say) may use the grace period; without one, or when it had ended before, whatever
+    appears later is sent its own.
     """
 
-    def __init__(self, trainer: Optional[run_state.Process], keys: Iterable[str], grace_s: float, now: float) -> None:
+    def __init__(
+        self,
+        look: Callable[[], List[Process]],
+        grace_s: float,
+        now: float,
+        leader: Optional[run_state.Process] = None,
+    ) -> None:
         self.grace_s = grace_s
         self.left: List[Process] = []
-        """What the last scan has found."""
+        """What was found last."""
         self.killed_after_s: Optional[float] = None
         """The grace period at whose end something was still there, once that was so."""
         self._killed: Optional[float] = None
-        self._trainer = trainer
-        self._keys = list(keys)
+        self._look = look
+        self._leader = leader
         self._began = now
         self._asked = False
-        self._told: Set[Tuple[int, int]] = set()
+        self._signalled: Set[Tuple[int, int]] = set()
         self._leader_was_there = False
 
     def step(self, now: float) -> bool:
-        """True when nothing of the tree is left."""
+        """True when nothing is left."""
         overdue = now >= self._began + self.grace_s
-        if self._asked and not overdue and self._trainer_lives():
-            return False  # saves the scan while the trainer itself is still at work
-        self.left = left = tree(self._trainer, self._keys)
+        if self._asked and not overdue and self._leader_lives():
+            return False  # saves the scan while the leader itself is still at work
+        self.left = left = self._look()
         if not self._asked:
-            self._leader_was_there = self._trainer_lives()
+            self._leader_was_there = self._leader_lives()
         if not overdue and (not self._asked or not self._leader_was_there):
-            self._terminate([process for process in left if (process.pid, process.start_time) not in self._told])
+            self._terminate([process for process in left if (process.pid, process.start_time) not in self._signalled])
         self._asked = True
         if overdue:
             if left and self.killed_after_s is None:
@@ -264,14 +274,23 @@ class Ladder:
         """Processes that are still there although they were sent SIGKILL some time ago."""
         return self.left if self._killed is not None and now - self._killed > KILL_LIMIT_S else []
 
-    def _trainer_lives(self) -> bool:
-        return self._trainer is not None and find(self._trainer) is not None
+    def _leader_lives(self) -> bool:
+        return self._leader is not None and find(self._leader) is not None
 
     def _terminate(self, left: List[Process]) -> None:
-        group = self._trainer["pid"] if self._trainer is not None and self._leader_was_there else -1
+        group = self._leader["pid"] if self._leader is not None and self._leader_was_there else -1
         if group > 0:
             with suppress(OSError):  # ended just now
                 os.killpg(group, signal.SIGTERM)  # at once, so that no child is forked past it
         send_signal([process for process in left if process.group != group], signal.SIGTERM)
-        self._told.update((process.pid, process.start_time) for process in left)
+        self._signalled.update((process.pid, process.start_time) for process in left)
         send_signal(left, signal.SIGCONT)  # a stopped process would not see it
+
+
+def end(look: Callable[[], List[Process]], grace_s: float) -> None:
+    """The same for a session, which waits until nothing is left, or what is left outlives SIGKILL."""
+    now = time.monotonic()
+    ladder = Ladder(look, grace_s, now)
+    while not ladder.step(now) and not ladder.outlived(now):
+        time.sleep(LOOK_S)
+        now = time.monotonic()

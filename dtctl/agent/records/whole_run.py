@@ -142,6 +142,9 @@ class RunView(Record):
     conditions: AtMost[List[Condition], MOST_CONDITIONS]
     """Of the past, oldest first."""
     warnings: AtMost[List[Reason], MOST_WARNINGS]
+    """The sentences of `alerts`."""
+    alerts: Default[AtMost[List[Because], MOST_WARNINGS], []]
+    """What a person should know of. Builds that know no kinds of warnings have none."""
     hosts: AtMost[Dict[Name, Contact], MOST_HOSTS]
     intents: Intents
     incidents: AtMost[List[Incident], MOST_INCIDENTS]
@@ -149,8 +152,6 @@ class RunView(Record):
     request_serial: Count
     missing: Optional[Reason]
     """Who the start waits for, and why."""
-    deaf: Default[Optional[Reason], None]
-    """Why no agent can reach the coordinator, while that is so."""
     noted: Default[Dict[TaskName, Count], {}]
     """The last attempt of each task whose end was judged."""
     account: Default[Optional[Account], None]

@@ -17,12 +17,10 @@ from . import orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Optional
+    from typing import Iterator, List, Optional
 
     from ..conversation import Conversation
     from ..records import answers
-
-_MOST_NAMED = 5
 
 
 class DamagedRun:
@@ -83,7 +81,7 @@ def every(talk: Conversation) -> Iterator[DamagedRun]:
 
 def all_of(talk: Conversation) -> List[DamagedRun]:
     """With those that have no directory any more."""
-    return [*every(talk), *without_files(talk.root)]
+    return [*every(talk), *(DamagedRun(*found) for found in orphans.without_files(talk.root))]
 
 
 def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
@@ -93,23 +91,6 @@ def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]
         for run in all_of(talk)
         if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
     ]
-
-
-def without_files(root: str) -> List[DamagedRun]:
-    """Runs whose directory is gone, and whose processes are there: found by what these were given."""
-    found: Dict[str, List[orphans.Orphan]] = {}
-    for orphan in orphans.find(root):
-        if not os.path.lexists(orphan.directory):
-            found.setdefault(orphan.directory, []).append(orphan)
-    return [_without_files(directory, processes) for directory, processes in found.items()]
-
-
-def _without_files(directory: str, processes: List[orphans.Orphan]) -> DamagedRun:
-    cluster = next((each.cluster for each in processes if each.cluster is not None), None)
-    named = ["%d %s" % (each.process.pid, each.command) for each in processes[:_MOST_NAMED]]
-    more = len(processes) - len(named)
-    still = "; ".join(named) + (" and %d more" % more if more else "")
-    return DamagedRun(directory, cluster, "%s is gone, and processes of the run still run: %s" % (directory, still))
 
 
 def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:

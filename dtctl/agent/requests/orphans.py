@@ -10,20 +10,20 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from contextlib import ExitStack, suppress
 
 from ..host import fifo, locks, paths, processes
+from ..records.words import brief
 from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterable, List, Mapping, Optional, Set
+    from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
     from ..host.processes import Process
 
 GRACE_S = 5.0
-KILL_LIMIT_S = 5.0
+_MOST_NAMED = 5
 YOUNG_S = 60.0
 """An agent's process ends by itself at its first look at a dead run; an older one hangs."""
 
@@ -55,6 +55,20 @@ def of_directory(root: str, directory: str) -> List[Orphan]:
     return [orphan for orphan in _of_root(root, 0.0) if orphan.directory == directory]
 
 
+def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
+    """Runs whose directory is gone while processes of them still run: the directory, the cluster, what is wrong."""
+    found: Dict[str, List[Orphan]] = {}
+    for orphan in find(root):
+        if not os.path.lexists(orphan.directory):
+            found.setdefault(orphan.directory, []).append(orphan)
+    for directory, left in found.items():
+        cluster = next((each.cluster for each in left if each.cluster is not None), None)
+        named = "; ".join("%d %s" % (each.process.pid, each.command) for each in left[:_MOST_NAMED])
+        more = " and %d more" % (len(left) - _MOST_NAMED) if len(left) > _MOST_NAMED else ""
+        problem = "%s is gone, and processes of the run still run: %s%s" % (directory, named, more)
+        yield directory, cluster, brief(problem)
+
+
 def _of_root(root: str, young_s: float) -> List[Orphan]:
     """What belongs to any run, and all below it. None of them is this process, or one that it descends from."""
     table = processes.every()
@@ -75,24 +89,15 @@ def _of_root(root: str, young_s: float) -> List[Orphan]:
 
 def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     """Ends all that is left of a run that is not dead: its agents at once, so that none starts anything again."""
-    deadline = time.monotonic() + grace_s + KILL_LIMIT_S
     seen: Dict[int, Orphan] = {}
     """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
 
     def look() -> List[Orphan]:
         seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
-        return [orphan for orphan in seen.values() if _lives(orphan.process)]
+        return _living(seen.values())
 
-    _signal([orphan for orphan in look() if orphan.is_agent], signal.SIGKILL)
-    left = look()
-    _signal(left, signal.SIGTERM)
-    _wait(left, grace_s)
-    left = look()
-    while left and time.monotonic() < deadline:  # what has been started in the meantime has to end as well
-        _signal(left, signal.SIGKILL)
-        _wait(left, 0.5)
-        left = look()
-    return left
+    processes.send_signal([orphan.process for orphan in look() if orphan.is_agent], signal.SIGKILL)
+    return _end(look, grace_s)
 
 
 def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
@@ -157,17 +162,14 @@ def is_dead(directory: str) -> bool:
 
 
 def end(orphans: Iterable[Orphan]) -> List[Orphan]:
-    """SIGTERM, and SIGKILL for what is left after a while; returns what survives even that."""
+    """Ends those of dead runs, which stay dead meanwhile; returns what survives even SIGKILL."""
     with ExitStack() as held_locks:
         held: Dict[str, bool] = {}
         for orphan in orphans:
             if orphan.directory not in held:
                 held[orphan.directory] = _hold_dead(orphan.directory, held_locks)
-        left = [orphan for orphan in orphans if held[orphan.directory]]
-        for number, limit_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_LIMIT_S)):
-            _signal(left, number)
-            left = _wait(left, limit_s)
-        return left
+        dead = [orphan for orphan in orphans if held[orphan.directory]]
+        return _end(lambda: _living(dead), GRACE_S)
 
 
 def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
@@ -180,20 +182,10 @@ def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
     return is_dead(directory)
 
 
-def _signal(orphans: Iterable[Orphan], number: int) -> None:
-    found = [orphan.process for orphan in orphans]
-    processes.send_signal(found, number)
-    processes.send_signal(found, signal.SIGCONT)  # a stopped process would not see it
+def _end(look: Callable[[], List[Orphan]], grace_s: float) -> List[Orphan]:
+    processes.end(lambda: [orphan.process for orphan in look()], grace_s)
+    return look()
 
 
-def _wait(orphans: List[Orphan], limit_s: float) -> List[Orphan]:
-    deadline = time.monotonic() + limit_s
-    left = orphans
-    while left and time.monotonic() < deadline:
-        left = [orphan for orphan in left if _lives(orphan.process)]
-        time.sleep(0.02)
-    return left
-
-
-def _lives(process: Process) -> bool:
-    return processes.living(process.pid, process.start_time) is not None
+def _living(orphans: Iterable[Orphan]) -> List[Orphan]:
+    return [each for each in orphans if processes.living(each.process.pid, each.process.start_time) is not None]

@@ -6,7 +6,6 @@ state.json and intent.json.
 
 from __future__ import annotations
 
-import os
 import time
 
 from ..host import fifo, paths
@@ -166,13 +165,12 @@ class WholeRun(RunHandle):
         """cluster.json as it is, read when it is another file than before; None before one is written that holds."""
         path = self._run.files.path("cluster.json")
         try:
-            found = os.stat(path)
-            version = (found.st_ino, found.st_mtime_ns, found.st_size)
+            version = paths.version(path)
+            if version is None:
+                return None
             if version != self._version:
                 self._read = paths.read_record(path, RunView)
                 self._version = version
-        except FileNotFoundError:
-            return None
         except paths.Damaged as problem:
             self._problem = str(problem)
             return None

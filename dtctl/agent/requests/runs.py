@@ -301,11 +301,12 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     except RunRemoved:
         found = None
     if found is None:
-        from . import damaged_runs  # scans all processes
+        from . import orphans  # scans all processes
 
-        for lost in damaged_runs.without_files(talk.root):
-            if lost.host == host and (lost.id == run or (run is None and lost.cluster in (cluster, None))):
-                raise paths.Damaged(lost.problem)
+        for directory, owner, problem in orphans.without_files(talk.root):
+            id_, place = directory.split(os.sep)[-2:]
+            if place == host and (id_ == run or (run is None and owner in (cluster, None))):
+                raise paths.Damaged(problem)
         if named:
             raise Refused("no_run", "there is no run %s on this host" % run)
         return None

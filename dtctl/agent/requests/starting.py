@@ -253,13 +253,8 @@ def _follow(talk: Conversation, shell: subprocess.Popen[bytes], log: int) -> Non
 
 def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
     """Ends at once a command that the session has started, with all that it has started."""
-    import time
-
-    deadline = time.monotonic() + 5.0
-    ladder = processes.Ladder(processes.identify(child.pid), [key], 0.0, time.monotonic())
-    while not ladder.step(time.monotonic()) and time.monotonic() < deadline:
-        child.poll()
-        time.sleep(0.02)
+    shell = processes.identify(child.pid)
+    processes.end(lambda: processes.tree(shell, [key]), 0.0)
     child.wait()
 
 

@@ -7,6 +7,7 @@ whose progress, and how long a silence is taken for work: limits that are learnt
 from __future__ import annotations
 
 from ..records.reasons import fact
+from .policy import is_own
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,9 +51,14 @@ MOST_DOUBLINGS = 10
 """By then it is longer than anybody waits."""
 
 
-def learnt_limit(longest_gap_s: float) -> float:
-    """From the longest gap between two signs of progress."""
-    return max(LEAST_LEARNT_S, GAPS * longest_gap_s)
+def learnt_limit(longest_s: float, least_s: Optional[float] = None) -> float:
+    """From the longest time that was seen between two signs of progress; `least_s`: the user's own limit."""
+    return max(LEAST_LEARNT_S if least_s is None else least_s, GAPS * longest_s)
+
+
+def is_done(step: Optional[int], target: Optional[int]) -> bool:
+    """The last step has been reported: what closes is silent."""
+    return step is not None and target is not None and step >= target
 
 
 def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[float]) -> Optional[float]:
@@ -62,12 +68,11 @@ def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[flo
     took for theirs, or 0. What they teach counts once, as a task that is silent again may never say anything.
     `stall_s`: the user's own limit for a silence.
     """
-    least_s = LEAST_LEARNT_S if stall_s is None else stall_s
     learnt_s = entry["first_step_s"] or (peers_took_s if has_never_hung(entry) else 0.0)
     if learnt_s:
-        return max(least_s, GAPS * learnt_s)
+        return learnt_limit(learnt_s, stall_s)
     if any(past["step"] is not None for past in entry["history"]):  # too soon lost to have taught how long it takes
-        return max(least_s, learnt_limit(entry["longest_gap_s"]))
+        return learnt_limit(entry["longest_gap_s"], max(stall_s or LEAST_LEARNT_S, LEAST_LEARNT_S))
     return None
 
 
@@ -78,8 +83,7 @@ def limit_of_readiness(entry: Entry, first_step_s: Optional[float], stall_s: Opt
     """
     if first_step_s is not None:
         return first_step_s
-    least_s = LEAST_LEARNT_S if stall_s is None else stall_s
-    return max(least_s, GAPS * entry["ready_s"]) if entry["ready_s"] else None
+    return learnt_limit(entry["ready_s"], stall_s) if entry["ready_s"] else None
 
 
 def patience(limit_s: float, in_vain: int) -> float:
@@ -93,7 +97,7 @@ def has_never_hung(entry: Entry) -> bool:
 
 def hung_in_a_row(entry: Entry) -> int:
     """How many of a task's last attempts were ended because they did nothing any more."""
-    own = [past for past in entry["history"] if not past["asked"]]
+    own = [past for past in entry["history"] if is_own(past)]
     return next((count for count, past in enumerate(reversed(own)) if not past["hung"]), len(own))
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
-
 from ..host import log, paths, processes
 from ..records.reasons import because
 
@@ -96,10 +93,7 @@ class IntentFollower:
             self._mend()
 
     def _look(self) -> None:
-        seen: object = None
-        with suppress(FileNotFoundError):
-            found = os.stat(self._files.intent_path)
-            seen = (found.st_ino, found.st_mtime_ns, found.st_size)
+        seen = paths.version(self._files.intent_path)
         if seen is None or seen != self._seen:
             self.value = self._on_disk()
             self.lost_session = False

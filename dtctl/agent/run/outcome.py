@@ -165,7 +165,7 @@ def failing_since(entry: Entry) -> float:
     """When the unbroken row of failures began that ended in the final one: a cause fails before its followers do."""
     since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
-        if past["asked"] or past["early"] or past["code"] == 0:
+        if not policy.is_own(past) or past["code"] == 0:
             break
         since = past["ended"]
     return since

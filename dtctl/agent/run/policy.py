@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
+from ..records.words import FINAL
 from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
@@ -54,10 +55,10 @@ class Verdict:
         self.killed_after_s: Optional[float] = None
 
 
-def verdict(ending: Ending, told: str, recovery: RecoverySpec) -> Verdict:
-    """Judges an ending by its code and what its log tells; `retry` and `permanent` of `recovery` come first."""
+def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
+    """Judges an ending by its code and the cause in its log; `retry` and `permanent` of `recovery` come first."""
     number = _number(ending)
-    cause = told if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else ""
+    cause = logged if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else ""
     if number in recovery["retry"]:
         return Verdict(True, cause, always=True)
     if number == USAGE and kind_of_error(cause) == SHORTAGE:  # what a shell answers that cannot fork
@@ -103,21 +104,46 @@ class Decision:
         self.restarts = restarts
         self.delay_s = delay_s
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Decision) and self._fields() == other._fields()
 
-    __hash__ = None  # type: ignore[assignment]
+def decide(
+    why: List[Fact], recovery: RecoverySpec, jitter: float, *, restarts: int = 0, run_restarts: int = 0
+) -> Decision:
+    """Whether what was lost is started once more, and when: failed, or backoff with its delay.
 
-    def _fields(self) -> tuple[object, ...]:
-        return (self.state, self.why, self.restarts, self.delay_s)
-
-    def __repr__(self) -> str:
-        return "Decision(%r, %r, %r, %r)" % self._fields()
+    For the agent that restarts its own task, and for the coordinator: each passes what it counts, so that a budget is
+    judged in one place. `jitter` lies between 0 and 1.
+    """
+    run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
+    for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
+        if spent >= most:
+            return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts)
+    return Decision("backoff", why, restarts + 1, back_off(restarts + 1, recovery, jitter, why))
 
 
 def replaced(intent: Intent, generation: int) -> bool:
     """True when an attempt of this generation is to give way to another; not once the run's outcome is decided."""
     return intent["want"] in ("run", "hold") and intent["generation"] > generation
+
+
+def while_idle(entry: Entry, intent: Intent, *, may_start: bool, is_due: bool) -> Optional[Decision]:
+    """What follows for a task of which nothing runs; None: it stays as it is. `is_due`: its delay is over."""
+    want, state, restarts = intent["want"], entry["state"], entry["restarts"]
+    if state in FINAL and not replaced(intent, entry["generation"]):
+        return None
+    has_failed = state == "backoff" and not was_early(entry)
+    if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
+        return Decision("failed", why_of(entry), restarts)  # backoff -> failed
+    if want == "run" and not may_start:
+        return None
+    ordered = _ordered(entry, intent)
+    if ordered is not None:
+        return ordered
+    if want == "finish":
+        return Decision("stopped", why_of(intent) or [fact("stopped")], restarts)  # pending, backoff -> stopped
+    may_begin = state == "pending" or (not intent["early"] if was_early(entry) else is_due)
+    if want != "run" or not may_begin:
+        return None
+    return Decision("starting", why_of(intent) if state == "pending" else [], restarts)  # pending, backoff -> starting
 
 
 def after_exit(
@@ -133,19 +159,16 @@ def after_exit(
     """What follows an ending.
 
     `entry` is the task's as it was when the attempt ended, with that in its history. `own`: it is restarted here
-    without asking. `jitter` lies between 0 and 1.
+    without asking.
     """
     stalled = entry["state"] == "stalled"
-    what = [*(why_of(entry) if stalled else why_ended(ending)), *_told(verdict), *verdict.beside]
+    what = [*(why_of(entry) if stalled else why_ended(ending)), *_causes(verdict), *verdict.beside]
     restarts = entry["restarts"]
     if ending["code"] == 0 and not entry["asked"] and not stalled:
         return Decision("succeeded", what, restarts)  # running -> succeeded
-    if intent["want"] == "stop":
-        why = why_of(intent) or [fact("stopped")]
-        return Decision("stopped", [*_killed(verdict), *why], restarts)  # any -> stopped
-    if replaced(intent, entry["generation"]):
-        state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
-        return Decision(state, [*_killed(verdict), *(why_of(intent) or [fact("restart")])], intent["restarts"])
+    ordered = _ordered(entry, intent, _killed(verdict))
+    if ordered is not None:
+        return ordered
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
@@ -159,11 +182,18 @@ def after_exit(
         restarts = 0
     if not own:
         return Decision("backoff", what, restarts)  # running -> backoff: until the coordinator decides
-    spent = over_budget(what, recovery, restarts=restarts)
-    if spent is not None:
-        return Decision("failed", spent, restarts)  # running -> failed
-    restarts += 1
-    return Decision("backoff", what, restarts, back_off(restarts, recovery, jitter, what))  # running -> backoff
+    return decide(what, recovery, jitter, restarts=restarts)  # running -> failed, running -> backoff
+
+
+def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:
+    """What the intent demands, whatever has become of the task; None where it demands neither its end nor another."""
+    if intent["want"] == "stop":
+        why = why_of(intent) or [fact("stopped")]
+        return Decision("stopped", [*killed, *why], entry["restarts"])  # any -> stopped
+    if not replaced(intent, entry["generation"]):
+        return None
+    state: TaskState = "pending" if intent["want"] == "hold" else "starting"  # any -> pending, any -> starting
+    return Decision(state, [*killed, *(why_of(intent) or [fact("restart")])], intent["restarts"])
 
 
 def was_early(entry: Entry) -> bool:
@@ -179,9 +209,14 @@ def names(kind: str, why: Sequence[Fact]) -> bool:
     return any(one["kind"] == kind for one in why)
 
 
+def is_own(past: Past) -> bool:
+    """An end that counts: dtctl had not asked for it, and those that the task needs were ready."""
+    return not (past["asked"] or past["early"])
+
+
 def alike_in_a_row(history: Sequence[Past]) -> int:
     """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
-    own = [past for past in history if not (past["asked"] or past["early"])]
+    own = [past for past in history if is_own(past)]
     if not own or not own[-1]["cause"]:
         return 0
     alike = 0
@@ -209,7 +244,7 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
     return past["step"] is not None and past["step"] > max(before, default=-1)
 
 
-def _told(verdict: Verdict) -> List[Fact]:
+def _causes(verdict: Verdict) -> List[Fact]:
     """With what else decisions follow from, each by itself: a full disk may damage a checkpoint."""
     text = verdict.cause
     lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
@@ -219,20 +254,6 @@ def _told(verdict: Verdict) -> List[Fact]:
 
 def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
     return what if ending["error"] else [*what, fact("permanent")]
-
-
-def over_budget(
-    why: List[Fact], recovery: RecoverySpec, *, restarts: Optional[int] = None, run_restarts: Optional[int] = None
-) -> Optional[List[Fact]]:
-    """Why a task that was lost is not restarted once more; None while the run's budget and its own allow it.
-
-    For the agent that restarts its own task, and for the coordinator: each passes what it counts.
-    """
-    run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
-    for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
-        if spent is not None and spent >= most:
-            return [*why, *([fact(kind, count=spent)] if spent else [])]
-    return None
 
 
 SHORTAGE_MIN_S = 5.0

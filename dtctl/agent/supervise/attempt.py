@@ -133,7 +133,7 @@ class Attempt:
             trainer = self.trainer
             if trainer is None or processes.find(trainer) is None:
                 return False  # its keeper is about to record the start, or the exit
-            self._ladder = processes.Ladder(trainer, [self.key], grace_s, now)
+            self._ladder = processes.Ladder(self._remains, grace_s, now, trainer)
         self._ladder.grace_s = grace_s
         self._ladder.step(now)
         return True
@@ -148,20 +148,23 @@ class Attempt:
             return False
         if self._ladder is None:
             leftovers_s = min(LEFTOVERS_GRACE_S, grace_s)
-            self._ladder = processes.Ladder(self.trainer, [self.key], leftovers_s, now)
+            self._ladder = processes.Ladder(self._remains, leftovers_s, now, self.trainer)
         elif asked:
             self._ladder.grace_s = grace_s
         return self._ladder.step(now)
 
     def _leaves(self, now: float) -> bool:
         """Whether what the trainer has left behind may still end by itself; notes what does not."""
-        there = processes.tree(self.trainer, [self.key])
+        there = self._remains()
         if there and self._leaving_since is None:
             self._leaving_since = now
         if there and now - (self._leaving_since or now) < LEAVE_S:
             return True
         self.left_behind = [{"pid": each.pid, "command": processes.command(each.pid)} for each in there[:MOST_LEFT]]
         return False
+
+    def _remains(self) -> List[processes.Process]:
+        return processes.tree(self.trainer, [self.key])
 
     def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
         start = self.start

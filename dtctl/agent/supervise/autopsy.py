@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from ..dump.stacks import find_py_spy, py_spy_command
 from ..host import files, machine, paths, ports, processes
-from ..logs.lines import end_of, last_lines
+from ..logs.lines import end_of
 from ..records.reasons import fact
 from ..run import policy
 from ..run.cause import cause_of_end
@@ -22,11 +22,11 @@ from ..run.cause import cause_of_end
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import List, Match, Optional
+    from typing import List, Match, Optional, Tuple
 
     from ..host.secrets import Masks
     from ..records.reasons import Fact
-    from ..records.run_state import Ending, Left, Process
+    from ..records.run_state import Ending, Entry, Left, Process
     from ..records.spec import RecoverySpec
     from .attempt import Attempt
 
@@ -50,28 +50,15 @@ _STACKS = (
 _STACK_BYTES = 1 << 16
 
 
-class Autopsy:
-    """`log`: its end, secrets masked."""
-
-    __slots__ = ("_log", "verdict")
-
-    def __init__(self, verdict: policy.Verdict, log: str) -> None:
-        self.verdict = verdict
-        self._log = log
-
-    @property
-    def tail(self) -> str:
-        return last_lines(self._log)
-
-    def hung_in(self, directory: str) -> List[Fact]:
-        """Where one that hung was, by what was asked of it before it was killed."""
-        told = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
-        for pattern, text in zip(_STACKS, (told, self._log, told)):
-            frames = list(pattern.finditer(text))
-            current = [one for one in frames if one.group().startswith("Current")]
-            if frames:
-                return [fact("hung_in", text=_frame(current[-1] if current else frames[0]))]
-        return []
+def hung_in(directory: str, log: str) -> List[Fact]:
+    """Where one that hung was, by what was asked of it before it was killed. `log`: its end."""
+    stack = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
+    for pattern, text in zip(_STACKS, (stack, log, stack)):
+        frames = list(pattern.finditer(text))
+        current = [one for one in frames if one.group().startswith("Current")]
+        if frames:
+            return [fact("hung_in", text=_frame(current[-1] if current else frames[0]))]
+    return []
 
 
 def _frame(found: Match[str]) -> str:
@@ -80,10 +67,24 @@ def _frame(found: Match[str]) -> str:
     return " ".join(("%s (%s)" % (named["function"], where)).split())[:_LONGEST_FRAME]
 
 
-def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Autopsy:
-    """Of an attempt of which nothing is left."""
+def examine(directory: str, ending: Ending, recovery: RecoverySpec, masks: Masks) -> Tuple[policy.Verdict, str]:
+    """Of an attempt of which nothing is left: what is made of its end, and the end of its log, secrets masked."""
     log = end_of(os.path.join(directory, "log"), masks)
-    return Autopsy(policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log)
+    return policy.verdict(ending, cause_of_end(log, ending["code"]), recovery), log
+
+
+def judge(
+    attempt: Attempt, ending: Ending, entry: Entry, port: Optional[int], recovery: RecoverySpec, masks: Masks
+) -> Tuple[policy.Verdict, str]:
+    """The same with what was found on the host; `entry` is as it was when the attempt ended, `port` the task's."""
+    verdict, log = examine(attempt.directory, ending, recovery, masks)
+    if entry["state"] == "stalled":
+        verdict = policy.Verdict(True, beside=hung_in(attempt.directory, log))
+    if ending["code"] != 0 and not entry["asked"]:
+        verdict.beside += found_beside(attempt, ending, port)
+    verdict.beside += left_behind(attempt.left_behind)
+    verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
+    return verdict, log
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:

@@ -6,7 +6,7 @@ import os
 
 from ..checkpoints.progress import CheckpointSigns
 from ..host import ports, processes
-from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog
+from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done
 from ..vitals.usage import Usage
 from .progress import LogProgress, Rate, complaint_after
 
@@ -105,7 +105,7 @@ class Observation:
         self._sample(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
-        signs.excused = self._is_done() or self._mending()
+        signs.excused = is_done(self._entry["step"], self._target_step) or self._mending()
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
         return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
 
@@ -135,10 +135,6 @@ class Observation:
         saves, before = self._checkpoints.changes(now), self._saves
         self._saves = saves
         return before is not None and saves > before
-
-    def _is_done(self) -> bool:
-        step, target = self._entry["step"], self._target_step
-        return step is not None and target is not None and step >= target
 
 
 def note_ready(entry: Entry, took_s: float) -> None:

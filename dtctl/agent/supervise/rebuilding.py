@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from ..host import files as opened
 from ..host import paths
+from ..logs.lines import last_lines
 from ..records.kinds import Wrong, checked, made
 from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
@@ -132,7 +133,7 @@ def _follow(files: RunFiles, entry: Entry, event: Event) -> None:
     before, after = event["from"], event["to"]
     if before in _LIVE and (after not in _LIVE or event["attempt"] > entry["attempt"]):
         entry["history"] = [*entry["history"], _past(files, entry, event)][-HISTORY:]
-    entry["restarts"] += after == "backoff" and not _is_early(event)
+    entry["restarts"] += after == "backoff" and not policy.names("early", why_of(event))
     entry.update({"state": after, "attempt": event["attempt"], "since": event["time"]})
     explain(entry, why_of(event))
 
@@ -150,15 +151,11 @@ def _past(files: RunFiles, entry: Entry, event: Event) -> Past:
         "signal": ending["signal"] if ending is not None else None,
         "cause": next((one["text"] for one in why_of(event) if one["kind"] == "cause"), ""),
         "step": None,
-        "short_of_memory": any(one["kind"] == "out_of_memory" for one in why_of(event)),
+        "short_of_memory": policy.names("out_of_memory", why_of(event)),
         "hung": event["from"] == "stalled",
         "why": why_of(event) if event["from"] == "stalled" else [],
-        "early": _is_early(event),
+        "early": policy.names("early", why_of(event)),
     }
-
-
-def _is_early(event: Event) -> bool:
-    return any(one["kind"] == "early" for one in why_of(event))
 
 
 def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoverySpec, masks: Masks, wall: float) -> None:
@@ -171,8 +168,8 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
     ending = _read(files, task["id"], entry["attempt"], "exit.json", Ending)
     if ending is not None and entry["state"] != "pending":
         directory = paths.attempt_directory(files.directory, task["id"], entry["attempt"])
-        found = examine(directory, ending, recovery, masks)
-        entry["exit"] = policy.exit_record(ending, found.verdict, found.tail)
+        verdict, log = examine(directory, ending, recovery, masks)
+        entry["exit"] = policy.exit_record(ending, verdict, last_lines(log))
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:

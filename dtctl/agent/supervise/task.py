@@ -23,6 +23,7 @@ import os
 from contextlib import suppress
 
 from ..host import paths, processes
+from ..logs.lines import last_lines
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import FINAL, brief
@@ -92,34 +93,12 @@ class Task:
             self._step_attempt(self._attempt, intent, now, wall)
 
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
-        want, state = intent["want"], self.entry["state"]
-        if self.final and not policy.replaced(intent, self.entry["generation"]):
-            return
-        has_failed = state == "backoff" and not policy.was_early(self.entry)
-        if has_failed and (want == "finish" or (want == "stop" and intent["by"] == "coordinator")):
-            self._forget_attempt()
-            self._move("failed", why_of(self.entry), wall)  # backoff -> failed
-        elif want in ("stop", "finish"):
-            self._forget_attempt()
-            self._move("stopped", why_of(intent) or [fact("stopped")], wall)  # pending, backoff -> stopped
-        elif want == "run" and not self._around.may_start:
-            return
-        elif policy.replaced(intent, self.entry["generation"]):
-            why = why_of(intent) or [fact("restart")]
-            if want == "hold":
-                self._hold(why, intent, intent["restarts"], wall)
-            else:
-                self._begin(why, intent, intent["restarts"], now, wall)
-        elif want == "run" and (state == "pending" or self._waited_enough(intent, now)):
-            why = why_of(intent) if state == "pending" else []
-            self._begin(why, intent, self.entry["restarts"], now, wall)
-        elif want == "hold" and self._start_at is not None:
+        is_due = self._start_at is not None and now >= self._start_at
+        decision = policy.while_idle(self.entry, intent, may_start=self._around.may_start, is_due=is_due)
+        if decision is not None:
+            self._follow_decision(decision, intent, now, wall)
+        elif intent["want"] == "hold" and self._start_at is not None:
             self._start_at = max(self._start_at, now + LOOK_S)
-
-    def _waited_enough(self, intent: Intent, now: float) -> bool:
-        if policy.was_early(self.entry):
-            return not intent["early"]
-        return self._start_at is not None and now >= self._start_at
 
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
@@ -224,15 +203,9 @@ class Task:
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
         recovery = self._around.spec["recovery"]
-        found = autopsy.examine(attempt.directory, ending, recovery, self._around.masks)
-        verdict = policy.Verdict(True) if entry["state"] == "stalled" else found.verdict
-        if ending["code"] != 0 and not entry["asked"]:
-            verdict.beside = autopsy.found_beside(attempt, ending, self._spec["port"])
-        if entry["state"] == "stalled":
-            verdict.beside = [*found.hung_in(attempt.directory), *verdict.beside]
-        verdict.beside += autopsy.left_behind(attempt.left_behind)
-        verdict.killed_after_s = (attempt.killed_after_s or None) if entry["asked"] else None
-        entry["exit"] = policy.exit_record(ending, verdict, found.tail, attempt.left_behind)
+        masks, stalled = self._around.masks, entry["state"] == "stalled"
+        verdict, log = autopsy.judge(attempt, ending, entry, self._spec["port"], recovery, masks)
+        entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {
             "attempt": entry["attempt"],
             "started": began,
@@ -242,9 +215,9 @@ class Task:
             "signal": ending["signal"],
             "cause": verdict.cause,
             "step": entry["step"],
-            "short_of_memory": any(one["kind"] == "out_of_memory" for one in verdict.beside),
-            "hung": entry["state"] == "stalled",
-            "why": [*why_of(entry), *verdict.beside] if entry["state"] == "stalled" else [],
+            "short_of_memory": policy.names("out_of_memory", verdict.beside),
+            "hung": stalled,
+            "why": [*why_of(entry), *verdict.beside] if stalled else [],
             "early": self._is_early(ending, verdict, intent, now),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     Kind = Literal["systemd", "cron"]
 
 
-_STAMP = "kept"
-"""The bootstrap's, which is newer than any file that it has kept."""
+_KEPT = "source"
+"""The bootstrap's, which writes it anew with all others."""
 _SETTLED = "settled"
 
 
 def settle_later() -> None:
     """Has the program that this process runs from written to the disk, once, by a process that nobody waits for."""
     program = programs.directory()
-    kept, settled = (os.path.join(program, name) for name in (_STAMP, _SETTLED))
+    kept, settled = (os.path.join(program, name) for name in (_KEPT, _SETTLED))
     if os.path.exists(kept) and paths.modified_ns(settled) < paths.modified_ns(kept):
         with suppress(OSError):  # no room for a process; the next run asks again
             daemon.detached(lambda: _settle_alone(program))

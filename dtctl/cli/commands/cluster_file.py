@@ -95,9 +95,9 @@ def show_plan(
     output: OutputOption,
 ) -> None:
     from dtctl.operations.history.record import record_of
+    from dtctl.operations.local import exposure, make_local, scan_code
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
-    from dtctl.operations.up.local import exposure, make_local, scan_code
     from dtctl.render import errors
     from dtctl.render import plan as render
     from dtctl.render.machine import document

@@ -157,8 +157,8 @@ def check(
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of
+    from dtctl.operations.local import make_local
     from dtctl.operations.up.launch import make_plan
-    from dtctl.operations.up.local import make_local
     from dtctl.render import checks, errors
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
@@ -168,7 +168,7 @@ def check(
     hostname = scope.transport.hostname
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:
-        from dtctl.operations.networking.firewall import rules_of
+        from dtctl.operations.checks.network.firewall import rules_of
         from dtctl.render import checks
 
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)

@@ -72,8 +72,8 @@ def up(
     from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.checks.checking import require_private as refuse_exposed
     from dtctl.operations.checks.checking import scene_of
+    from dtctl.operations.local import exposure
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.local import exposure
     from dtctl.operations.up.review import review
     from dtctl.render import errors, plan
 
@@ -163,8 +163,8 @@ def push(
 ) -> None:
     """Send the code to the hosts and start nothing."""
     from dtctl.operations.history.record import record_of
+    from dtctl.operations.local import make_local, scan_code
     from dtctl.operations.push import push as bring
-    from dtctl.operations.up.local import make_local, scan_code
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.machine import document, results
@@ -212,10 +212,10 @@ def replace(
 ) -> None:
     """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
     from dtctl.cli.starting import await_tasks, start
+    from dtctl.operations.local import exposure
     from dtctl.operations.replace import check_same, plan_replacement
     from dtctl.operations.status import status
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.local import exposure
     from dtctl.render import errors, plan, starting
     from dtctl.render.machine import document, results
 

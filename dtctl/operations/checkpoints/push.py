@@ -24,7 +24,7 @@ from dtctl.operations.checkpoints.local import OwnCheckpoint
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.up.conflicts import strangers
+from dtctl.operations.outputs import strangers
 from dtctl.plan.hosts import on_host
 from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out

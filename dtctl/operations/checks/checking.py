@@ -19,17 +19,17 @@ from dtctl.agent.records.kinds import Wrong, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import machine, software, speed, storage
+from dtctl.operations.checks import machine, software, speed, ssh, storage
+from dtctl.operations.checks.dialling import Dialled, dial
+from dtctl.operations.checks.network import tasks
+from dtctl.operations.checks.network.exposure import is_exposed
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.networking import logins, tasks
-from dtctl.operations.networking.dialling import Dialled, dial
-from dtctl.operations.networking.exposure import is_exposed
-from dtctl.operations.up.local import local_python
+from dtctl.operations.local import local_python
 from dtctl.plan.roster import RunPlan
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport, answering
@@ -41,7 +41,7 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
     software.TOPIC,
     machine.TOPIC,
     speed.TOPIC,
-    logins.TOPIC,
+    ssh.TOPIC,
 )
 
 STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dtctl.agent.records.words import CODE, HOME
-from dtctl.operations.up.imports import Program, broken_line, program_of
+from dtctl.operations.imports import Program, broken_line, program_of
 from dtctl.plan.roster import RunPlan
 
 _MOST_BYTES = 1 << 20

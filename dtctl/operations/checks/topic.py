@@ -11,9 +11,9 @@ from typing import Any, Generic, TypeVar
 from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
+from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
-from dtctl.operations.networking.dialling import Dialled, Door
 from dtctl.plan.roster import RunPlan
 
 Q = TypeVar("Q")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import Fact, fact
+from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.run import outcome
 from dtctl.model import TaskId
 from dtctl.transport.wire import untrue
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.agent.records.run_state import Entry, Intent
     from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.whole_run import Condition
     from dtctl.errors import DtctlError
     from dtctl.operations.history.record import RunRecord
 
@@ -49,6 +50,10 @@ class Verdict:
     def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
         """As records have it."""
         return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
+
+    @classmethod
+    def of_condition(cls, condition: Condition) -> Verdict:
+        return cls.of(condition["type"], why_of(condition), condition["cause"])
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:

@@ -140,10 +140,10 @@ def _of_complaints(facts: Facts) -> Iterator[Finding]:
     for task in facts.tasks:
         text = facts.complaint(task)
         known = next(_fitting(facts, task, text), None) if text and task.id not in named else None
-        if known is None or task.complaint is None:
+        if known is None or task.entry["complaint"] is None:
             continue
         row, fields = known
-        since = {"said_s": facts.age(task.complaint["since"])}
+        since = {"said_s": facts.age(task.entry["complaint"]["since"])}
         row = dataclasses.replace(row, level=Level.BLOCKS if row.name != PEER_LOST else Level.SLOWS)
         yield Finding(row, Seen((task.id,), (task.host,), {**fields, **since}, complaint=text))
 
@@ -243,7 +243,7 @@ def _status(
 def _scanned(file: Path | None) -> Bundle | None:
     """The code by the cluster file as it reads now; None where that cannot be told."""
     from dtctl.config import load_cluster
-    from dtctl.operations.up.local import scan_code
+    from dtctl.operations.local import scan_code
 
     try:
         return scan_code(load_cluster(file)) if file is not None else None

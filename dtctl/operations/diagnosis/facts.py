@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.run.hangs import HANGS
-from dtctl.agent.run.policy import fingerprint
+from dtctl.agent.run.policy import fingerprint, why_ended
 from dtctl.model import TaskId, TaskState
 
 if TYPE_CHECKING:
     from dtctl.agent.records.reasons import Fact
+    from dtctl.agent.records.run_state import Past
     from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
-    from dtctl.operations.client.snapshot import Exit, TaskStatus
+    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.status import RunStatus
 
 PYTHON = "PYTHON"
@@ -51,7 +52,7 @@ class End:
     cause: str
     log: str
     times: int = 1
-    how: tuple[Fact, ...] = ()
+    how: Sequence[Fact] = ()
     """As its agent says it, where there is neither code nor signal."""
     restarted: float | None = None
     over: bool = False
@@ -88,7 +89,7 @@ class Facts:
 
     def python(self, task: TaskStatus) -> str:
         told = self.vitals(task)
-        program = (told["python"] if told is not None else "") or task.program
+        program = (told["python"] if told is not None else "") or task.entry["program"]
         return program if _PYTHON.search(program) else PYTHON
 
     def unreached(self, host: str, task: TaskId) -> Unreached | None:
@@ -103,16 +104,16 @@ class Facts:
     def end_of(self, task: TaskStatus) -> End | None:
         """How it has ended; of one that was started again, how it was lost last."""
         told = self.vitals(task)
-        past = task.history[-1] if task.history else None
+        past = task.entry["history"][-1] if task.entry["history"] else None
         if task.state in ENDED:
-            if (past is not None and (past.asked or past.early)) or _is_hang(task.why):
+            if (past is not None and (past["asked"] or past["early"])) or _is_hang(task.why):
                 return None
-            cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past.cause if past else "")
-            log = told["log"] if told is not None and told["log"] else task.tail
-            at = past.ended if past else task.since
-            return End(task.code, task.signal, at, cause, log, _in_a_row(task), task.why[:1])
+            cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past["cause"] if past else "")
+            log = told["log"] if told is not None and told["log"] else task.exit["tail"]
+            at = past["ended"] if past else task.entry["since"]
+            return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
-            return End(0, None, past.ended if past else task.since, "", task.tail)
+            return End(0, None, past["ended"] if past else task.entry["since"], "", task.exit["tail"])
         return self._last_loss(task, told["lost_log"] if told is not None else "")
 
     def _last_loss(self, task: TaskStatus, log: str) -> End | None:
@@ -120,36 +121,38 @@ class Facts:
         if task.state not in LIVING or not losses:
             return None
         last = losses[-1]
-        return End(last.code, last.signal, last.ended, last.cause, log, _in_a_row(task), (),
-                   restarted=task.since, over=self._is_over(task, losses))  # fmt: skip
+        return End(last["code"], last["signal"], last["ended"], last["cause"], log, _in_a_row(task), (),
+                   restarted=task.entry["since"], over=self._is_over(task, losses))  # fmt: skip
 
-    def _is_over(self, task: TaskStatus, losses: list[Exit]) -> bool:
+    def _is_over(self, task: TaskStatus, losses: list[Past]) -> bool:
         """Whether one that was started again has got further than before, or has run for longer."""
         last, alike = losses[-1], losses[-_in_a_row(task) :]
-        if not (last.cause or last.short_of_memory or len(alike) > 1):
+        if not (last["cause"] or last["short_of_memory"] or len(alike) > 1):
             return True  # nothing says that it would end so again
-        if task.step is not None and task.step > max(-1 if past.step is None else past.step for past in alike):
+        if task.entry["step"] is not None and task.entry["step"] > max(
+            -1 if past["step"] is None else past["step"] for past in alike
+        ):
             return True
-        lived_s = max(past.ended - past.started for past in alike)
-        return task.state is TaskState.RUNNING and self.age(task.since) >= max(PROVEN_S, 2 * lived_s)
+        lived_s = max(past["ended"] - past["started"] for past in alike)
+        return task.state is TaskState.RUNNING and self.age(task.entry["since"]) >= max(PROVEN_S, 2 * lived_s)
 
     def hangs(self, task: TaskStatus) -> list[tuple[float, str]]:
         """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
         told = self.status.coordination
-        incidents = told.incidents if told is not None else ()
+        incidents = told.view["incidents"] if told is not None else ()
         found = [
             (one["noticed"], sentence(why_of(one)))
             for one in incidents
             if one["task"] == str(task.id) and _is_hang(why_of(one))
         ]
-        return found or [(past.ended, sentence(past.hung)) for past in task.history if past.hung]
+        return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
 
     def complaint(self, task: TaskStatus) -> str:
         """What a living task's log says since its last step, unless it has gone on to something else."""
-        said = task.complaint
+        said = task.entry["complaint"]
         if said is None or task.state is not TaskState.RUNNING:
             return ""
-        return said["text"] if (task.output_time or 0.0) - said["last"] <= _MORE_SAID_S else ""
+        return said["text"] if (task.entry["progress"] or 0.0) - said["last"] <= _MORE_SAID_S else ""
 
     def on(self, host: str) -> Iterator[TaskStatus]:
         return (task for task in self.tasks if task.host == host)
@@ -159,10 +162,10 @@ def _is_hang(why: Iterable[Fact]) -> bool:
     return any(one["kind"] in HANGS for one in why)
 
 
-def _losses(task: TaskStatus) -> list[Exit]:
+def _losses(task: TaskStatus) -> list[Past]:
     """Attempts of this run that ended by themselves, and not well."""
-    ended = [past for past in task.history if not (past.asked or past.early or past.hung)]
-    return [past for past in ended if past.code or past.signal]
+    ended = [past for past in task.entry["history"] if not (past["asked"] or past["early"] or past["hung"])]
+    return [past for past in ended if past["code"] or past["signal"]]
 
 
 def _in_a_row(task: TaskStatus) -> int:
@@ -170,10 +173,10 @@ def _in_a_row(task: TaskStatus) -> int:
     ends = _losses(task)[::-1]
     same = 0
     for past in ends:
-        if (past.code, past.signal, fingerprint(past.cause)) != (
-            ends[0].code,
-            ends[0].signal,
-            fingerprint(ends[0].cause),
+        if (past["code"], past["signal"], fingerprint(past["cause"])) != (
+            ends[0]["code"],
+            ends[0]["signal"],
+            fingerprint(ends[0]["cause"]),
         ):
             break
         same += 1

@@ -47,7 +47,7 @@ def stragglers(facts: Facts) -> Iterator[Seen]:
     """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        rates = {task.id: task.rate for task in peers if task.rate is not None}
+        rates = {task.id: task.entry["rate"] for task in peers if task.entry["rate"] is not None}
         usual = median(rates.values()) if len(rates) >= LEAST_PEERS else 0.0
         for task in peers:
             rate = rates.get(task.id)
@@ -59,8 +59,8 @@ def behind(facts: Facts) -> Iterator[Seen]:
     """Those that have told no step for long while the others of their job go on."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        told = [task for task in peers if task.step_time is not None]
-        ages = {task.id: facts.age(task.step_time) for task in told}
+        told = [task for task in peers if task.entry["step_time"] is not None]
+        ages = {task.id: facts.age(task.entry["step_time"]) for task in told}
         for task in told if len(told) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
@@ -73,13 +73,15 @@ def silent(facts: Facts) -> Iterator[Seen]:
     """A run that made steps, and of which no task tells any for a while."""
     if facts.status.verdict.outcome.decided:
         return
-    told = [task for task in facts.tasks if task.step_time is not None and task.state is TaskState.RUNNING]
+    told = [task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING]
     if not told:
         return
-    age = min(facts.age(task.step_time) for task in told)
+    age = min(facts.age(task.entry["step_time"]) for task in told)
     reached = facts.status.progress.target
-    if age >= SILENT_S and (reached is None or max(task.step or 0 for task in told) < reached):
-        idle = tuple(task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.cpu or 0.0) < 0.02)
+    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in told) < reached):
+        idle = tuple(
+            task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.entry["cpu"] or 0.0) < 0.02
+        )
         seen = tuple(task.id for task in told)
         yield Seen(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})
 
@@ -158,11 +160,15 @@ def commonness(told: tuple[str, tuple[str, ...]]) -> tuple[int, list[int]]:
 
 def diverged(facts: Facts) -> Iterator[Seen]:
     """Losses that are NaN or infinite: in logs, or in event files."""
-    bad = [task for task in facts.tasks if task.loss is not None and task.loss.lstrip("+-") in ("nan", "inf")]
+    bad = [
+        task
+        for task in facts.tasks
+        if task.entry["loss"] is not None and task.entry["loss"].lstrip("+-") in ("nan", "inf")
+    ]
     bad = [task for task in bad if task.state not in ENDED]
     if bad:
-        step = {} if bad[0].step is None else {"step": bad[0].step}
-        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].loss, **step})
+        step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
+        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
         return
     for host, told in facts.hosts.items():
         for one in told["diverged"]:
@@ -178,10 +184,14 @@ def throttled(facts: Facts) -> Iterator[Seen]:
     """Those that a limit holds back, where it does not hold back most of their job alike."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        held = [task for task in peers if (task.throttled or 0.0) >= THROTTLED]
+        held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
         if 2 * len(held) <= len(peers):
             for task in held:
-                fields = {"throttled_share": task.throttled, "used": f"{task.cpu or 0.0:.2g}", "pid": task.pid}
+                fields = {
+                    "throttled_share": task.entry["throttled"],
+                    "used": f"{task.entry['cpu'] or 0.0:.2g}",
+                    "pid": task.entry["pid"],
+                }
                 yield Seen((task.id,), (task.host,), fields)
 
 
@@ -189,27 +199,27 @@ def not_begun(facts: Facts) -> Iterator[Seen]:
     """Those that have told nothing while most of their peers have; or that have done nothing while the lead has."""
     for task in facts.tasks:
         took_s = _others_took(facts, task) if _is_new(task) else None
-        age_s = facts.age(task.since)
+        age_s = facts.age(task.entry["since"])
         if took_s is not None and age_s >= max(PATIENCE_S, STARTS * took_s):
-            idle = {"idle_s": facts.age(task.idle_since)} if task.idle_since is not None else {}
+            idle = {"idle_s": facts.age(task.entry["idle_since"])} if task.entry["idle_since"] is not None else {}
             yield Seen((task.id,), (task.host,), {"age_s": age_s, "others_s": took_s, **idle})
 
 
 def _is_new(task: TaskStatus) -> bool:
-    return task.state is TaskState.RUNNING and task.step is None and task.id.job not in ("ps", "evaluator")
+    return task.state is TaskState.RUNNING and task.entry["step"] is None and task.id.job not in ("ps", "evaluator")
 
 
 def _others_took(facts: Facts, task: TaskStatus) -> float | None:
     """For their first steps. The lead is nobody's peer, as many programs let it alone speak."""
     lead = facts.status.tasks.get(facts.status.record.lead)
     peers = [one for one in facts.tasks if one.id.job == task.id.job and one not in (task, lead)]
-    taught = [one.first_step_s for one in peers if one.step is not None and one.first_step_s]
+    taught = [one.entry["first_step_s"] for one in peers if one.entry["step"] is not None and one.entry["first_step_s"]]
     if taught and 2 * len(taught) > len(peers):
         return max(taught)
-    if lead is None or lead.step is None or task.idle_since is None or task.since is None:
+    if lead is None or lead.entry["step"] is None or task.entry["idle_since"] is None or task.entry["since"] is None:
         return None
-    soon = task.idle_since - task.since <= IDLE_SOON_S + 2 * lead.first_step_s
-    return lead.first_step_s if lead.first_step_s and soon else None
+    soon = task.entry["idle_since"] - task.entry["since"] <= IDLE_SOON_S + 2 * lead.entry["first_step_s"]
+    return lead.entry["first_step_s"] if lead.entry["first_step_s"] and soon else None
 
 
 def nobody_begins(facts: Facts) -> Iterator[Seen]:
@@ -217,8 +227,12 @@ def nobody_begins(facts: Facts) -> Iterator[Seen]:
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
         return
-    idle = sorted((task.idle_since, task.id) for task in tasks if task.idle_since is not None and task.id.job != "ps")
-    if any(task.idle_since is None for task in tasks) or not idle or facts.age(idle[-1][0]) < PATIENCE_S:
+    idle = sorted(
+        (task.entry["idle_since"], task.id)
+        for task in tasks
+        if task.entry["idle_since"] is not None and task.id.job != "ps"
+    )
+    if any(task.entry["idle_since"] is None for task in tasks) or not idle or facts.age(idle[-1][0]) < PATIENCE_S:
         return
     since, first = idle[0]
     alone = len(idle) > 1 and idle[1][0] - since >= _APART_S
@@ -231,6 +245,11 @@ def nobody_begins(facts: Facts) -> Iterator[Seen]:
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
     """A program that counts no steps may wait for anything, once it listens where the others expect it."""
-    counts = facts.status.progress.target is not None or any(task.id.job == "ps" or not task.ready for task in tasks)
-    told = any(task.step is not None or any(past.step is not None for past in task.history) for task in tasks)
+    counts = facts.status.progress.target is not None or any(
+        task.id.job == "ps" or not task.entry["ready"] for task in tasks
+    )
+    told = any(
+        task.entry["step"] is not None or any(past["step"] is not None for past in task.entry["history"])
+        for task in tasks
+    )
     return counts and not told

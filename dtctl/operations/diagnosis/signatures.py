@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.operations.diagnosis import hosts, waits
 from dtctl.operations.diagnosis.signature import Find, Join, table
-from dtctl.operations.up.imports import PACKAGES
+from dtctl.operations.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
@@ -89,7 +89,7 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     """By SIGKILL that nobody asked for, while the kernel says that it ended processes for want of memory."""
-    before = task.history[-1].short_of_memory if task.history else False
+    before = task.entry["history"][-1]["short_of_memory"] if task.entry["history"] else False
     if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
         return None
     return memory(facts, task, fields)

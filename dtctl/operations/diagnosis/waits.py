@@ -47,9 +47,9 @@ def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
     places = _Places(facts)
     for task in facts.tasks:
         text = facts.complaint(task)
-        if not text or not FOR_OTHERS.search(text) or task.complaint is None:
+        if not text or not FOR_OTHERS.search(text) or task.entry["complaint"] is None:
             continue
-        wait = Wait(task.id, task.host, facts.age(task.complaint["since"]), text)
+        wait = Wait(task.id, task.host, facts.age(task.entry["complaint"]["since"]), text)
         target = places.meant(task, text)
         if target is not None and (wait.for_s >= INIT_S or _FOR_INIT not in text):
             found.setdefault(target, []).append(wait)
@@ -93,7 +93,9 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "away"
     if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
         return "frozen"
-    listens = told["listens"] if told is not None else task.ready  # of a program that serves nobody `ready` says less
+    listens = (
+        told["listens"] if told is not None else task.entry["ready"]
+    )  # of a program that serves nobody `ready` says less
     return "listens" if task.state is TaskState.RUNNING and listens else "deaf"
 
 
@@ -102,7 +104,7 @@ def over(facts: Facts) -> Iterator[Seen]:
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
         if _standing(facts, task) == "over":
-            yield _seen(facts, task, who, state=task.state.value, ended_at=task.since)
+            yield _seen(facts, task, who, state=task.state.value, ended_at=task.entry["since"])
 
 
 def deaf(facts: Facts) -> Iterator[Seen]:
@@ -110,7 +112,7 @@ def deaf(facts: Facts) -> Iterator[Seen]:
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
         if _standing(facts, task) == "deaf" and max(one.for_s for one in who) >= PATIENCE_S:
-            yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.since))
+            yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.entry["since"]))
 
 
 def unreachable(*problems: str) -> Find:
@@ -155,7 +157,7 @@ def frozen(facts: Facts) -> Iterator[Seen]:
     for task in facts.tasks:
         told = facts.vitals(task)
         if _hangs(task, "frozen") or (told is not None and told["frozen"]):
-            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.pid)
+            yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
 def stalled(facts: Facts) -> Iterator[Seen]:
@@ -173,7 +175,7 @@ def hung(facts: Facts) -> Iterator[Seen]:
         if hangs:
             at, reason = hangs[-1]
             times = "once" if len(hangs) == 1 else f"{len(hangs)} times"
-            over = len(hangs) == 1 or (task.step is not None and facts.age(at) >= PROVEN_HANG_S)
+            over = len(hangs) == 1 or (task.entry["step"] is not None and facts.age(at) >= PROVEN_HANG_S)
             fields = {"times": times, "last_at": at, **({"reason": reason} if reason else {})}
             yield Seen((task.id,), (task.host,), fields, over=over)
 
@@ -211,7 +213,9 @@ def silent(facts: Facts) -> Iterator[Seen]:
     hosts = tuple(host for host in unheard if host not in told.absent_hosts)
     if hosts:
         tasks = tuple(task.id for host in hosts for task in facts.on(host))
-        yield Seen(tasks, hosts, {"missing": told.missing or "", "age_s": facts.age(facts.status.record.created)})
+        yield Seen(
+            tasks, hosts, {"missing": told.view["missing"] or "", "age_s": facts.age(facts.status.record.created)}
+        )
 
 
 def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Seen:

@@ -15,7 +15,7 @@ from dtctl.config.document import Scalar
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.folder import read_regular
-from dtctl.operations.up.local import read_env_file
+from dtctl.operations.local import read_env_file
 
 LIMIT_BYTES = 1 << 20
 LEAST_SECRET = 4

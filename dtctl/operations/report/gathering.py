@@ -70,19 +70,26 @@ def _from_moves(task: TaskStatus, moves: list[Happening], now: float) -> list[At
 
 
 def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: Happening | None) -> Attempt:
-    state = task.state if number == task.attempt else bars[-1].state
+    state = task.state if number == task.entry["attempt"] else bars[-1].state
     return Attempt(number, tuple(bars), state, end.why if end is not None else ())
 
 
 def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
     """Where nobody can tell the story: from how the task stands."""
     found = []
-    for past in task.history:
-        state = TaskState.SUCCEEDED if past.code == 0 else TaskState.STOPPED if past.asked else TaskState.FAILED
-        bars = (Bar(TaskState.RUNNING, past.started, past.ended), Bar(state, past.ended, past.ended))
-        found.append(Attempt(past.attempt, bars, state))
-    if task.since is not None and not task.state.final and task.state not in _WAITS:
-        found.append(Attempt(task.attempt, (Bar(task.state, task.since, max(now, task.since)),), task.state, task.why))
+    for past in task.entry["history"]:
+        state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED
+        bars = (Bar(TaskState.RUNNING, past["started"], past["ended"]), Bar(state, past["ended"], past["ended"]))
+        found.append(Attempt(past["attempt"], bars, state))
+    if task.entry["since"] is not None and not task.state.final and task.state not in _WAITS:
+        found.append(
+            Attempt(
+                task.entry["attempt"],
+                (Bar(task.state, task.entry["since"], max(now, task.entry["since"])),),
+                task.state,
+                task.why,
+            )
+        )
     return found
 
 

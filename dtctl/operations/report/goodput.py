@@ -138,7 +138,7 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
 
     `points`: of a scalar, for a run whose logs tell no steps.
     """
-    account = status.coordination.account if status.coordination else None
+    account = status.coordination.view["account"] if status.coordination else None
     by_scalars = not rules.is_known(account) and bool(points)
     if account is None or not account["seconds"] or not (rules.is_known(account) or by_scalars):
         return None
@@ -153,7 +153,7 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
         seconds[one.what] += one.seconds
     found = Goodput(account["since"], account["seconds"], seconds, tuple(spans))
     saves = status.newest_checkpoint.all if status.newest_checkpoint else ()
-    incidents = status.coordination.incidents if status.coordination else ()
+    incidents = status.coordination.view["incidents"] if status.coordination else ()
     gains = [*_by_saving(found, saves), *_by_noticing(found, incidents, account["gap_s"]), *_by_cause(found, incidents)]
     worth = sorted((one for one in gains if one.share >= LEAST_GAIN), key=lambda one: -one.share)
     return dataclasses.replace(found, gains=tuple(worth), by_scalars=by_scalars)

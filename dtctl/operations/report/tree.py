@@ -36,7 +36,7 @@ class Attempt:
     bars: tuple[Bar, ...]
     state: TaskState
     """What it came to, or is in."""
-    why: tuple[Fact, ...] = ()
+    why: Sequence[Fact] = ()
 
     @property
     def begin(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import Prepared
+from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Recovery, TaskId, TaskState
@@ -13,7 +14,7 @@ from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run,
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
+from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.transport.seam import Session, Transport
@@ -40,14 +41,14 @@ class FailedStart:
     @property
     def run_failed(self) -> bool:
         """If not, the other tasks continue without this one."""
-        return self.seen.condition.verdict.outcome is Outcome.FAILED
+        return self.seen.verdict.outcome is Outcome.FAILED
 
 
 def has_begun(seen: Coordination) -> bool:
     """Every task that is to run does, and those that others need are ready; or the run is decided."""
-    if seen.phase in ("finishing", "ended"):
+    if seen.view["phase"] in ("finishing", "ended"):
         return True
-    return seen.phase != "starting" and not any(map(_is_to_come, present(seen)))
+    return seen.view["phase"] != "starting" and not any(map(_is_to_come, present(seen)))
 
 
 def present(seen: Coordination) -> list[TaskStatus]:
@@ -58,17 +59,19 @@ def present(seen: Coordination) -> list[TaskStatus]:
 def _is_to_come(task: TaskStatus) -> bool:
     if task.state in (TaskState.PENDING, TaskState.STARTING):
         return True
-    return task.state is TaskState.BACKOFF and bool(task.history) and task.history[-1].early
+    return task.state is TaskState.BACKOFF and bool(task.entry["history"]) and task.entry["history"][-1]["early"]
 
 
 def not_listening(seen: Coordination) -> tuple[TaskId, ...]:
     """Tasks that run, that others wait for, and that have neither listened nor reported a step."""
-    return tuple(one.id for one in present(seen) if one.state is TaskState.RUNNING and not one.ready)
+    return tuple(one.id for one in present(seen) if one.state is TaskState.RUNNING and not one.entry["ready"])
 
 
 def awaited(tasks: Iterable[TaskStatus], most: int = 3) -> str:
     """Those that a start waits for, and what they do: `ps:0 starting; worker:1 running, does not listen yet`."""
-    waits = [f"{task.id} {_doing(task)}" for task in tasks if task.state is not TaskState.RUNNING or not task.ready]
+    waits = [
+        f"{task.id} {_doing(task)}" for task in tasks if task.state is not TaskState.RUNNING or not task.entry["ready"]
+    ]
     more = len(waits) - most
     return "; ".join(waits[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -85,7 +88,7 @@ def failed_exits(seen: Coordination, known: Container[TaskId]) -> list[TaskStatu
 def failed_start(seen: Coordination, recovery: Recovery) -> FailedStart | None:
     """Why the start has failed, or would again and again."""
     failed = [one for one in present(seen) if one.state is TaskState.FAILED]
-    verdict = seen.condition.verdict
+    verdict = seen.verdict
     if verdict.outcome is Outcome.FAILED:
         return FailedStart(seen, seen.tasks.get(verdict.cause) if verdict.cause else None)
     if failed:
@@ -99,23 +102,23 @@ def failed_start(seen: Coordination, recovery: Recovery) -> FailedStart | None:
 def _others_run(seen: Coordination) -> bool:
     """A task runs that has not failed, or the run is decided."""
     running = any(one.state is TaskState.RUNNING and not _own(one) for one in present(seen))
-    return running or seen.phase in ("finishing", "ended")
+    return running or seen.view["phase"] in ("finishing", "ended")
 
 
-def _own(task: TaskStatus) -> list[Exit]:
+def _own(task: TaskStatus) -> list[Past]:
     """Ends that nobody asked for, of attempts whose peers were ready."""
-    return [one for one in task.history if not (one.asked or one.early) and one.code != 0]
+    return [one for one in task.entry["history"] if not (one["asked"] or one["early"]) and one["code"] != 0]
 
 
-def _repeats(ends: list[Exit], recovery: Recovery) -> bool:
+def _repeats(ends: list[Past], recovery: Recovery) -> bool:
     """Another try has ended as the one before, and none of them has reported a step."""
-    if not ends or any(one.step is not None for one in ends):
+    if not ends or any(one["step"] is not None for one in ends):
         return False
-    number = ends[-1].code if ends[-1].signal is None else 128 + ends[-1].signal
+    number = ends[-1]["code"] if ends[-1]["signal"] is None else 128 + ends[-1]["signal"]
     if number is None or number in recovery.retry:
         return False
-    needed = _WITH_PORTS if "in use" in ends[-1].cause else 2
-    last = [(one.code, one.signal, fingerprint(one.cause)) for one in ends[-needed:]]
+    needed = _WITH_PORTS if "in use" in ends[-1]["cause"] else 2
+    last = [(one["code"], one["signal"], fingerprint(one["cause"])) for one in ends[-needed:]]
     return len(last) == needed and len(set(last)) == 1
 
 

@@ -20,7 +20,7 @@ from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Cluster, Host, SshSettings
-from dtctl.operations.up.local import read_env_file, scan_code
+from dtctl.operations.local import read_env_file, scan_code
 from dtctl.plan.hosts import on_host
 
 NEEDS = "requirements.txt"

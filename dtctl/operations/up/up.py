@@ -11,8 +11,9 @@ from typing import Protocol
 from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.history.record import RunRecord
+from dtctl.operations.outputs import refuse_outputs_of_others
 from dtctl.operations.stop import StopResult
-from dtctl.operations.up.conflicts import explained, holders, refuse_outputs_of_others, refuse_taken_ports
+from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen

@@ -160,7 +160,7 @@ def _process(process: ProcessDump) -> dict[str, Any]:
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
     """`tasks`: what logs tell, where there is no event file."""
-    telling = [task for task in status.tasks.values() if task.step is not None] if status else []
+    telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     return {
         "run": found.run,
         "series": [_series(one) for one in found.series],

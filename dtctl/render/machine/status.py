@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
-from dtctl.operations.client.snapshot import Condition, Coordination, recovered_after_s, steps_lost
+from dtctl.operations.client.outcome import Verdict
+from dtctl.operations.client.snapshot import Coordination, recovered_after_s, steps_lost
 from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.report.goodput import goodput_of
 from dtctl.render.machine.diagnosis import problems
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def run_status(status: RunStatus) -> dict[str, Any]:
     tasks = status.tasks.values()
     jobs = dict.fromkeys(task.id.job for task in tasks)
-    ended = [past.ended for task in tasks for past in task.history]
+    ended = [past["ended"] for task in tasks for past in task.entry["history"]]
     decided = status.verdict.outcome.decided
     return {
         **_run(status.record),
@@ -43,15 +44,20 @@ def run_status(status: RunStatus) -> dict[str, Any]:
 
 
 def task_status(task: TaskStatus) -> dict[str, Any]:
+    entry = task.entry
     return {
-        **picked(task, "id=task host state attempt restarts pid ready step step_line? step_time@"),
-        **picked(task, "rate=stepsPerSecond loss output_time@ cpu=cpus memory_bytes"),
-        "complaint": picked(task.complaint, "text since@") if task.complaint is not None else None,
-        **picked(task, "since@ next_start@"),
+        **picked(task, "id=task host state"),
+        **picked(entry, "attempt restarts pid ready step"),
+        "stepLine": (entry["step_line"] or None) if entry["step"] is not None else None,
+        **picked(entry, "step_time@ rate=stepsPerSecond loss progress=outputTime@ cpu=cpus memory_bytes"),
+        "complaint": picked(entry["complaint"], "text since@") if entry["complaint"] is not None else None,
+        **picked(entry, "since@ next_start@"),
         "reason": sentence(task.why),
-        **picked(task, "why code=exitCode signal asked=askedToEnd killed_after_s"),
-        "leftBehind": [picked(one, "pid command") for one in task.left_behind],
-        "history": [picked(past, _PAST) for past in task.history],
+        "why": task.why,
+        **picked(task.exit, "code=exitCode signal"),
+        "askedToEnd": entry["asked"],
+        **picked(task.exit, "killed_after_s left_behind"),
+        "history": [picked(past, _PAST) for past in entry["history"]],
     }
 
 
@@ -76,21 +82,23 @@ def _run(record: RunRecord) -> dict[str, Any]:
 def _conditions(status: RunStatus) -> list[dict[str, Any]]:
     """The one that holds now, then those of the past, oldest first."""
     if status.coordination is not None:
-        now, past = status.coordination.condition, status.coordination.past
-        return [_condition(now, holds=True), *(_condition(one, holds=False) for one in past)]
-    since = [task.since for task in status.tasks.values() if task.since is not None]
-    return [_condition(Condition(status.verdict, max(since, default=status.record.created)), holds=True)]
+        now, past = status.coordination.view["condition"], status.coordination.view["conditions"]
+        conditions = [(Verdict.of_condition(one), one["since"]) for one in (now, *past)]
+    else:
+        since = [task.entry["since"] for task in status.tasks.values() if task.entry["since"] is not None]
+        conditions = [(status.verdict, max(since, default=status.record.created))]
+    return [_condition(*one, holds=number == 0) for number, one in enumerate(conditions)]
 
 
-def _condition(condition: Condition, *, holds: bool) -> dict[str, Any]:
-    outcome = condition.verdict.outcome.value
+def _condition(verdict: Verdict, since: float, *, holds: bool) -> dict[str, Any]:
+    outcome = verdict.outcome.value
     return {
         "type": outcome,
         "status": "True" if holds else "False",
         "reason": f"Run{outcome}",
-        "message": sentence(condition.verdict.why),
-        "why": list(condition.verdict.why),
-        "lastTransitionTime": iso_utc(condition.since),
+        "message": sentence(verdict.why),
+        "why": list(verdict.why),
+        "lastTransitionTime": iso_utc(since),
     }
 
 
@@ -105,13 +113,13 @@ def _cause(status: RunStatus) -> dict[str, Any]:
     cause = status.verdict.cause
     if cause is None:
         return {"cause": None}
-    return {"cause": {"task": str(cause), "logTail": status.tasks[cause].tail}}
+    return {"cause": {"task": str(cause), "logTail": status.tasks[cause].exit["tail"]}}
 
 
 def _coordination(told: Coordination) -> dict[str, Any]:
     return {
-        **picked(told, "phase missing=waitingFor restarts warnings"),
-        "incidents": [_incident(one) for one in told.incidents],
+        **picked(told.view, "phase missing=waitingFor restarts warnings"),
+        "incidents": [_incident(one) for one in told.view["incidents"]],
         "hosts": [{"host": host, **picked(one, "connected heard@ over absent")} for host, one in told.contacts.items()],
     }
 

@@ -58,8 +58,8 @@ def _result(report: Report) -> Iterator[str]:
     yield ""
     yield from _table(["", ""], [list(one) for one in facts(report)])
     cause = status.verdict.cause
-    if cause is not None and cause in status.tasks and status.tasks[cause].tail:
-        yield from ("", f"The end of {cause}'s log:", "", *_code(status.tasks[cause].tail))
+    if cause is not None and cause in status.tasks and status.tasks[cause].exit["tail"]:
+        yield from ("", f"The end of {cause}'s log:", "", *_code(status.tasks[cause].exit["tail"]))
     lines = restarts_lines(status, MOST_INCIDENTS)
     if lines:
         yield from ("", *(f"- {_text(line.strip())}" for line in lines))

@@ -89,7 +89,10 @@ def _result(report: Report, *, headed: bool) -> Html:
         tag("p", outcome, f": {why}" if why else "", class_="cause" if verdict.cause else None) if not headed else None,
         figures,
         _cause(report),
-        [tag("p", f"warning: {text}") for text in (status.coordination.warnings if status.coordination else ())],
+        [
+            tag("p", f"warning: {text}")
+            for text in (status.coordination.view["warnings"] if status.coordination else ())
+        ],
         tag("h3", "Losses and recoveries") if lines else None,
         tag("ul", [tag("li", line) for line in lines]) if lines else None,
     )
@@ -99,9 +102,9 @@ def _cause(report: Report) -> Html | None:
     """The task that failed first, with the end of its log."""
     cause = report.status.verdict.cause
     task = report.status.tasks.get(cause) if cause is not None else None
-    if task is None or not task.tail:
+    if task is None or not task.exit["tail"]:
         return None
-    return joined(tag("h3", f"The end of {task.id}'s log"), tag("pre", preformatted(task.tail), tabindex="0"))
+    return joined(tag("h3", f"The end of {task.id}'s log"), tag("pre", preformatted(task.exit["tail"]), tabindex="0"))
 
 
 def _goodput(report: Report) -> Html:

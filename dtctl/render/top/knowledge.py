@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.streams import Away, Back, Feed
+from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watch import Losses, Over
+from dtctl.operations.watch import Over
 from dtctl.render.diagnosis import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line
 
@@ -147,13 +148,13 @@ class Courses:
             self.__init__()  # type: ignore[misc]
             self._run = status.record.run
         for task in status.tasks.values():
-            if task.step_time is None or task.step_time <= self._seen.get(task.id, -math.inf):
+            if task.entry["step_time"] is None or task.entry["step_time"] <= self._seen.get(task.id, -math.inf):
                 continue
-            self._seen[task.id] = task.step_time
-            if task.rate is not None:
-                self._rates.setdefault(task.id, Course()).add(task.step_time, task.rate)
-            if (loss := number(task.loss)) is not None:
-                self._losses.setdefault(task.id, Course()).add(task.step_time, loss)
+            self._seen[task.id] = task.entry["step_time"]
+            if task.entry["rate"] is not None:
+                self._rates.setdefault(task.id, Course()).add(task.entry["step_time"], task.entry["rate"])
+            if (loss := number(task.entry["loss"])) is not None:
+                self._losses.setdefault(task.id, Course()).add(task.entry["step_time"], loss)
         progress = status.progress
         if progress.step_time is not None and progress.rate is not None:
             self.run_rate.add(progress.step_time, progress.rate)

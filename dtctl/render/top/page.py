@@ -241,17 +241,17 @@ def _run_lines(moment: Moment) -> Iterator[Line]:
         yield _line("", "ending", ", ".join(map(str, _first_tasks(list(status.going_on_after_the_end)))))
     if coordination is None:
         return
-    if coordination.missing and not status.verdict.outcome.decided:
-        yield _line("yellow", "waiting", coordination.missing)
+    if coordination.view["missing"] and not status.verdict.outcome.decided:
+        yield _line("yellow", "waiting", coordination.view["missing"])
     if coordination.lost_hosts:
         yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
     named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
-    open_ones = [one for one in coordination.incidents if one["recovered"] is None and one["closed"] is None]
+    open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:
             continue  # its line says the same
         yield _line("yellow", "", incident_lines(incident, moment.now)[0])
-    for text in coordination.warnings:
+    for text in coordination.view["warnings"]:
         yield _line("yellow", "warning", text)
 
 

@@ -50,12 +50,14 @@ class Column:
 
 
 def _since(seen: Seen) -> float | None:
-    return max(0.0, seen.moment.now - seen.task.since) if seen.task.since and seen.moment.now else None
+    return (
+        max(0.0, seen.moment.now - seen.task.entry["since"]) if seen.task.entry["since"] and seen.moment.now else None
+    )
 
 
 def _silent(seen: Seen) -> float | None:
     """Since its last output; of a task that has ended nobody waits for more."""
-    written = seen.task.output_time
+    written = seen.task.entry["progress"]
     return None if written is None or seen.task.state.final else max(0.0, seen.moment.now - written)
 
 
@@ -65,7 +67,7 @@ def _span(seconds: float | None) -> str:
 
 def _rate(seen: Seen) -> float | None:
     """Of a task that does not run its last rate says nothing."""
-    return seen.task.rate if seen.task.state is TaskState.RUNNING else None
+    return seen.task.entry["rate"] if seen.task.state is TaskState.RUNNING else None
 
 
 def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = False) -> str:
@@ -83,7 +85,11 @@ def _rates(seen: Seen) -> str:
 def note(task: TaskStatus, moment: Moment) -> str:
     """Why it is as it is."""
     if task.state is TaskState.BACKOFF:
-        wait = f"starts again in {_span(task.next_start - moment.now)}" if task.next_start else "waits for the others"
+        wait = (
+            f"starts again in {_span(task.entry['next_start'] - moment.now)}"
+            if task.entry["next_start"]
+            else "waits for the others"
+        )
         return f"{sentence(how_it_ended(task))}; {wait}"
     if task.state is TaskState.FAILED:
         return sentence(how_it_ended(task))
@@ -97,16 +103,28 @@ COLUMNS = (
     Column("FOR", lambda seen: _span(_since(seen)), _since, "right", spare=3),
     Column(
         "STEP",
-        lambda seen: "" if seen.task.step is None else str(seen.task.step),
-        lambda seen: seen.task.step,
+        lambda seen: "" if seen.task.entry["step"] is None else str(seen.task.entry["step"]),
+        lambda seen: seen.task.entry["step"],
         "right",
         spare=1,
     ),
     Column("RATE", lambda seen: "" if (rate := _rate(seen)) is None else f"{rate:.3g}/s", _rate, "right", spare=4),
     Column(" RATE", _rates, spare=9),
-    Column("LOSS", lambda seen: seen.task.loss or "", lambda seen: number(seen.task.loss), "right", spare=5),
+    Column(
+        "LOSS",
+        lambda seen: seen.task.entry["loss"] or "",
+        lambda seen: number(seen.task.entry["loss"]),
+        "right",
+        spare=5,
+    ),
     Column(" LOSS", lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
-    Column("RESTARTS", lambda seen: str(seen.task.restarts), lambda seen: -seen.task.restarts, "right", spare=7),
+    Column(
+        "RESTARTS",
+        lambda seen: str(seen.task.entry["restarts"]),
+        lambda seen: -seen.task.entry["restarts"],
+        "right",
+        spare=7,
+    ),
     Column("OUTPUT", lambda seen: _span(_silent(seen)), lambda seen: _down(_silent(seen)), "right", spare=6),
     Column("NOTE", lambda seen: note(seen.task, seen.moment)),
 )
@@ -178,8 +196,12 @@ def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
     """The worst state, the furthest step, the rate in the middle, and how many tasks are in which state."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]
-    steps = [seen.task.step for seen in tasks if seen.task.step is not None]
-    rates = [seen.task.rate for seen in tasks if seen.task.rate is not None and seen.task.state is TaskState.RUNNING]
+    steps = [seen.task.entry["step"] for seen in tasks if seen.task.entry["step"] is not None]
+    rates = [
+        seen.task.entry["rate"]
+        for seen in tasks
+        if seen.task.entry["rate"] is not None and seen.task.state is TaskState.RUNNING
+    ]
     hosts = {seen.task.host for seen in tasks}
     whole = len(jobs_of(moment)[job])
     cells = {
@@ -189,7 +211,7 @@ def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
         "STATE": in_order[0].value,
         "STEP": str(max(steps)) if steps else "",
         "RATE": f"{median(rates):.3g}/s" if rates else "",
-        "RESTARTS": str(sum(seen.task.restarts for seen in tasks)),
+        "RESTARTS": str(sum(seen.task.entry["restarts"] for seen in tasks)),
         "NOTE": ", ".join(f"{states[state]} {state.value}" for state in in_order),
     }
     return Row(job, {heading: safe(text) for heading, text in cells.items()}, STATE_STYLE.get(in_order[0], ""))

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bootstrap
 from dtctl.agent.records.requests import PROTOCOL
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.agent.host import AgentHost, AgentRefused, Conversation, task
@@ -34,104 +34,109 @@ def kept_program(host: AgentHost) -> Path:
     return host.root / "agent" / agent_program().sha256
 
 
+def lacked(host: AgentHost) -> bool:
+    with host.open() as talk:
+        return bool(talk.lacked)
+
+
+def code_file(host: AgentHost) -> Path:
+    [path] = kept_program(host).glob("*.code")
+    return path
+
+
 def test_the_program_is_kept_once_and_is_private(host: AgentHost) -> None:
     host.open().close()
     kept = kept_program(host)
-    session = kept / "dtctl_agent" / "requests" / "session.py"
-    first = session.stat()
+    first = code_file(host).stat()
     host.open().close()
-    assert {name: (kept / name).read_text() for name in agent_program().files} == agent_program().files
-    assert session.stat().st_ino == first.st_ino
+    assert code_file(host).stat().st_ino == first.st_ino
+    assert zlib.decompress((kept / "source").read_bytes()) == agent_program().content
     assert {path.stat().st_mode & 0o777 for path in kept.rglob("*") if path.is_file()} == {0o600}
     directories = [host.root, host.root / "agent", kept, *(path for path in kept.rglob("*") if path.is_dir())]
     assert {path.stat().st_mode & 0o777 for path in directories} == {0o700}
 
 
-def test_a_program_that_was_cut_short_is_mended(host: AgentHost) -> None:
-    host.open().close()
-    session = kept_program(host) / "dtctl_agent" / "requests" / "session.py"
-    session.write_text("x")
-    (session.parent / "stop.py").unlink()
-    host.open().close()
-    assert session.read_text() == agent_program().files["dtctl_agent/requests/session.py"]
-    assert (session.parent / "stop.py").exists()
+def test_the_program_is_sent_only_where_it_is_not_whole(host: AgentHost) -> None:
+    assert [lacked(host), lacked(host)] == [True, False]
+    code_file(host).unlink()
+    (kept_program(host) / "source").write_bytes(b"cut short")
+    assert [lacked(host), lacked(host)] == [True, False]
 
 
-def test_the_program_is_sent_only_where_it_lacks_or_was_touched(host: AgentHost) -> None:
-    def lacked() -> bool:
-        with host.open() as talk:
-            return bool(talk.lacked)
-
-    kept = kept_program(host)
-    assert [lacked(), lacked()] == [True, False]
-    os.utime(kept / "dtctl_agent" / "main.py")
-    assert [lacked(), lacked()] == [True, False]
-    (kept / "kept").write_text("[1]")
-    assert [lacked(), lacked()] == [True, False]
-    (kept / "kept").unlink()
-    os.mkfifo(kept / "kept")
-    assert [lacked(), lacked()] == [True, False]
-
-
-def test_after_a_restart_of_the_machine_files_that_look_untouched_are_compared_again(host: AgentHost) -> None:
-    host.open().close()
-    kept = kept_program(host)
-    source = kept / "dtctl_agent" / "main.py"
-    times = source.stat().st_atime_ns, source.stat().st_mtime_ns
-    source.write_bytes(bytes(source.stat().st_size))
-    os.utime(source, ns=times)
-    marks = {**json.loads((kept / "kept").read_text()), "dtctl_agent/main.py": bootstrap.mark(str(source))}
-    (kept / "kept").write_text(json.dumps(marks))
-    with host.open() as talk:
-        assert not talk.lacked, "in the same life of the machine nobody would see it"
-    [boot] = kept.glob("boot-*")
-    assert boot.name == f"boot-{os.uname().nodename}"
-    boot.write_text("of an earlier life\n")
-    with host.open() as talk:
-        assert talk.lacked
-    assert source.read_text() == agent_program().files["dtctl_agent/main.py"]
-    with host.open() as talk:
-        assert not talk.lacked
-
-
-SAME_CODE = """
-import marshal, sys
-one, other = (open(name, "rb").read() for name in sys.argv[1:])
-assert one[:16] == other[:16], "of another source"
-assert marshal.loads(one[16:]) == marshal.loads(other[16:])
-"""
-"""Not the same bytes: Python 3.8 marks what may be referred to again by how often that is held just then."""
-
-
-def is_whole(host: AgentHost, compiled: Path, whole: bytes) -> bool:
-    before = host.directory / "whole"
-    before.write_bytes(whole)
-    words = [str(host.directory / "bin" / "python3"), "-IS", "-c", SAME_CODE, str(compiled), str(before)]
-    return not subprocess.run(words, check=False).returncode
-
-
-@pytest.mark.parametrize("module", ["requests/session", "requests/runs", "host/paths"])
-def test_what_was_compiled_and_cut_short_is_compiled_again(host: AgentHost, module: str) -> None:
+@pytest.mark.parametrize("size", [0, 7, 1000, -1])
+def test_a_compiled_program_that_was_cut_short_is_made_again_from_its_source(host: AgentHost, size: int) -> None:
     host.ask("runs", cluster=None)
-    [compiled] = (kept_program(host) / "dtctl_agent").glob(f"{module.replace('/', '/__pycache__/')}.*.pyc")
-    whole = compiled.read_bytes()
-    for size in (16, 100, len(whole) - 1):
-        compiled.write_bytes(whole[:size])
-        assert not is_whole(host, compiled, whole)
-        assert host.ask("runs", cluster=None)["runs"] == []
-        assert is_whole(host, compiled, whole)
+    code = code_file(host)
+    whole = code.read_bytes()
+    code.write_bytes(whole[:size])
+    assert not lacked(host)
+    assert host.ask("runs", cluster=None)["runs"] == []
+    os.truncate(code, len(whole) // 2)  # the head is whole, and modules that are asked for later are not
+    assert host.ask("runs", cluster=None)["runs"] == []
+    assert not lacked(host)
+    assert len(code.read_bytes()) == len(whole)
 
 
-def test_so_is_what_the_processes_that_stay_import(host: AgentHost) -> None:
+def test_a_changed_byte_in_a_compiled_module_is_noticed(host: AgentHost) -> None:
+    host.ask("runs", cluster=None)
+    code = code_file(host)
+    damaged = bytearray(code.read_bytes())
+    for place in range(60_000, len(damaged), 500):
+        damaged[place] ^= 0xFF
+    code.write_bytes(damaged)
+    assert host.ask("runs", cluster=None)["runs"] == []
+    assert not lacked(host)
+    assert code.read_bytes() != damaged
+
+
+@pytest.mark.parametrize("name", ["__main__.py", "dtctl_agent/dump/site/sitecustomize.py"])
+def test_a_plain_file_that_was_replaced_is_kept_anew(host: AgentHost, name: str) -> None:
     host.open().close()
-    kept = kept_program(host)
-    words = [str(host.directory / "bin" / "python3"), "-IS", str(kept), "revive"]
-    subprocess.run(words, check=True, env=host.env)
-    [compiled] = (kept / "dtctl_agent" / "survival" / "__pycache__").glob("revival.*.pyc")
-    whole = compiled.read_bytes()
-    compiled.write_bytes(whole[:-1])
-    subprocess.run(words, check=True, env=host.env)
-    assert is_whole(host, compiled, whole)
+    file = kept_program(host) / name
+    content = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)
+    assert not lacked(host)
+    assert file.read_bytes() == content
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")
+def test_a_compiled_program_that_another_user_has_left_is_not_run(host: AgentHost) -> None:
+    host.open().close()
+    os.chown(code_file(host), 65534, 65534)
+    host.open().close()
+    assert code_file(host).stat().st_uid == os.geteuid()
+
+
+def test_processes_without_a_session_compile_what_is_damaged(host: AgentHost) -> None:
+    host.open().close()
+    code = code_file(host)
+    whole = len(code.read_bytes())
+    words = [str(host.directory / "bin" / "python3"), "-IS", str(kept_program(host)), "revive"]
+    for size in (0, whole // 2):
+        os.truncate(code, size)
+        subprocess.run(words, check=True, env=host.env)
+        subprocess.run(words, check=True, env=host.env)
+        assert len(code.read_bytes()) == whole
+    code.unlink()
+    (kept_program(host) / "source").unlink()
+    answer = subprocess.run(words, check=False, env=host.env, stderr=subprocess.PIPE)
+    assert b"what arrived is not the agent's program" in answer.stderr
+    assert answer.returncode == 1
+
+
+def test_a_traceback_of_the_agent_shows_files_and_lines(host: AgentHost) -> None:
+    host.open().close()
+    script = (
+        "import sys, traceback; sys.argv = [sys.argv[1], 'guard', 'x', *'abcd'];"
+        "text = open(sys.argv[0] + '/__main__.py').read()\n"
+        "try: exec(compile(text, 'dtctl', 'exec'))\n"
+        "except ValueError: traceback.print_exc()"
+    )
+    words = [str(host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(host))]
+    answer = subprocess.run(words, check=True, env=host.env, stderr=subprocess.PIPE, text=True)
+    assert 'File "dtctl_agent/main.py", line ' in answer.stderr
+    assert "go_on_as_guard(words[1], *map(int, words[2:]))" in answer.stderr
 
 
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:
@@ -252,9 +257,8 @@ def test_a_full_disk_is_told(host: AgentHost) -> None:
     try:
         with pytest.raises(AgentRefused, match="disk_full: "):
             host.open()
-        kept = kept_program(host)
-        left = {str(path.relative_to(kept)): path.read_text() for path in kept.rglob("*") if path.is_file()}
-        assert left.items() <= agent_program().files.items(), "what is there is whole"
+        left = [path.name for path in kept_program(host).rglob("*") if path.is_file()]
+        assert set(left) <= {"source"}, "what is there is whole"
     finally:
         eventually(lambda: not host.processes())
         subprocess.run(["umount", str(host.root)], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent import bootstrap
-from dtctl.agent.host import paths
+from dtctl.agent.host import keeping, paths
 from tests.agent.host import AgentHost, AgentRefused
 
 ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")
@@ -38,12 +38,12 @@ def test_a_root_that_others_may_write_to_is_refused_before_anything_is_kept_ther
         pass
 
 
-@pytest.mark.parametrize("name", ["agent", "bundles", "runs", "clusters", "program", "modules", "compiled"])
+@pytest.mark.parametrize("name", ["agent", "bundles", "runs", "clusters", "program", "compiled", "site"])
 def test_so_is_one_with_such_a_directory_in_it(host: AgentHost, name: str) -> None:
     with host.open():
         pass
     [program] = [path for path in (host.root / "agent").iterdir() if len(path.name) == 64]
-    inside = {"program": program, "modules": program / "dtctl_agent", "compiled": program / "dtctl_agent/__pycache__"}
+    inside = {"program": program, "compiled": program / "__pycache__", "site": program / "dtctl_agent/dump/site"}
     path = inside.get(name, host.root / name)
     path.mkdir(exist_ok=True)
     path.chmod(0o777)
@@ -81,10 +81,10 @@ def test_owners_that_a_file_server_maps_are_told_by_a_trial(tmp_path: Path) -> N
 def test_a_root_on_a_file_server_that_maps_owners_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 4242)  # what is made here is not of the user that we are
     tmp_path.chmod(0o700)
-    bootstrap.refuse_unsafe(str(tmp_path), str(tmp_path / "agent" / "x"), ["__main__.py"])
+    bootstrap.refuse_unsafe(str(tmp_path), str(tmp_path / "agent" / "x"))
 
 
-@pytest.mark.parametrize("make", [paths.make_directory, bootstrap.make_directory])
+@pytest.mark.parametrize("make", [paths.make_directory, keeping.make_directory])
 def test_directories_are_made_private_and_never_loosened(tmp_path: Path, make: object) -> None:
     assert callable(make)
     (tmp_path / "closed").mkdir(mode=0o500)
@@ -95,44 +95,3 @@ def test_directories_are_made_private_and_never_loosened(tmp_path: Path, make: o
     finally:
         os.umask(before)
     assert [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("closed", "a", "a/b")] == [0o500, 0o700, 0o700]
-
-
-def test_a_program_file_that_was_replaced_is_kept_anew(host: AgentHost) -> None:
-    with host.open():
-        pass
-    [main] = (host.root / "agent").glob("*/__main__.py")
-    content = main.read_bytes()
-    main.unlink()
-    os.mkfifo(main)
-    with host.open():
-        pass
-    assert main.is_file()
-    assert main.read_bytes() == content
-
-
-def test_without_a_boot_id_nothing_is_taken_for_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bootstrap.keep_or_fail(str(tmp_path), {"a.py": "", "b/c.py": "pass\n"})
-    assert sorted(bootstrap.kept(str(tmp_path))) == ["a.py", "b/c.py"]
-    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "no such file"))
-    assert bootstrap.kept(str(tmp_path)) == []
-    bootstrap.keep_or_fail(str(tmp_path), {"a.py": "", "b/c.py": "pass\n"})
-    assert bootstrap.kept(str(tmp_path)) == []
-
-
-def test_machines_that_share_a_directory_know_each_its_own_life(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "boot_id").write_text("first\n")
-    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "boot_id"))
-    program = str(tmp_path / "program")
-    bootstrap.keep_or_fail(program, {"a.py": ""})
-    (tmp_path / "boot_id").write_text("second\n")
-    monkeypatch.setattr(os, "uname", lambda: ("Linux", "../gpu-2"))
-    assert bootstrap.kept(program) == []
-    bootstrap.keep_or_fail(program, {"a.py": ""})
-    assert bootstrap.kept(program) == ["a.py"]
-    monkeypatch.undo()
-    monkeypatch.setattr(bootstrap, "BOOT_ID", str(tmp_path / "boot_id"))
-    assert bootstrap.kept(program) == []
-    (tmp_path / "boot_id").write_text("first\n")
-    assert bootstrap.kept(program) == ["a.py"]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent import bootstrap
-from dtctl.agent.host import daemon, machine, processes, programs
+from dtctl.agent.host import daemon, keeping, machine, processes, programs
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from dtctl.agent.survival.systemd import unit_text
+from dtctl.transport.payload import agent_program
 from tests.unit.agent.supervise import supervised
 
 SYSTEMCTL = """\
@@ -310,9 +310,13 @@ def test_the_path_in_the_entry_stays_while_the_program_changes(account: Account)
 def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program = tmp_path / "agent" / "a"
+    program = tmp_path / "agent" / agent_program().sha256
     written: list[str] = []
-    bootstrap.keep_or_fail(str(program), {"__main__.py": "", "dtctl_agent/main.py": "pass"})
+
+    def keep() -> None:
+        keeping.keep(str(program), agent_program().files, b"packed", str(program / "x.code"), lambda *said: None)
+
+    keep()
     monkeypatch.setattr(programs, "directory", lambda: str(program))
     monkeypatch.setattr(os, "fsync", lambda opened: written.append(str(Path(f"/proc/self/fd/{opened}").readlink())))
     asked: list[object] = []
@@ -323,11 +327,11 @@ def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     assert {str(path) for path in (program.parent, program, *program.rglob("*"))} - set(written) == {
         str(program / "settled")
     }
-    for name in ("kept", "settled"):
+    for name in ("source", "settled"):
         os.utime(program / name, ns=(1, 1))
     reboot.settle_later()
     assert len(asked) == 1
-    bootstrap.keep_or_fail(str(program), {"__main__.py": "", "dtctl_agent/main.py": "another"})
+    keep()
     reboot.settle_later()
     assert len(asked) == 2
 

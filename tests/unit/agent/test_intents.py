@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -240,10 +239,7 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = 1
-        monkeypatch.setattr(intents, "os", SimpleNamespace(stat=self._stat))
-
-    def _stat(self, path: str) -> object:
-        return SimpleNamespace(st_ino=self.number, st_mtime_ns=1, st_size=1)
+        monkeypatch.setattr(paths, "version", lambda path: (self.number, 1, 1))
 
 
 def test_a_file_that_looks_like_the_one_before_an_order_is_read(

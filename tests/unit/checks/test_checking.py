@@ -23,13 +23,13 @@ from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
 from dtctl.render import checks
 from dtctl.render.machine import diagnosis as machine_form
+from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
-from tests.unit.operations.networking.rounds import listening, reaching
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 OF_THE_NETWORK = ("network", "ssh")
-"""Topics with tests of their own: tests/unit/operations/networking."""
+"""Topics with tests of their own: tests/unit/checks/network."""
 GONE = TransportError("cannot reach b")
 OPERATIONS = Path(topic.__file__).parent.parent
 
@@ -194,7 +194,7 @@ def test_lines_fold_hosts_that_have_the_same() -> None:
 
 
 def test_findings_and_signatures_have_the_same_names() -> None:
-    paths = [path for room in ("checks", "networking") for path in (OPERATIONS / room).glob("*.py")]
+    paths = (OPERATIONS / "checks").rglob("*.py")
     nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
     texts = {node.value for node in nodes if isinstance(node, ast.Constant)}
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]

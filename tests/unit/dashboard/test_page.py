@@ -18,6 +18,7 @@ from dtctl.render.report.page import known_by_hash
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.report.test_page import FETCHES, Read
+from tests.unit.tasks import changed
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +129,7 @@ def ended() -> Report:
 def all_of_them(state: TaskState, **fields: Any) -> Report:
     one = report()
     tasks = {
-        name: dataclasses.replace(task, state=state, why=(), tail="", history=(), code=None)
+        name: changed(task, state=state, why=(), tail="", history=(), code=None)
         for name, task in one.status.tasks.items()
     }
     return dataclasses.replace(one, status=dataclasses.replace(one.status, tasks=tasks, **fields))

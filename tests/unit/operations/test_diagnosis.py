@@ -15,15 +15,15 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Exit
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
-from tests.unit.coordinated import incident
+from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
+from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 ERRORS = "tensorflow.python.framework.errors_impl."
 STILL = "CreateSession still waiting for response from worker: /job:ps/replica:0/task:0"
@@ -347,15 +347,15 @@ def test_a_file_that_was_not_pushed_is_told_with_its_rule(log: str, path: str) -
 
 
 KILLED: dict[str, Any] = {"code": None, "signal": 9}
-FROZEN = dataclasses.replace(running("ps:0", "gpu-b"), state=TaskState.STALLED, why=(fact("frozen", seconds=61.0),))
-HANGS = dataclasses.replace(running("worker:0"), state=TaskState.STALLED, why=(fact("stalled", seconds=300.0),))
+FROZEN = changed(running("ps:0", "gpu-b"), state=TaskState.STALLED, why=(fact("frozen", seconds=61.0),))
+HANGS = changed(running("worker:0"), state=TaskState.STALLED, why=(fact("stalled", seconds=300.0),))
 WORKERS = [running(f"worker:{n}", f"gpu-{n}", rate=60.0, step=100, step_time=999.0) for n in range(4)]
-SLOW = [*WORKERS[:3], dataclasses.replace(WORKERS[3], rate=12.0)]
-LATE = [*WORKERS[:3], dataclasses.replace(WORKERS[3], step_time=940.0)]
-STILL_ALL = [dataclasses.replace(one, step_time=950.0, cpu=0.0) for one in WORKERS]
-HUNG_TWICE = dataclasses.replace(
+SLOW = [*WORKERS[:3], changed(WORKERS[3], rate=12.0)]
+LATE = [*WORKERS[:3], changed(WORKERS[3], step_time=940.0)]
+STILL_ALL = [changed(one, step_time=950.0, cpu=0.0) for one in WORKERS]
+HUNG_TWICE = changed(
     running("worker:0", attempt=3, since=990.0),
-    history=tuple(Exit(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=(fact("hung"),)) for n in (1, 2)),
+    history=tuple(past_attempt(n, 700.0 + n, 800.0 + n, None, 6, asked=False, hung=(fact("hung"),)) for n in (1, 2)),
 )
 SILENT = [
     running("ps:0", "gpu-b", since=700.0, idle_since=700.0),
@@ -401,7 +401,7 @@ BY_FACTS = [
     (
         "cannot_run",
         facts(
-            dataclasses.replace(
+            changed(
                 ended("worker:0", "", code=127),
                 why=(fact("cannot_run", what="/nope", text="No such file or directory"),),
             )
@@ -461,7 +461,7 @@ BY_FACTS = [
     ),
     (
         "waits_for_start",
-        facts(WAITS, dataclasses.replace(PS, ready=False)),
+        facts(WAITS, changed(PS, ready=False)),
         "is running for 1m40s and does not listen on gpu-b:2223 yet",
     ),
     ("waits", facts(WAITS, PS), "listens on gpu-b:2223, and is waited for all the same"),
@@ -522,7 +522,7 @@ BY_FACTS = [
     ),
     (
         "throttled",
-        facts(*WORKERS[:3], dataclasses.replace(WORKERS[3], throttled=0.9, cpu=0.202)),
+        facts(*WORKERS[:3], changed(WORKERS[3], throttled=0.9, cpu=0.202)),
         "worker:3 on gpu-3 may not use more than 0.2 processors: a limit of its control group holds it back 90 % of",
     ),
     (
@@ -598,7 +598,7 @@ def test_tasks_that_ended_alike_are_one_finding() -> None:
     assert paragraph(only)[0].startswith("worker:[0-2] on gpu-[0-2] exited 2 at ")
 
 
-MEMORY = tuple(Exit(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
+MEMORY = tuple(past_attempt(n, 900.0 + n, 901.0 + n, 1, None, asked=False, cause="MemoryError") for n in (1, 2, 3))
 REPEATED = running("worker:0", attempt=4, history=MEMORY, since=990.0)
 
 
@@ -611,61 +611,61 @@ def now_and_past(found: Facts) -> tuple[list[str], list[str]]:
 @pytest.mark.parametrize("cause", ["MemoryError", "OSError: [Errno 28] No space left on device", "CUDA out of memory."])
 @pytest.mark.parametrize("state", [TaskState.RUNNING, TaskState.STARTING, TaskState.PENDING])
 def test_a_restart_loop_is_reported_while_the_task_runs(cause: str, state: TaskState) -> None:
-    past = tuple(dataclasses.replace(one, cause=cause) for one in MEMORY)
-    found = facts(dataclasses.replace(REPEATED, history=past, state=state))
+    past = tuple(changed_attempt(one, cause=cause) for one in MEMORY)
+    found = facts(changed(REPEATED, history=past, state=state))
     row = {"M": "host_memory", "O": "disk_full", "C": "gpu_memory"}[cause[0]]
     assert now_and_past(found) == ([row], [])
     assert f", 3 times in a row: {cause}" in told(found)
 
 
 @pytest.mark.parametrize(
-    ("changed", "over"),
+    ("fields", "over"),
     [
         ({}, False),
         ({"step": 1}, True),
-        ({"step": 50, "history": tuple(dataclasses.replace(one, step=100) for one in MEMORY)}, False),
-        ({"step": 101, "history": tuple(dataclasses.replace(one, step=100) for one in MEMORY)}, True),
+        ({"step": 50, "history": tuple(changed_attempt(one, step=100) for one in MEMORY)}, False),
+        ({"step": 101, "history": tuple(changed_attempt(one, step=100) for one in MEMORY)}, True),
         ({"since": 939.0}, True),
         ({"since": 941.0}, False),
-        ({"since": 800.0, "history": tuple(dataclasses.replace(one, started=700.0) for one in MEMORY)}, False),
-        ({"since": 500.0, "history": tuple(dataclasses.replace(one, started=700.0) for one in MEMORY)}, True),
+        ({"since": 800.0, "history": tuple(changed_attempt(one, started=700.0) for one in MEMORY)}, False),
+        ({"since": 500.0, "history": tuple(changed_attempt(one, started=700.0) for one in MEMORY)}, True),
         ({"since": 800.0, "state": TaskState.STARTING}, False),
-        ({"history": (dataclasses.replace(MEMORY[0], cause=""),)}, True),
-        ({"history": (dataclasses.replace(MEMORY[0], cause="", code=None, signal=9, short_of_memory=True),)}, False),
+        ({"history": (changed_attempt(MEMORY[0], cause=""),)}, True),
+        ({"history": (changed_attempt(MEMORY[0], cause="", code=None, signal=9, short_of_memory=True),)}, False),
     ],
 )
-def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(changed: dict[str, Any], over: bool) -> None:
-    (only,) = findings(facts(dataclasses.replace(REPEATED, **changed)))
+def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(fields: dict[str, Any], over: bool) -> None:
+    (only,) = findings(facts(changed(REPEATED, **fields)))
     assert only.seen.over is over
     assert (only.signature.level is Level.NOTE) is over
 
 
 def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
-    found = facts(dataclasses.replace(REPEATED, step=1, step_time=999.0))
+    found = facts(changed(REPEATED, step=1, step_time=999.0))
     assert now_and_past(found) == ([], ["host_memory"])
     assert ", 3 times in a row (restarted at " in told(found)
     assert names(decided(found)) == []
 
 
 def test_an_overcome_loss_hides_nothing_of_the_present() -> None:
-    lost = dataclasses.replace(REPEATED, step=1, step_time=999.0)
+    lost = changed(REPEATED, step=1, step_time=999.0)
     found = facts(lost, ended("ps:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "gpu-b"))
     assert names(found) == ["peer_lost", "host_memory"]
-    full = tuple(dataclasses.replace(one, cause="OSError: [Errno 28] No space left on device") for one in MEMORY)
-    found = facts(dataclasses.replace(lost, history=full), hosts={"gpu-a": FULL})
+    full = tuple(changed_attempt(one, cause="OSError: [Errno 28] No space left on device") for one in MEMORY)
+    found = facts(changed(lost, history=full), hosts={"gpu-a": FULL})
     assert names(found) == ["disk_is_full", "disk_full"]
 
 
 def test_an_overcome_loss_of_a_connection_is_not_shown_beside_its_cause() -> None:
-    lost = dataclasses.replace(REPEATED, step=1, step_time=999.0)
-    peer = tuple(dataclasses.replace(one, cause="UnavailableError: Socket closed") for one in MEMORY)
-    other = dataclasses.replace(lost, id=TaskId("worker", 1), history=peer)
+    lost = changed(REPEATED, step=1, step_time=999.0)
+    peer = tuple(changed_attempt(one, cause="UnavailableError: Socket closed") for one in MEMORY)
+    other = changed(lost, id=TaskId("worker", 1), history=peer)
     assert names(facts(lost, other)) == ["host_memory"]
     assert names(facts(other)) == ["peer_lost"]
 
 
 def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() -> None:
-    past = (Exit(1, 900.0, 989.0, 1, None, asked=False, cause="ValueError: bad"),)
+    past = (past_attempt(1, 900.0, 989.0, 1, None, asked=False, cause="ValueError: bad"),)
     log = "\n".join(f"line {n}" for n in range(20)) + "\nValueError: bad\n"
     found = facts(
         running("worker:0", attempt=2, history=past, since=990.0),
@@ -682,7 +682,7 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
 
 def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
     seen = (fact("stalled", seconds=300.0), fact("hung_in", text="recv (multihost.py:41)"))
-    past = Exit(1, 900.0, 989.0, None, 6, asked=False, hung=seen)
+    past = past_attempt(1, 900.0, 989.0, None, 6, asked=False, hung=seen)
     again = running("worker:0", attempt=2, history=(past, past), since=990.0)
     assert names(facts(again)) == ["hung_before"]
     assert "recv (multihost.py:41)" in told(facts(again))
@@ -691,18 +691,18 @@ def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
     for kind, name in (("stalled", "stalled"), ("frozen", "frozen")):
         task = ended("worker:0", "", **KILLED)
-        found = facts(dataclasses.replace(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
+        found = facts(changed(task, state=TaskState.BACKOFF, why=(fact(kind, seconds=61.0),)))
         assert names(found) == [name]
-    past = (Exit(1, 900.0, 901.0, None, 9, asked=False, hung=(fact("hung"),)),)
+    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=False, hung=(fact("hung"),)),)
     once = facts(running("worker:0", attempt=2, history=past, since=990.0))
     assert now_and_past(once) == ([], ["hung_before"])
 
 
 def test_a_loop_of_hangs_is_reported_until_the_task_has_trained_for_long() -> None:
     assert now_and_past(facts(HUNG_TWICE)) == (["hung_before"], [])
-    assert now_and_past(facts(dataclasses.replace(HUNG_TWICE, step=5))) == (["hung_before"], [])
-    old = tuple(dataclasses.replace(one, ended=one.ended - 2000.0) for one in HUNG_TWICE.history)
-    assert now_and_past(facts(dataclasses.replace(HUNG_TWICE, step=5, history=old))) == ([], ["hung_before"])
+    assert now_and_past(facts(changed(HUNG_TWICE, step=5))) == (["hung_before"], [])
+    old = tuple(changed_attempt(one, ended=one["ended"] - 2000.0) for one in HUNG_TWICE.entry["history"])
+    assert now_and_past(facts(changed(HUNG_TWICE, step=5, history=old))) == ([], ["hung_before"])
     assert names(decided(facts(HUNG_TWICE))) == []
 
 
@@ -711,7 +711,7 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     hang = checked(Incident, {**incident("worker:0", why=why), "noticed": 950.0, "recovered": None})
     found = facts(running("worker:0", since=960.0))
     assert found.status.coordination is not None
-    told_by = dataclasses.replace(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
+    told_by = with_view(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in told(found)
@@ -735,16 +735,16 @@ def test_a_thousand_tasks_that_all_wait_are_told_at_once() -> None:
 
 
 def test_what_dtctl_ended_itself_is_no_problem() -> None:
-    past = (Exit(1, 900.0, 901.0, None, 9, asked=True),)
+    past = (past_attempt(1, 900.0, 901.0, None, 9, asked=True),)
     assert names(facts(running("worker:0", attempt=2, history=past))) == []
     stopped = Verdict(Outcome.STOPPED, (fact("stopped"),))
     assert names(facts(ended("worker:0", ARGPARSE), verdict=stopped)) == []
 
 
 def test_who_ended_before_its_peers_were_ready_is_no_problem() -> None:
-    past = Exit(1, 900.0, 901.0, 1, None, asked=False, cause="ConnectionRefusedError: [Errno 111]")
+    past = past_attempt(1, 900.0, 901.0, 1, None, asked=False, cause="ConnectionRefusedError: [Errno 111]")
     assert names(facts(running("worker:0", attempt=2, history=(past,), since=990.0))) != []
-    early = dataclasses.replace(past, early=True)
+    early = changed_attempt(past, early=True)
     assert names(facts(running("worker:0", attempt=2, history=(early,), since=990.0))) == []
 
 
@@ -762,7 +762,7 @@ def test_who_listens_nowhere_is_not_behind_a_firewall() -> None:
 
 
 def test_keras_that_stops_at_nan_is_no_success() -> None:
-    done = dataclasses.replace(
+    done = changed(
         running("worker:0"), state=TaskState.SUCCEEDED, code=0, tail="Batch 3: Invalid loss, terminating training\n"
     )
     succeeded = Verdict(Outcome.SUCCEEDED, (fact("lead_finished", task="worker:0"),))
@@ -783,13 +783,13 @@ def test_whom_a_line_is_about_is_known_by_device_or_address(text: str) -> None:
 
 
 def test_a_wait_is_over_when_the_task_says_something_else() -> None:
-    gone_on = dataclasses.replace(WAITS, output_time=1030.0)
+    gone_on = changed(WAITS, progress=1030.0)
     assert names(facts(gone_on, PS)) == []
 
 
 def test_a_start_may_take_its_time() -> None:
     young = says(running("worker:0"), STILL, for_s=10.0)
-    assert names(facts(young, dataclasses.replace(PS, ready=False))) == []
+    assert names(facts(young, changed(PS, ready=False))) == []
     assert names(facts(young, PS)) == []
 
 

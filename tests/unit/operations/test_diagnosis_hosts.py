@@ -14,6 +14,7 @@ from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import FULL_BYTES
 from dtctl.operations.diagnosis.signature import Seen
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
+from tests.unit.tasks import changed
 
 
 def workers(*rates: float | None, **told: Any) -> list[TaskStatus]:
@@ -128,19 +129,19 @@ def test_a_run_is_silent_when_the_last_step_of_anybody_is_half_a_minute_ago(
 
 def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> None:
     first, second = late(40.0, 40.0)
-    assert not list(hosts.silent(of_record(facts(first, replace(second, step=5)), target_step=9)))
-    assert list(hosts.silent(of_record(facts(replace(first, step=None)), target_step=1)))
+    assert not list(hosts.silent(of_record(facts(first, changed(second, step=5)), target_step=9)))
+    assert list(hosts.silent(of_record(facts(changed(first, step=None)), target_step=1)))
 
 
 def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
     first, second, third = late(40.0, 50.0, None)
-    tasks = [replace(first, cpu=0.02), replace(second, cpu=0.019), third]
+    tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
     (seen,) = hosts.silent(facts(*tasks, replace(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
     assert seen == Seen((first.id, second.id), (), {"silent_s": 40.0, "idle": (second.id, third.id)})
-    (seen,) = hosts.silent(facts(replace(first, cpu=0.5)))
+    (seen,) = hosts.silent(facts(changed(first, cpu=0.5)))
     assert seen.fields == {"silent_s": 40.0}
     stopped = replace(first, state=TaskState.STOPPED)
-    assert list(hosts.silent(facts(stopped, replace(second, step_time=NOW)))) == []
+    assert list(hosts.silent(facts(stopped, changed(second, step_time=NOW)))) == []
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.client.snapshot import Exit
 from dtctl.operations.diagnosis import signatures
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
+from tests.unit.tasks import changed, past_attempt
 
 TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
@@ -42,7 +42,7 @@ def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
 def test_who_holds_a_port_is_told_as_it_was_at_the_end_before_what_it_is_now() -> None:
     told = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
     assert signatures.port(facts(TASK, hosts=told), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
-    held = dataclasses.replace(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
+    held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
     assert signatures.port(facts(held, hosts=told), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
 
 
@@ -101,14 +101,14 @@ def test_the_checkpoint_that_trainers_restore_is_the_newest_complete_one(
     ("how", "short"),
     [
         ({}, False),
-        ({"history": (Exit(1, 900.0, 960.0, None, 9, asked=False),)}, False),
-        ({"history": (Exit(1, 900.0, 960.0, None, 9, asked=False, short_of_memory=True),)}, True),
+        ({"history": (past_attempt(1, 900.0, 960.0, None, 9, asked=False),)}, False),
+        ({"history": (past_attempt(1, 900.0, 960.0, None, 9, asked=False, short_of_memory=True),)}, True),
         ({"why": (fact("killed", signal=9), fact("out_of_memory", count=1))}, True),
         ({"why": (fact("killed", signal=9),)}, False),
     ],
 )
 def test_the_kernel_has_killed_it_where_it_says_so(how: dict[str, Any], short: bool) -> None:
-    task = dataclasses.replace(TASK, **how)
+    task = changed(TASK, **how)
     assert signatures.killed(facts(task, machines={"gpu-a": machine()}), task, {}) == (MEMORY if short else None)
 
 
@@ -120,7 +120,7 @@ def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
     code: int | None, signal: int | None, by: set[int]
 ) -> None:
     task = ended("worker:0", "", code=code or 0, signal=signal)
-    task = dataclasses.replace(task, code=code)
+    task = changed(task, code=code)
     found = facts(task, machines={"gpu-a": machine()})
     assert {number for number in (4, 9, 11) if signatures.killed_by(number)(found, task, {}) == MEMORY} == by
     assert all(signatures.killed_by(number)(found, task, {}) is None for number in {4, 9, 11} - by)

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import Exit, TaskStatus
+from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
 from tests.unit.diagnosing import NOW, decided, facts, of_record, running, who
+from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 
 def started(name: str, age_s: float = 300.0, **told: Any) -> TaskStatus:
@@ -56,7 +57,7 @@ def test_one_that_has_not_begun_is_told_with_the_slowest_of_its_peers() -> None:
 
 @pytest.mark.parametrize("told", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
 def test_who_has_told_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(told: dict[str, Any]) -> None:
-    late = replace(started("worker:9"), **told)
+    late = changed(started("worker:9"), **told)
     peers = [replace(one, id=TaskId(late.id.job, one.id.index)) for one in PEERS]
     assert who(hosts.not_begun(facts(running("chief:0"), *peers, late))) == []
 
@@ -77,7 +78,7 @@ def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_be
 
 
 def test_of_one_whose_start_is_not_known_nothing_is_said() -> None:
-    worker = replace(started("worker:1", idle_since=700.0), since=None)
+    worker = changed(started("worker:1", idle_since=700.0), since=None)
     assert who(hosts.not_begun(facts(taught("chief:0"), worker))) == []
 
 
@@ -136,10 +137,10 @@ def test_programs_that_count_no_steps_may_wait_for_anything() -> None:
 
 
 def test_a_collective_that_hangs_before_it_listens_is_reported() -> None:
-    tasks = [replace(one, ready=False) for one in idle(200.0, 130.0, jobs=("worker:0", "worker:1")).tasks]
+    tasks = [changed(one, ready=False) for one in idle(200.0, 130.0, jobs=("worker:0", "worker:1")).tasks]
     (seen,) = hosts.nobody_begins(facts(*tasks))
     assert set(seen.tasks) == {TaskId("worker", 0), TaskId("worker", 1)}
-    assert not list(hosts.nobody_begins(facts(tasks[0], replace(tasks[1], idle_since=None))))
+    assert not list(hosts.nobody_begins(facts(tasks[0], changed(tasks[1], idle_since=None))))
 
 
 def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
@@ -157,7 +158,7 @@ def test_a_run_of_ps_tasks_alone_has_nobody_who_might_begin() -> None:
 
 def test_a_run_that_has_told_a_step_before_has_begun() -> None:
     tasks = [*idle(300.0, 200.0, 200.0).tasks]
-    past = Exit(1, 900.0, 960.0, 1, None, asked=False)
-    assert list(hosts.nobody_begins(facts(*tasks[:2], replace(tasks[2], history=(past,)))))
-    for told in ({"step": 0}, {"history": (past, replace(past, step=0))}):
-        assert not list(hosts.nobody_begins(facts(*tasks[:2], replace(tasks[2], **told))))
+    past = past_attempt(1, 900.0, 960.0, 1, None, asked=False)
+    assert list(hosts.nobody_begins(facts(*tasks[:2], changed(tasks[2], history=(past,)))))
+    for told in ({"step": 0}, {"history": (past, changed_attempt(past, step=0))}):
+        assert not list(hosts.nobody_begins(facts(*tasks[:2], changed(tasks[2], **told))))

@@ -15,7 +15,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import Hook
 from dtctl.operations import hooks as module
 from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
-from dtctl.operations.up.local import find_hooks
+from dtctl.operations.local import find_hooks
 from dtctl.plan.spec import digest
 from tests.unit.clusters import cluster
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.up.local import Runtime, local_python
+from dtctl.operations.local import Runtime, local_python
 
 
 def environment(directory: Path, *marks: str) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import ports as host_ports
-from dtctl.operations.up import local as local_ports
-from dtctl.operations.up.local import LocalPorts
+from dtctl.operations import local as local_ports
+from dtctl.operations.local import LocalPorts
 
 
 @pytest.fixture

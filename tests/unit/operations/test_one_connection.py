@@ -48,7 +48,7 @@ def test_the_coordinators_word_counts_whatever_the_tasks_look_like() -> None:
 def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed() -> None:
     view = told(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
-    assert (lost.state, lost.since) == (TaskState.LOST, 1004.0)
+    assert (lost.state, lost.entry["since"]) == (TaskState.LOST, 1004.0)
     assert "d is away" in sentence(lost.why)
 
 
@@ -217,7 +217,7 @@ def test_a_host_that_coordinates_no_more_has_done_its_part_and_is_not_asked_agai
         ["worker:0", "worker:1"],
         ["worker:0"],
     ]
-    assert {str(task.id): task.attempt for task in result.tasks} == {"worker:0": 2, "worker:1": 2}
+    assert {str(task.id): task.entry["attempt"] for task in result.tasks} == {"worker:0": 2, "worker:1": 2}
 
 
 def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
@@ -279,7 +279,7 @@ def test_restart_tells_of_hosts_that_are_away() -> None:
     agents = Agents(told())
     agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
-    assert [(str(task.id), task.attempt) for task in result.tasks] == [("worker:0", 2)]
+    assert [(str(task.id), task.entry["attempt"]) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
 
 

@@ -24,12 +24,13 @@ from dtctl.agent.run.outcome import DECIDED
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.outcome import Outcome, Verdict, judge
-from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
+from dtctl.operations.client.snapshot import how_it_ended
 from dtctl.operations.status import RunStatus, status
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
 from tests.unit.coordinated import Agents, entry, record, state_of
 from tests.unit.fakes import FakeTransport
+from tests.unit.tasks import task_status
 
 PLACES = {
     "async-ps": {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "a", "evaluator:0": "d"},
@@ -224,5 +225,5 @@ def test_what_is_final_and_decided_is_said_once() -> None:
     [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
 )
 def test_an_exit_in_words(code: int | None, signal: int | None, words: str) -> None:
-    ended = TaskStatus(TaskId("ps", 0), "a", TaskState.FAILED, code=code, signal=signal)
+    ended = task_status("ps:0", state="failed", code=code, signal=signal)
     assert sentence(how_it_ended(ended)) == words

@@ -7,12 +7,13 @@ from typing import Any
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.status import Progress, progress_of
+from tests.unit.tasks import task_status
 
 LEAD = TaskId("chief", 0)
 
 
 def task(name: str, state: TaskState = TaskState.RUNNING, **told: Any) -> TaskStatus:
-    return TaskStatus(TaskId.parse(name), "a", state, **told)
+    return task_status(name, state=state, **told)
 
 
 def test_a_run_that_has_told_no_step_has_a_target_alone() -> None:

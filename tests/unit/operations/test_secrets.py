@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dtctl.errors import PreflightError
 from dtctl.model import Cluster, Trainer
-from dtctl.operations.up.local import exposure, find_secrets, read_env_file
+from dtctl.operations.local import exposure, find_secrets, read_env_file
 from tests.fuzz import cases
 from tests.unit.clusters import cluster
 

@@ -22,9 +22,9 @@ from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport
 from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
+from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.clusters import cluster
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
-from tests.unit.operations.networking.rounds import listening, reaching
 
 READY = {
     "type": "prepared",

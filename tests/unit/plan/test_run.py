@@ -1,4 +1,4 @@
-"""What `plan_run` makes of the settings of a cluster, one by one."""
+"""What `plan_run` makes of the settings of a cluster, and the part that each task of a run has."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from dtctl.errors import PreflightError
-from dtctl.model import Host, Launch, Local, Trainer
+from dtctl.model import Host, Launch, Local, TaskId, Trainer
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import TaskPlan, shown
+from dtctl.plan.roster import TaskPlan, plan_roster, restoring_hosts, shown
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
 
@@ -122,3 +122,51 @@ def test_traffic_between_tasks_goes_past_a_proxy_that_is_kept() -> None:
     plan = planned(cluster(trainer=settings))
     assert {one.env["no_grpc_proxy"] for one in plan.tasks} == {"a.example,b.example,c.example,d.example"}
     assert all(one.keep_proxy for one in plan.tasks)
+
+
+def parts(strategy: str = "auto", **settings: Any) -> dict[str, Any]:
+    jobs = (job("ps", ["a"], [1]), job("chief", ["b"], [2]), job("worker", ["c"], [3]), job("evaluator", ["d"], [4]))
+    roster = plan_roster(cluster(*jobs, strategy=strategy, **settings))
+    assert (roster.lead, roster.success) == (TaskId("chief", 0), settings.get("success", "lead"))
+    return {str(part.id): part for part in roster.tasks}
+
+
+def test_every_task_has_its_host_and_role_and_all_but_the_evaluator_are_vital() -> None:
+    found = {name: (part.host, part.role, part.vital) for name, part in parts().items()}
+    assert found == {
+        "ps:0": ("a", "ps", True),
+        "chief:0": ("b", "lead", True),
+        "worker:0": ("c", "worker", True),
+        "evaluator:0": ("d", "evaluator", False),
+    }
+
+
+@pytest.mark.parametrize(("success", "deciding"), [("lead", {"chief:0"}), ("all-workers", {"chief:0", "worker:0"})])
+def test_those_decide_whose_end_the_rule_asks_for(success: str, deciding: set[str]) -> None:
+    assert {name for name, part in parts(success=success).items() if part.decides} == deciding
+
+
+@pytest.mark.parametrize(("strategy", "serving"), [("auto", {"ps:0"}), ("ps-strategy", {"ps:0", "worker:0"})])
+def test_those_serve_whom_others_need_to_their_end(strategy: str, serving: set[str]) -> None:
+    assert {name for name, part in parts(strategy).items() if part.serves} == serving
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hosts"),
+    [
+        ("auto", ("c", "a", "b")),
+        ("sync-ps", ("c", "a", "b")),
+        ("in-graph", ("c", "a", "b")),
+        ("ps-strategy", ("c", "a", "b")),
+        ("mirrored", ("c", "d")),
+        ("single", ("c",)),
+    ],
+)
+def test_the_lead_and_whoever_restores_a_part_of_its_own(strategy: str, hosts: tuple[str, ...]) -> None:
+    """The lead is worker:0 on c, ps tasks are on a and b, worker:1 on d."""
+    assert restoring_hosts(plan_roster(cluster(strategy=strategy))) == hosts
+
+
+def test_a_host_is_named_once_and_an_evaluator_begins_nothing() -> None:
+    jobs = (job("ps", ["a", "b"], [2222] * 2), job("worker", ["b", "a"], [2223] * 2), job("evaluator", ["c"], [2224]))
+    assert restoring_hosts(plan_roster(cluster(*jobs))) == ("b", "a")

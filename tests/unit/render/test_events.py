@@ -162,7 +162,7 @@ def told_of(**fields: Any) -> Coordination:
 
 
 def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
-    (one,) = told_of(incidents=[incident()]).incidents
+    (one,) = told_of(incidents=[incident()]).view["incidents"]
     clock = time.strftime("%H:%M:%S", time.localtime(1002.0))
     assert incident_lines(one, 1020.0) == [
         f"ps:1 killed by SIGKILL at {clock}; back to step 1000, 237 steps lost; training again after 9.4 s"
@@ -171,14 +171,14 @@ def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
 
 def test_who_shows_no_steps_is_not_said_to_train() -> None:
     one = incident(told={"worker:0": None}, step=None, back_to=None)
-    (read,) = told_of(incidents=[one]).incidents
+    (read,) = told_of(incidents=[one]).view["incidents"]
     assert incident_lines(read, 1020.0)[0].endswith("; running again after 9.4 s")
 
 
 def test_collateral_failures_are_folded_below_their_cause() -> None:
     collateral = [{"task": "worker:0", "reason": "exit code 1"}, {"task": "worker:1", "reason": "exit code 1"}]
     one = incident(tasks=["ps:1", "worker:0"], collateral=collateral, recovered=None, step=None, back_to=None)
-    (read,) = told_of(incidents=[one]).incidents
+    (read,) = told_of(incidents=[one]).view["incidents"]
     lines = incident_lines(read, 1062.0)
     assert "restarted with it: worker:0" in lines[0]
     assert "not training yet after 1m" in lines[0]

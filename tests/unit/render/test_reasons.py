@@ -164,7 +164,7 @@ def test_the_first_fact_is_the_headline_and_all_of_them_name_who() -> None:
     assert (headline([]), named([fact("away", host="b", text="silent")])) == (None, ["b"])
 
 
-REASONS = {"reason", "why", "closed", "missing", "deaf", "problem", "error"}
+REASONS = {"reason", "why", "closed", "missing", "problem", "error"}
 """What fields and variables are called that hold a sentence."""
 
 

@@ -30,6 +30,7 @@ from dtctl.render.words import count, duration, iso_utc, size, summarize_hosts
 from dtctl.transport.fanout import SomeHostsFailed
 from tests.unit.clusters import cluster, job
 from tests.unit.render.test_safe_output import run_status
+from tests.unit.tasks import changed
 
 
 @pytest.mark.parametrize(
@@ -231,8 +232,7 @@ def status(verdict: Verdict = RUNS, now: float = 100.0, **told: Any) -> RunStatu
     found = run_status()
     record = dataclasses.replace(found.record, created=18.0, target_step=20000)
     tasks = {
-        name: dataclasses.replace(task, state=TaskState.RUNNING, **{"step": None, **told})
-        for name, task in found.tasks.items()
+        name: changed(task, state=TaskState.RUNNING, **{"step": None, **told}) for name, task in found.tasks.items()
     }
     return dataclasses.replace(found, record=record, tasks=tasks, verdict=verdict, checkpoints=(), time=now)
 

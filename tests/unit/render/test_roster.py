@@ -15,6 +15,7 @@ from dtctl.render.status import show_status
 from dtctl.render.terminal import console
 from tests.unit.agent.test_cause import ARGPARSE
 from tests.unit.diagnosing import ended, facts, machine, running
+from tests.unit.tasks import changed
 
 
 def workers(number: int) -> list[TaskStatus]:
@@ -53,7 +54,7 @@ BAD = ended("worker:7", ARGPARSE, "gpu-3", code=2)
 def two_hundred() -> list[TaskStatus]:
     tasks = workers(200)
     tasks[7] = BAD
-    tasks[90] = dataclasses.replace(tasks[90], rate=11.0)
+    tasks[90] = changed(tasks[90], rate=11.0)
     return tasks
 
 
@@ -109,7 +110,7 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
 
 
 def test_columns_without_anything_in_them_are_left_out() -> None:
-    status = of(running("ps:0", output_time=None))
+    status = of(running("ps:0", progress=None))
     names = [column.header for column in tasks_table(rows_of(status), status).columns]
     assert not {"STEP", "RATE", "OUTPUT", "CPU", "MEMORY"} & set(names)
 

@@ -37,11 +37,12 @@ from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Placed, Pushed
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
+from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Said, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, Exit, LeftBehind, TaskStatus
+from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
@@ -49,18 +50,17 @@ from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Happening, Story
 from dtctl.operations.gc import GcResult, Written
+from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.metrics import Metrics, Point, Series, Unread
-from dtctl.operations.networking.firewall import Rules
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
-from dtctl.operations.up.local import Exposure
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, Unseen, UpResult
 from dtctl.plan.run import plan_run
@@ -95,6 +95,7 @@ from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import incident, record, told
+from tests.unit.tasks import past_attempt, task_status
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
 MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
@@ -104,7 +105,22 @@ BARS = "\x1b\r"
 """What rich moves the cursor with."""
 
 
-RECORDS = {"kind", "freed_bytes", "read_bytes", "pid", "size_bytes", "since", "reason", "connected"}
+CHOSEN = {"kind", "type", "phase", "what"}
+"""Fields of records that a validator allows a few words."""
+
+RECORDS = {
+    "kind",
+    "freed_bytes",
+    "read_bytes",
+    "pid",
+    "size_bytes",
+    "since",
+    "reason",
+    "connected",
+    "version",
+    "retry",
+    "asked",
+}
 """A record has one of these fields."""
 
 
@@ -119,7 +135,7 @@ def poisoned(value: Any) -> Any:
     if isinstance(value, DtctlError):
         return AgentError("any", poisoned(value.summary), detail=poisoned(value.detail), hint=poisoned(value.hint))
     if isinstance(value, Mapping) and not RECORDS.isdisjoint(value):  # its fields, and a fact's kind, were validated
-        return {key: one if key == "kind" else poisoned(one) for key, one in value.items()}
+        return {key: one if key in CHOSEN else poisoned(one) for key, one in value.items()}
     if isinstance(value, Mapping):
         return {poisoned(key): poisoned(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -142,11 +158,11 @@ SAID = tuple(said("reason"))
 CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
 BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
 FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
-FAILED = TaskStatus(
-    TASK, "c", TaskState.FAILED, 2, 1, 9, 1.0, why=SAID, tail="last words", left_behind=(LeftBehind(1, "cmd"),), left=1
-)
-WAITS = TaskStatus(TaskId("ps", 0), "a", TaskState.RUNNING, 1, 0, 7, 1.0, why=SAID, step=3)
-LOST = TaskStatus(TaskId("ps", 1), "b", TaskState.LOST, why=SAID)
+_LEFT = [{"pid": 1, "command": "cmd"}]
+_SECOND = {"attempt": 2, "restarts": 1, "pid": 9, "since": 1.0, "why": SAID, "left": _LEFT, "left_behind": _LEFT}
+FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
+WAITS = task_status("ps:0", attempt=1, pid=7, since=1.0, why=SAID, step=3)
+LOST = task_status("ps:1", "b", "lost", why=SAID)
 TOLD = told(
     missing="ps:1",
     warnings=["odd"],
@@ -309,9 +325,7 @@ def follow_log() -> None:
     LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
 
 
-FAILED_TASK = TaskStatus(
-    TaskId("ps", 0), "a", TaskState.BACKOFF, history=(Exit(1, 1.0, 2.0, 1, None, False, cause="no room"),)
-)
+FAILED_TASK = task_status("ps:0", state="backoff", history=[past_attempt(1, 1.0, 2.0, 1, cause="no room")])
 
 
 def failed_start(cause: TaskStatus | None = FAILED_TASK) -> FailedStart:

@@ -12,16 +12,16 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
-from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, Exit, TaskStatus
+from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.events import Happening, Story
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together
 from dtctl.operations.report.tree import Report
 from dtctl.operations.status import RunStatus
 from tests.unit.coordinated import incident, record, told
+from tests.unit.tasks import past_attempt, task_status
 
 EVIL = "<script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\u202e\x1b[31m`|*_"
 """What a host may say: tags, an address, an attribute, marks of Markdown, and what reorders or colours text."""
@@ -81,10 +81,9 @@ def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:
     view = checked(RunView, told("Failed", EVIL, "worker:0", warnings=[EVIL], **{"account": account(), **fields}))
     known = dataclasses.replace(record(), file=None, target_step=100)
     coordination = Coordination.of(view, known.roster)
-    lead = TaskStatus(
-        TaskId("worker", 0), "c", TaskState.FAILED, 2, 1, since=1100.0, why=(CAUSE,), step=50, tail=EVIL, code=1,
-        history=(Exit(1, 1011.0, 1062.0, 1, None, False), Exit(2, 1069.0, 1100.0, 1, None, False)),
-    )  # fmt: skip
+    history = [past_attempt(1, 1011.0, 1062.0, 1), past_attempt(2, 1069.0, 1100.0, 1)]
+    fields = {"attempt": 2, "restarts": 1, "since": 1100.0, "why": [CAUSE], "step": 50, "history": history}
+    lead = task_status("worker:0", "c", "failed", tail=EVIL, code=1, **fields)
     saves = tuple(
         Checkpoint(f"model.ckpt-{step}", step, 1020.0 + step, 10_000_000, 1, True, "") for step in (45, 25, 5)
     )

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.role import Following, Report
+from dtctl.agent.coordinate.report import Report
+from dtctl.agent.coordinate.role import Following
 from dtctl.agent.coordinate.view import View, first_view
 from dtctl.agent.host import processes
 from dtctl.agent.link import dialer, tls

@@ -13,9 +13,8 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.run import policy
-from dtctl.agent.run.policy import Verdict
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
-from dtctl.agent.supervise.autopsy import Autopsy, left_behind
+from dtctl.agent.supervise.autopsy import hung_in, left_behind
 from dtctl.agent.supervise.supervisor import TaskContext
 from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
 from tests.unit.agent.supervise import supervised
@@ -65,11 +64,11 @@ KERNEL = "process 7: Name:\tsh\n  thread 7 (sh) waits in do_wait\n"
 def test_the_innermost_frame_is_told(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
     (tmp_path / "stack").write_text(stack)
     wanted = [] if frame is None else [fact("hung_in", text=frame)]
-    assert Autopsy(Verdict(True), log).hung_in(str(tmp_path)) == wanted
+    assert hung_in(str(tmp_path), log) == wanted
 
 
 def test_without_a_stack_nothing_is_told(tmp_path: Path) -> None:
-    assert Autopsy(Verdict(True), "step 4").hung_in(str(tmp_path)) == []
+    assert hung_in(str(tmp_path), "step 4") == []
 
 
 class Table:
@@ -154,7 +153,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> processes.Process:
 
 
 def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: processes.Process) -> None:
-    ladder = processes.Ladder(processes.myself(), [], 10.0, 100.0)
+    ladder = processes.Ladder(lambda: [hanging], 10.0, 100.0)
     for now in (100.0, 109.0, 110.0, 115.0):
         assert not ladder.step(now)
         assert ladder.outlived(now) == []

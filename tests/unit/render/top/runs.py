@@ -6,12 +6,13 @@ import dataclasses
 from typing import Any
 
 from dtctl.agent.records.reasons import fact, said
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.status import RunStatus
 from dtctl.render.top.knowledge import Courses, Line, Moment
 from tests.unit.coordinated import record
+from tests.unit.tasks import task_status
 
 NOW = 1000.0
 RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=4, of=4),))
@@ -22,11 +23,11 @@ def task(name: str, state: str = "running", host: str = "", **told: Any) -> Task
     usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": NOW - 60}
     if isinstance(told.get("why"), str):
         told["why"] = tuple(said(told["why"]))
-    return TaskStatus(found, host or f"host-{found.index}", TaskState(state), **{**usual, **told})
+    return task_status(name, host or f"host-{found.index}", state, **{**usual, **told})
 
 
 def training(name: str, step: int = 100, **told: Any) -> TaskStatus:
-    usual: dict[str, Any] = {"step": step, "step_time": NOW - 1, "rate": 10.0, "loss": "0.5", "output_time": NOW - 2}
+    usual: dict[str, Any] = {"step": step, "step_time": NOW - 1, "rate": 10.0, "loss": "0.5", "progress": NOW - 2}
     return task(name, **{**usual, **told})
 
 

@@ -1,0 +1,148 @@
+"""Who else gets at the ports of tasks, and whether gRPC would send their traffic through a proxy. Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Iterator, Mapping
+
+from dtctl.agent.records.network import NetworkFacts
+from dtctl.model import TaskId
+from dtctl.operations.checks.dialling import Dialled, Door
+from dtctl.operations.checks.network.view import (
+    COORDINATOR,
+    TELLS_ITS_ADDRESS,
+    Place,
+    addresses_of,
+    is_loopback,
+    is_public,
+    open_places,
+    places_of,
+)
+from dtctl.operations.checks.topic import Heard, Said, Scene, found
+from dtctl.operations.diagnosis.signature import Finding
+
+MOST_DOORS = 256
+
+
+def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
+    """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
+
+    Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
+    them: it answers nobody without the run's credentials.
+    """
+    if scene.brief or len(heard.rounds) != 1:
+        return ()
+    found = [
+        Door(place.host, place.whose, name, place.port, live)
+        for place, live in _task_places(scene, heard).items()
+        if not scene.host(place.host).is_local
+        for name in dict.fromkeys([place.name, scene.reached_at.get(place.host, place.name)])
+        if not is_loopback(name) and name != "localhost"
+    ]
+    if len(found) > MOST_DOORS:
+        found = list({(door.host, door.name): door for door in reversed(found)}.values())[::-1][:MOST_DOORS]
+    return tuple(found)
+
+
+def _task_places(scene: Scene, heard: Heard[NetworkFacts]) -> dict[Place, bool]:
+    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {place: live for place, live in found.items() if place.whose != COORDINATOR}
+
+
+def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+    opened = _opened(heard)
+    if opened:
+        hosts = tuple(dict.fromkeys(one.door.host for one in opened))
+        public = next((one.address for one in opened if is_public(one.address)), None)
+        ports = tuple(sorted({one.door.port for one in opened}))
+        tasks = [task.id for task in scene.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
+        yield found("exposed", hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
+    yield from _public(scene, heard, {one.door.host for one in opened})
+
+
+def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
+    """Nothing where this machine is one of the hosts: what it reaches tells nothing of others."""
+    own = {address for facts in heard.first.values() for address in addresses_of(facts)}
+    return [one for one in heard.dialled if one.seen_from not in own]
+
+
+def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterator[Finding]:
+    """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
+    tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
+    ports: dict[str, set[int]] = {}
+    for place in _task_places(scene, heard):
+        ports.setdefault(place.host, set()).add(place.port)
+    for host, facts in heard.first.items():
+        untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
+        if untried and host in ports and host not in known:
+            yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(ports[host])))
+
+
+def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
+    if heard.tried_doors:
+        opened = _opened(heard)
+        inside = bool(heard.dialled) and not opened
+        kind = "doors_inside" if inside else "doors_open" if opened else "doors_closed"
+        open_doors = len({(one.door.host, one.door.port) for one in opened})
+        yield Said(kind, {"open": open_doors, "doors": heard.tried_doors})
+
+
+def is_exposed(finding: Finding) -> bool:
+    return finding.signature.name in ("exposed", "public_address")
+
+
+TAKEN = ("grpc_proxy", "https_proxy", "http_proxy")
+"""The first that is set holds (grpc/doc/environment_variables.md). gRPC does not know capitals."""
+EXCEPT = ("no_grpc_proxy", "no_proxy")
+
+
+def proxy_findings(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+    """Of TensorFlow's servers; what the others speak goes through no proxy."""
+    caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
+    places = places_of(scene.plan)
+    for host, facts in heard.first.items():
+        names = [place.name for place in places if place.serves and place.host != host]
+        for task in scene.plan.on_host(host) if scene.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
+            env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
+            if (sent := through(env, names)) is not None:
+                caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
+    exempt = ",".join(dict.fromkeys(place.name for place in places))
+    for (variable, value), group in caught.items():
+        reached = tuple(sorted({name for _, _, each in group for name in each}))
+        fields = {"variable": variable, "value": value, "names": reached, "exempt": exempt}
+        hosts = dict.fromkeys(host for host, _, _ in group)
+        yield found("proxy", hosts, (task for _, task, _ in group), **fields)
+    if not any(task.keep_proxy for task in scene.plan.tasks):
+        yield from _left_out(heard)
+
+
+def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+    """Of each host the first that its logins have."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for host, facts in heard.first.items():
+        told = (one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1])
+        if (first := next(told, None)) is not None:
+            alike.setdefault(first, []).append(host)
+    for (variable, value), hosts in alike.items():
+        yield found("proxy_left_out", hosts, variable=variable, value=value)
+
+
+def through(env: Mapping[str, str], names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The variable, and those of `names` (hosts of addresses) that would be reached by its proxy; None: nobody."""
+    variable = next((name for name in TAKEN if env.get(name)), None)
+    if variable is None:
+        return None
+    exempt = next((env[name] for name in EXCEPT if env.get(name)), "")
+    entries = [entry.strip() for entry in exempt.split(",") if entry.strip()]
+    caught = tuple(dict.fromkeys(name for name in names if not any(_covers(entry, name) for entry in entries)))
+    return (variable, caught) if caught else None
+
+
+def _covers(entry: str, name: str) -> bool:
+    """By the end of a name, or as a network (http_proxy_mapper.cc)."""
+    if name.lower().endswith(entry.lower()):
+        return True
+    try:
+        return ipaddress.ip_address(name) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        return False

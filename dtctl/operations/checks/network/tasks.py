@@ -1,0 +1,281 @@
+"""Whether the tasks of a plan will reach each other, and who else will: the ports are tried before they are needed.
+
+Round 0: each host listens on the ports of its tasks. Round 1: it connects to those of the others, at the addresses
+that the tasks are given; meanwhile this machine tries them as well. Where a task of the live run was not reached, its
+host is asked once more whether it listens: the run may have ended meanwhile. Further rounds measure, where that is
+asked for (measuring.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
+from dtctl.model import CHOSEN_PORT
+from dtctl.operations.checks.network import exposure, measuring
+from dtctl.operations.checks.network.judging import judge as causes_of
+from dtctl.operations.checks.network.view import (
+    COORDINATOR,
+    TELLS_ITS_ADDRESS,
+    Attempt,
+    Cause,
+    Place,
+    View,
+    addresses_of,
+    open_places,
+    places_of,
+)
+from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
+from dtctl.operations.diagnosis.signature import Finding
+from dtctl.strategies import PS
+
+Facts = NetworkFacts
+
+LIMIT_S = 3.5
+"""A lost packet is sent again after 1 s and after 3 s."""
+BRIEF_S = 1.5
+
+
+def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
+    number = len(heard.rounds)
+    if scene.brief and all(scene.host(host).is_local for host in scene.hosts):
+        return {}
+    if number == 0:
+        return {host: _first_question(scene, host) for host in scene.hosts}
+    if number == 1:
+        return _reaching(scene, heard)
+    again = {host: _listening(scene, host, places) for host, places in _doubted(scene, heard).items()}
+    if again and number == 2:
+        return again
+    doors = [place for place, live in _open_places(scene, heard).items() if not live]
+    return measuring.ask(scene, heard, doors, _measured_since(scene, heard))
+
+
+def _first_question(scene: Scene, host: str) -> NetworkQuestion:
+    own = [place for place in places_of(scene.plan) if place.host == host]
+    several = len(scene.hosts) > 1
+    names = list(dict.fromkeys(place.name for place in own))
+    return _listening(scene, host, own if several or not scene.brief else (), names)
+
+
+def _listening(scene: Scene, host: str, places: Iterable[Place], names: Iterable[str] = ()) -> NetworkQuestion:
+    return made(
+        NetworkQuestion,
+        nonce=scene.nonce,
+        cluster=scene.plan.cluster.name,
+        host=host,
+        listen=[{"whose": place.whose, "port": place.port} for place in places],
+        names=list(names),
+    )
+
+
+def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion]:
+    live = _open_places(scene, heard)
+    asked = {}
+    for host, places in _coverage(scene, heard).tries.items():
+        peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in places]
+        if peers:
+            asked[host] = made(NetworkQuestion, nonce=scene.nonce, host=host, reach=peers, limit_s=_limit_s(scene))
+    return asked
+
+
+def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
+    """Places of the live run, by host, that somebody did not reach."""
+    missed = {
+        (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
+    }
+    found: dict[str, list[Place]] = {}
+    for place, live in _open_places(scene, heard).items():
+        if live and (place.host, place.whose) in missed:
+            found.setdefault(place.host, []).append(place)
+    return found
+
+
+def _measured_since(scene: Scene, heard: Heard[Facts]) -> int:
+    """The first round that measures."""
+    return 3 if len(heard.rounds) > 1 and _doubted(scene, heard) else 2
+
+
+def _is_gone(place: Place, heard: Heard[Facts]) -> bool:
+    """Asked once more, its host does not tell of the same listener: that it was not reached tells nothing.
+
+    A task may have ended, or may have been started again meanwhile.
+    """
+    return len(heard.rounds) < 3 or not _sockets(place, heard.first) & _sockets(place, heard.rounds[2])
+
+
+def _sockets(place: Place, told: Mapping[str, Facts]) -> set[int]:
+    own = told[place.host]["bound"] if place.host in told else ()
+    return {inode for one in own if (one["whose"], one["state"]) == (place.whose, "live") for inode in one["sockets"]}
+
+
+def _limit_s(scene: Scene) -> float:
+    return BRIEF_S if scene.brief else LIMIT_S
+
+
+def _open_places(scene: Scene, heard: Heard[Facts]) -> dict[Place, bool]:
+    """True: a trainer of the live run listens there."""
+    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {place: live for place, live in found.items() if place.serves}
+
+
+def _coverage(scene: Scene, heard: Heard[Facts]) -> Coverage:
+    places = list(_open_places(scene, heard))
+    vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
+    hosts = [host for host in scene.hosts if host in heard.first]
+    return spread(hosts, places, vital, min(MOST, MOST_IN_PASSING * len(hosts)) if scene.brief else MOST)
+
+
+def _view(scene: Scene, heard: Heard[Facts]) -> View:
+    second = heard.rounds[1] if len(heard.rounds) > 1 else {}
+    doubted = {place for places in _doubted(scene, heard).values() for place in places} if second else set()
+    gone = {place for place in doubted if _is_gone(place, heard)}
+    # who listens on a host that was lost meanwhile, nobody knows
+    places = {
+        place.whose: place
+        for place in _open_places(scene, heard)
+        if place not in gone and place.host not in heard.errors
+    }
+    return View(
+        {host: facts["bound"] for host, facts in heard.first.items()},
+        {host: addresses_of(facts) for host, facts in heard.first.items()},
+        {host: facts["resolved"] for host, facts in heard.first.items()},
+        tuple(
+            Attempt(host, places[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
+            for host, facts in second.items()
+            for one in facts["reached"]
+            if one["whose"] in places and places[one["whose"]].host == one["host"] != host
+        ),
+    )
+
+
+def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start, and `up` refuses taken ports."""
+    for one in _judged(scene, heard):
+        if not scene.brief or (fails(one) and one.signature.name != "port_taken"):
+            yield one
+
+
+def _judged(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+    for cause in causes_of(_view(scene, heard)):
+        yield _finding(scene, cause)
+    yield from exposure.judge(scene, heard)
+    yield from exposure.proxy_findings(scene, heard)
+    yield from measuring.judge(scene, heard, _measured_since(scene, heard))
+
+
+def _finding(scene: Scene, cause: Cause) -> Finding:
+    fields = dict(cause.fields)
+    kind = cause.kind
+    if kind == "own_loopback" and scene.plan.cluster.strategy in TELLS_ITS_ADDRESS:
+        kind = "own_loopback_told"
+    mode = fields.pop("mode", "")
+    if mode in ("drop", "mixed"):
+        fields["dropped_s"] = _limit_s(scene)
+    if mode in ("reject", "mixed"):
+        fields["rejected"] = fields.pop("text")
+    if fields.get("has"):
+        fields["first"] = fields["has"][0]
+        fields["has"] = ", ".join(fields["has"])
+    if cause.others:
+        fields |= {"others": cause.others, "from_hosts": cause.others, "other": cause.others[0]}
+    if fields.get("address") == fields.get("name") and kind == "wrong_interface":
+        fields.pop("address", None)
+    if kind == "pair":
+        fields["address"] = next(place.name for place in places_of(scene.plan) if place.host == cause.hosts[0])
+    tasks = [task.id for task in scene.plan.tasks if str(task.id) in fields.get("whose", ())]
+    return found(kind, _in_order(scene, cause.hosts), tasks, **fields)
+
+
+def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
+    wanted = set(hosts)
+    return [host for host in scene.hosts if host in wanted]
+
+
+def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+    if scene.brief or len(heard.rounds) < 2:
+        return
+    attempts = _view(scene, heard).attempts
+    coverage = _coverage(scene, heard)
+    if attempts:
+        yield Said(
+            "connections" if coverage.is_whole else "connections_sampled",
+            {
+                "reached": sum(not one.hindrance for one in attempts),
+                "tried": len(attempts),
+                "whole": coverage.whole,
+                "partners": coverage.partners,
+                "hosts": tuple(coverage.tries),
+            },
+        )
+    yield from exposure.tell(scene, heard)
+    yield from measuring.tell(scene, heard, _measured_since(scene, heard))
+
+
+assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
+
+TOPIC = Topic("network", ask, judge, tell, exposure.doors)
+
+
+MOST = 4000
+"""Connections of one check, over all hosts."""
+MOST_IN_PASSING = 16
+"""Of each host while a run starts: enough to notice a host that nobody reaches, or that reaches nobody."""
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """`tries`: host -> the places of other hosts that it tries."""
+
+    tries: Mapping[str, tuple[Place, ...]]
+    count: int
+    whole: int
+    """Connections that there would be if everybody tried everybody."""
+    partners: int
+    """Hosts that each host tries at the least."""
+
+    @property
+    def is_whole(self) -> bool:
+        return self.count == self.whole
+
+
+def spread(hosts: Sequence[str], places: Sequence[Place], vital: Sequence[Place] = (), most: int = MOST) -> Coverage:
+    """`vital` places are tried from every host before the others, as far as there is room for that.
+
+    Each host tries, and is tried by, as many others; the distances to them are spread evenly, so that the two halves of
+    any rack, switch or subnet meet.
+    """
+    on: dict[str, list[Place]] = {}
+    for place in places:
+        on.setdefault(place.host, []).append(place)
+    whole = sum(len(places) - len(on.get(host, ())) for host in hosts)
+    if whole <= most:
+        tries = {host: tuple(place for place in places if place.host != host) for host in hosts}
+        return Coverage(tries, whole, whole, max(0, len(hosts) - 1))
+    chosen = {
+        host: dict.fromkeys(_of(vital, host, most // (2 * len(hosts)), number)) for number, host in enumerate(hosts)
+    }
+    left = most - sum(map(len, chosen.values()))
+    per_host = len(places) // len(on)
+    partners = max(1, min(len(hosts) - 1, left // (len(hosts) * per_host)))
+    for number, host in enumerate(hosts):
+        for step in distances(len(hosts), partners):
+            chosen[host].update(dict.fromkeys(on.get(hosts[(number + step) % len(hosts)], ())))
+    told = {host: tuple(found) for host, found in chosen.items()}
+    return Coverage(told, sum(map(len, told.values())), whole, partners)
+
+
+def _of(places: Sequence[Place], host: str, most: int, turn: int) -> list[Place]:
+    """At most so many of them, those of other hosts; each host begins elsewhere in the list."""
+    others = [place for place in places if place.host != host]
+    if len(others) <= most:
+        return others
+    start = turn * most
+    return [others[(start + step) % len(others)] for step in range(most)]
+
+
+def distances(hosts: int, partners: int) -> list[int]:
+    """So many different steps from 1 to hosts - 1, evenly spread, the nearest among them."""
+    return sorted({1 + step * (hosts - 1) // partners for step in range(partners)})

@@ -1,0 +1,65 @@
+"""Who has written to a run's output directories before.
+
+An output directory has an owner, as a trainer that finds checkpoints of another program restores them, or fails for
+ever. Hosts tell who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
+
+- the cluster file lies in the same directory of the same machine and user, whatever it is called and names its cluster;
+- or the cluster has the same name and was started from another machine or by another user: a colleague's clone of the
+  project, which nobody here can look at;
+- or it has the same name, and the file that it was started from is no longer here: the project was moved.
+
+Two directories of one machine with clusters of one name are two projects. What is told of the past is data that
+others may have written: it is shown, and compared, and nothing else.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from dtctl.agent.records.answers import OutputMark, Prepared
+from dtctl.config.ranges import fold
+from dtctl.errors import PreflightError
+
+_MOST_OUTPUTS = 5
+
+
+def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, controller: str, file: Path) -> None:
+    """Raises PreflightError, before anything has been started."""
+    lines = strangers({host: answer["outputs"] for host, answer in prepared.items()}, cluster, controller, file)
+    if not lines:
+        return
+    raise PreflightError(
+        "the output directory was last written by a cluster of another directory: its checkpoints would be restored",
+        detail="\n".join([*lines, f"this is cluster {cluster} of {file.parent}"]),
+        hint="dtctl up --adopt-output    continues from what is there; or give this cluster a name, or dirs.output, of "
+        f"its own in {file}",
+    )
+
+
+def strangers(told: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
+    """Who else has written to output directories, by the marks that hosts have told; a line for each."""
+    hosts: dict[tuple[str, str], list[str]] = {}
+    marks: dict[tuple[str, str], OutputMark] = {}
+    for host, own in told.items():
+        for mark in own:
+            if not _is_same(mark, cluster, controller, file):
+                hosts.setdefault((mark["path"], mark["run"]), []).append(host)
+                marks[mark["path"], mark["run"]] = mark
+    return [f"{fold(hosts[key])}: {_told(mark)}" for key, mark in list(marks.items())[:_MOST_OUTPUTS]]
+
+
+def _is_same(mark: OutputMark, cluster: str, controller: str, file: Path) -> bool:
+    before = Path(mark["file"])
+    if mark["controller"] == controller and before.parent == file.parent:
+        return True
+    if mark["cluster"] != cluster:
+        return False
+    return mark["controller"] != controller or not before.exists()
+
+
+def _told(mark: OutputMark) -> str:
+    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(mark["time"]))
+    where = f"cluster {mark['cluster']} of {Path(mark['file']).parent}"
+    return f"{mark['path']}, by {where} ({mark['controller']}), run {mark['run']}, started {when}"

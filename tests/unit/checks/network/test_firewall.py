@@ -1,0 +1,156 @@
+"""Rules for a plan. (A fleet loads them and tries them: tests/fleet/test_check_network.py.)"""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+
+from dtctl.errors import PreflightError
+from dtctl.operations.checks.network.firewall import Kind, Rules, firewall, rules_of, version
+from dtctl.plan.run import plan_run
+from tests.unit.clusters import cluster, job
+
+ADDRESSES = {"a": ["10.0.0.1"], "b": ["10.0.0.2", "fd00::2"], "c": ["10.0.0.3"]}
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_hosts_with_the_same_ports_have_the_same_rules(kind: Kind) -> None:
+    rules = firewall("demo", {"a": [2222], "b": [2222], "c": [2223, 2222]}, ADDRESSES, kind)
+    assert [(one.hosts, one.ports) for one in rules] == [(("a", "b"), (2222,)), (("c",), (2222, 2223))]
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind: Kind) -> None:
+    lines = firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].lines
+    if kind == "ufw":  # whose lines go to the top, one after the other
+        lines = lines[::-1]
+    text = "\n".join(lines)
+    for addresses in ADDRESSES.values():
+        for address in addresses:
+            assert (
+                0 <= text.index(address) < max(text.rindex(word) for word in ("drop", "DROP", "deny") if word in text)
+            )
+
+
+def test_what_takes_rules_away_again_is_told() -> None:
+    undo = {kind: firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].undo for kind in get_args(Kind)}
+    assert undo["nftables"] == ("nft delete table inet dtctl_demo",)
+    assert undo["iptables"][:2] == ("iptables -w -D INPUT -p tcp -j DTCTL-demo", "iptables -w -F DTCTL-demo")
+    assert undo["ufw"][0] == "ufw delete deny proto tcp from any to any port 2222"
+    assert len(undo["ufw"]) == 1 + 4
+
+
+def test_iptables_takes_many_ports_in_groups_of_fifteen() -> None:
+    lines = firewall("demo", {"a": range(2222, 2262)}, ADDRESSES, "iptables")[0].lines
+    groups = [
+        line.split("--dports ")[1].split(" ")[0].split(",")
+        for line in lines
+        if line.startswith("iptables ") and line.endswith("-j DROP")
+    ]
+    assert [len(group) for group in groups] == [15, 15, 10]
+
+
+def test_a_name_that_is_a_word_to_no_shell_never_becomes_part_of_a_rule() -> None:
+    for kind in ("nftables", "iptables"):
+        text = "\n".join(firewall("a;b $(x)", {"a": [1]}, ADDRESSES, kind)[0].lines)
+        assert ";b" not in text
+        assert "$(" not in text
+
+
+def test_rules_name_the_ports_of_the_tasks_and_of_the_coordinator() -> None:
+    plan = plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3")
+    rules = rules_of(plan, "ufw", lambda name: (f"10.0.0.{ord(name)}",))
+    assert {host: one.ports for one in rules for host in one.hosts} == {
+        "a": (2222,),
+        "b": (2222,),
+        "c": (2221, 2222),
+        "d": (2222,),
+    }
+
+
+def test_ports_that_hosts_choose_have_no_rules() -> None:
+    chosen = cluster(job("worker", ["a", "b"], [0, 0]))
+    plan = plan_run(chosen, {"a": "a", "b": "b"}, local_python="python3")
+    with pytest.raises(PreflightError, match="no rule can name them"):
+        rules_of(plan, "ufw", lambda name: ("10.0.0.1",))
+
+
+FRIENDS = {"a": ["10.0.0.10", "fd00::2"], "b": ["10.0.0.9", "gpu-b"], "c": ["10.0.0.9"]}
+"""An address that two hosts have is named once, and a name not at all; they stand in the order of their numbers."""
+
+
+def test_a_table_of_nftables_is_made_anew_and_lets_in_each_family_by_its_own_word() -> None:
+    assert firewall("demo-1", {"a": [2223, 2222, 2222], "b": []}, FRIENDS, "nftables") == (
+        Rules(
+            ("a",),
+            (2222, 2223),
+            (
+                "table inet dtctl_demo_1",
+                "delete table inet dtctl_demo_1",
+                "table inet dtctl_demo_1 {",
+                "  chain input {",
+                "    type filter hook input priority -10; policy accept;",
+                '    tcp dport { 2222, 2223 } iifname "lo" accept',
+                "    tcp dport { 2222, 2223 } ip saddr { 10.0.0.9, 10.0.0.10 } accept",
+                "    tcp dport { 2222, 2223 } ip6 saddr { fd00::2 } accept",
+                "    tcp dport { 2222, 2223 } drop",
+                "  }",
+                "}",
+            ),
+            ("nft delete table inet dtctl_demo_1",),
+        ),
+    )
+    (alone,) = firewall("demo", {"a": [1]}, {"a": ["10.0.0.1"]}, "nftables")
+    assert not any("ip6" in line for line in alone.lines)
+
+
+def test_a_chain_of_iptables_is_made_anew_for_each_family() -> None:
+    (rules,) = firewall("demo", {"a": [2222]}, FRIENDS, "iptables")
+
+    def chain(program: str, *friends: str) -> list[str]:
+        one, rule = f"{program} -w", "INPUT -p tcp -j DTCTL-demo"
+        ports = "-p tcp -m multiport --dports 2222"
+        return [
+            f"{one} -N DTCTL-demo 2>/dev/null || {one} -F DTCTL-demo",
+            f"{one} -A DTCTL-demo {ports} -i lo -j ACCEPT",
+            *(f"{one} -A DTCTL-demo {ports} -s {friend} -j ACCEPT" for friend in friends),
+            f"{one} -A DTCTL-demo {ports} -j DROP",
+            f"{one} -C {rule} 2>/dev/null || {one} -I {rule}",
+        ]
+
+    assert list(rules.lines) == [*chain("iptables", "10.0.0.9", "10.0.0.10"), *chain("ip6tables", "fd00::2")]
+
+
+def test_ufw_puts_what_it_lets_in_before_what_it_shuts_out_for_each_group_of_ports() -> None:
+    (rules,) = firewall("demo", {"a": range(1, 17)}, {"a": ["10.0.0.1"]}, "ufw")
+    first, rest = ",".join(map(str, range(1, 16))), "16"
+    assert list(rules.lines) == [
+        line
+        for ports in (first, rest)
+        for line in (
+            f"ufw prepend deny proto tcp from any to any port {ports} comment 'dtctl demo'",
+            f"ufw prepend allow proto tcp from 10.0.0.1 to any port {ports} comment 'dtctl demo'",
+        )
+    ]
+
+
+def test_a_long_name_is_cut_to_what_a_chain_may_be_called() -> None:
+    (rules,) = firewall("c" * 40, {"a": [1]}, FRIENDS, "iptables")
+    chain = f"DTCTL-{'c' * 20}"
+    assert f"iptables -w -A {chain} -p tcp -m multiport --dports 1 -i lo -j ACCEPT" in rules.lines
+
+
+def test_an_address_is_of_a_family_and_a_name_of_none() -> None:
+    assert [version(address) for address in ("10.0.0.1", "fd00::1", "gpu-a")] == [4, 6, 0]
+
+
+def test_a_name_that_is_not_known_here_is_an_error_that_says_what_to_write() -> None:
+    plan = plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3")
+
+    def unknown(name: str) -> tuple[str, ...]:
+        raise OSError("Name or service not known")
+
+    with pytest.raises(PreflightError) as raised:
+        rules_of(plan, "nftables", unknown)
+    assert "hosts.a.address" in raised.value.hint

@@ -1,0 +1,54 @@
+"""Tasks of a run as a controller knows them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, cast
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact
+from dtctl.agent.records.run_state import Exit, Past
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.client.snapshot import TaskStatus
+
+_OF_EXIT = ("code", "signal", "tail", "left_behind", "killed_after_s")
+
+
+def task_status(name: str, host: str = "a", state: str | TaskState = "running", **fields: Any) -> TaskStatus:
+    """`fields`: of its entry, or of how its newest attempt has ended."""
+    return changed(TaskStatus(TaskId.parse(name), host, TaskState(state)), **fields)
+
+
+def changed(task: TaskStatus, **fields: Any) -> TaskStatus:
+    """The same with other fields, as `task_status` has them."""
+    known = {name: fields.pop(name) for name in ("id", "host", "state") if name in fields}
+    ended = {name: _listed(fields.pop(name)) for name in _OF_EXIT if name in fields}
+    if ended:
+        fields["exit"] = made(Exit, **{**(task.entry["exit"] or {}), **ended})
+    entry: Any = {**task.entry, **{name: _listed(value) for name, value in fields.items()}}
+    return dataclasses.replace(task, entry=entry, **known)
+
+
+def past_attempt(
+    attempt: int,
+    started: float,
+    ended: float,
+    code: int | None = None,
+    signal: int | None = None,
+    asked: bool = False,
+    hung: Sequence[Fact] = (),
+    **fields: Any,
+) -> Past:
+    """`hung`: by what it was seen to hang."""
+    how = {"code": code, "signal": signal, "asked": asked, "hung": bool(hung), "why": list(hung)}
+    return made(Past, attempt=attempt, started=started, ended=ended, **{**how, **fields})
+
+
+def changed_attempt(attempt: Past, **fields: Any) -> Past:
+    other: Any = {**attempt, **fields}
+    return cast("Past", other)
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
