@@ -31,8 +31,12 @@ TRANSPORTS: dict[str, TransportKind] = {
 }
 """By the names in a cluster file. The settings of `ssh` are a section of their own."""
 
+OPENSSH = TransportKind("dtctl.transport.ssh.kept:OpensshTransport.of")
+"""In place of the transport `ssh` where that section has `client: openssh`."""
+
 
 HostKeys = Literal["strict", "accept-new"]
+SshClient = Literal["fabric", "openssh"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,9 @@ class SshSettings:
     project: str | None = None
     """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
     connect_timeout_s: float = 15.0
+    client: SshClient = "fabric"
+    keep_s: float = 600.0
+    """How long `openssh` keeps a connection that is not used."""
 
     @property
     def machine(self) -> tuple[str, ...]:

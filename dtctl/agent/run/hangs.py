@@ -72,7 +72,7 @@ def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[flo
     if learnt_s:
         return learnt_limit(learnt_s, stall_s)
     if any(past["step"] is not None for past in entry["history"]):  # too soon lost to have taught how long it takes
-        return max(stall_s or 0.0, learnt_limit(entry["longest_gap_s"]))
+        return learnt_limit(entry["longest_gap_s"], max(stall_s or LEAST_LEARNT_S, LEAST_LEARNT_S))
     return None
 
 

@@ -106,12 +106,7 @@ class Decision:
 
 
 def decide(
-    why: List[Fact],
-    recovery: RecoverySpec,
-    jitter: float,
-    *,
-    restarts: Optional[int] = None,
-    run_restarts: Optional[int] = None,
+    why: List[Fact], recovery: RecoverySpec, jitter: float, *, restarts: int = 0, run_restarts: int = 0
 ) -> Decision:
     """Whether what was lost is started once more, and when: failed, or backoff with its delay.
 
@@ -120,10 +115,9 @@ def decide(
     """
     run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
     for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
-        if spent is not None and spent >= most:
-            return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts or 0)
-    number = (restarts or 0) + 1
-    return Decision("backoff", why, number, back_off(number, recovery, jitter, why))
+        if spent >= most:
+            return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts)
+    return Decision("backoff", why, restarts + 1, back_off(restarts + 1, recovery, jitter, why))
 
 
 def replaced(intent: Intent, generation: int) -> bool:
