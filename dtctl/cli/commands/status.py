@@ -89,7 +89,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
-        errors.show_warning(f"{one.run} on {one.host} is damaged: {one.problem}", hint=hint)
+        errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
     errors.show_host_errors(known.errors)
     exit_for(known.errors, others=known.runs)
 
