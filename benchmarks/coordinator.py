@@ -24,7 +24,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.agent.run.runfiles import CREDENTIAL_FILES, RunFiles
 from dtctl.config import load_cluster
 from dtctl.operations.up.launch import Authority, make_plan
-from dtctl.plan.spec import host_spec
+from dtctl.plan.spec import host_spec, run_spec
 from dtctl.transport.payload import LOADER, agent_program, opening, whole
 
 GOALS = {200: "3 %", 1000: "10 %"}
@@ -90,7 +90,8 @@ def _make_run(directory: Path, agents: int) -> Spec:
     file.write_text(CLUSTER.format(port=port, last=agents + 1))
     plan = make_plan(load_cluster(file), lambda ssh: ssh.target)
     now = time.time()
-    spec = host_spec(plan, "n-1", run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})
+    common = run_spec(plan, run="many-1", digest="d", bundle=None, created=now, controller="bench", replaced={})
+    spec = host_spec(plan, "n-1", common)
     for task in spec["tasks"]:
         task["code"] = False
     authority = Authority(spec["run"])

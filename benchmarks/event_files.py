@@ -69,7 +69,7 @@ def _look(output: Path, kept: Path) -> Look:
     reader = Reader([str(output)], str(kept))
     reader.look_until_all_is_read(600.0)
     reader.keep()
-    told = reader.told(lambda _: True, MOST_POINTS)
+    told = reader.series(lambda _: True, MOST_POINTS)
     points = sum(len(series["steps"]) for folder in told for series in folder["series"])
     return Look(_read_bytes() - reads, _cpu_s() - began, points)
 

@@ -1,4 +1,4 @@
-"""Writes what is made from the code: pages of docs, the tables of docs/agent.md, and what `share` holds.
+"""Writes what is made from the code: pages of docs, and what `share` holds.
 
 It fills the lines of every page, too.
 
@@ -88,7 +88,6 @@ def _table(params: list[Any]) -> str:
 
 def pages() -> dict[Path, str]:
     """Every page as it has to be."""
-    agent = DOCS / "agent.md"
     texts = {path: path.read_text("utf-8") for path in PAGES if path.is_file()}
     texts[DOCS / "commands.md"] = commands_markdown()
     texts[DOCS / "cluster-yaml.md"] = reference_markdown()
@@ -97,7 +96,7 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "check.md"] = manual_pages.checks()
     texts[DOCS / "glossary.md"] = manual_pages.glossary()
     texts[DOCS / "examples.md"] = examples_page.examples()
-    texts[agent] = record_tables.filled(texts[agent])
+    texts[DOCS / "records.md"] = record_tables.records_markdown()
     return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 
 

@@ -67,40 +67,31 @@ _CHECKED = """\
 
 
 _NETWORK = (
-    "Each host listens on the ports of its tasks, and the lead's on the coordinator's too, for some seconds. Every "
-    "other host connects to them at the address that the tasks are given, and makes sure that the right host answers, "
-    "and with more bytes than fit into one packet. A port of a live run is not touched, but connected to. What does "
-    "not work is told as the cause that explains most of it, and not as a table. Above 4,000 connections a part is "
-    "tried: each host tries others, and is tried by others, at evenly spread distances, and the ps and the "
-    "coordinator are tried by more; how many were tried is said. While a run starts, a part is tried above "
-    "16 connections a host.",
-    "`--network-speed` measures latency and bandwidth between workers and ps, so that no host takes part in two "
-    "measurements at a time, and tells what that means for a step: the bytes of the newest checkpoint, shared among "
-    "the ps, there and back. Each measurement takes about a second.",
-    "`--deep` lets the hosts exchange data in pairs, three times, with another partner each time. A host counts as fast"
-    " as with the best of its partners, so a slow one makes none of them look slow; who was slow with all of them "
-    "meets fast ones up to three times more, while nobody else sends. That takes four to eight seconds, and as much of "
-    "the network as there is. What is below 0.8 of the middle of the others is slow; where the others differ much "
-    "among themselves, as on machines that are busy, only what is far below. Of two hosts nobody can tell which one "
-    "is slow.",
-    "`--print-firewall nftables` (or `iptables`, `ufw`) contacts nobody. It prints rules for each host by which the "
-    "cluster's hosts reach the ports of its tasks, and nobody else does, and the commands that take them away; "
-    "[security](security.md#the-ports-of-tasks) says why, and what `dtctl up --require-private` does. They let hosts "
-    "in by the addresses that the tasks are given: one that connects from another of its addresses is shut out. Look "
-    "with `dtctl check` when they are loaded.",
+    "Each host listens on the ports of its tasks for some seconds, the lead's host also on the coordinator's. Every "
+    "other host connects to them at the address that the tasks will use, and verifies that the right host answers, "
+    "with more bytes than fit into one packet. Ports of a live run are connected to and not touched. The result is the "
+    "cause that explains most failures, not a table. Above 4,000 connections (while a run starts, above 16 a host) a "
+    "sample is tried, and the output says how many.",
+    "- `--network-speed` measures latency and bandwidth between workers and ps, one pair at a time, and what they mean "
+    "for a step that moves the newest checkpoint's bytes there and back. About a second for each measurement.\n"
+    "- `--deep` lets hosts exchange data in pairs, with several partners each. A host counts as slow if it stays below "
+    "0.8 of the median with its best partner (far below, if the others differ much). Four to eight seconds, with the "
+    "network fully loaded. With two hosts nobody can tell which one is slow.\n"
+    "- `--print-firewall nftables` (or `iptables`, `ufw`) contacts no host. It prints, for each host, rules that admit "
+    "the cluster's hosts to the tasks' ports and nobody else, and the commands that remove them. They admit the "
+    "addresses that tasks are given, so run `dtctl check` once they are loaded. See "
+    "[Security](security.md#the-ports-of-tasks), also for `dtctl up --require-private`.",
 )
 _SSH = (
     "The login shell is started once on each host, as sshd starts it for a command. `MaxStartups` and `MaxSessions` "
-    "are what `sshd -T` tells, where the login is root's; else what the file says that this sshd was started with, if "
-    "it can be read. Else they are not known.",
+    "come from `sshd -T` if you log in as root, else from the configuration file of this sshd if you may read it; "
+    "otherwise they are unknown.",
 )
 _SPEED = (
-    "With `--deep` alone. Each host multiplies matrices for some seconds, by NumPy on all its processors; where the "
-    "programs import TensorFlow or PyTorch and `nvidia-smi` tells of GPUs, by that on each GPU, too. What is slower "
-    "than 0.8 of the middle of the others (or far slower, where those differ much) is named, with what is different "
-    "there. (The part with GPUs has been tried "
-    "with a stand-in for `nvidia-smi` and for the framework, and never on a GPU.) Which host is slow to exchange data "
-    "is told under [network](#network).",
+    "Only with `--deep`. Each host multiplies matrices for some seconds, with NumPy on all processors, and with "
+    "TensorFlow or PyTorch on each GPU if the programs import them. A host below 0.8 of the median (far below, if the "
+    "others differ much) is named, with what is different there. The GPU part was tested with stand-ins for "
+    "`nvidia-smi` and the framework, not on a GPU. For slow networks see [network](#network).",
 )
 _INTRODUCED = {"network": _NETWORK, "ssh": _SSH, "speed": _SPEED}
 """What stands above the signatures of a topic."""
@@ -112,38 +103,29 @@ def _topic(topic: Topic[Any, Any]) -> tuple[str, ...]:
 
 def checks() -> str:
     return _page(
-        "# Checks before the start",
+        "# Check hosts before the start",
         "<!-- Written by docs/generate.py from dtctl/operations/checks; change it there. -->",
         "    dtctl check             every host of the cluster file here\n"
-        "    dtctl check --local     this machine, as if it were all of them\n"
-        "    dtctl check --deep      also real imports, and which host computes slowly or has a slow network",
-        "`dtctl check` looks at every host of a cluster file before anything starts there, at all side by side, by one "
-        "connection and one process each. It tells what is so, hosts that have the same in one word, then what "
-        "is wrong, why, and what to type:",
+        "    dtctl check --local     this machine in place of all hosts\n"
+        "    dtctl check --deep      also real imports, slow hosts and slow networks",
+        "`dtctl check` asks all hosts of a cluster file at once, over one connection each. It prints the facts, with "
+        "equal hosts on one line, then what is wrong, why, and what to type:",
         _CHECKED,
-        "A **problem** is what the run would fail of, or not do what it was started for; the exit code is 5 then. A "
-        "**warning** leaves it at 0. `--local` checks this machine as the place of all hosts; `--deep` also does what "
-        "takes seconds and loads the hosts; `-o json` tells all of it to programs, each finding with its name "
-        "(`signature`) and its fields. Nothing is installed, started or changed. What is written for a moment, to see "
-        "who else sees it, is a file `.dtctl-check-...` in the directories that the run writes to; it goes with the "
-        "check, and what a killed one has left is removed by a later one.",
-        "`dtctl up` checks by the way what costs next to nothing: versions (by the names of directories), disks, "
-        "memory and clocks, in the very words by which it makes the hosts ready; and, when all are ready, the ports "
-        "of the tasks from every other host, which takes one more round trip, and 1.5 s where connections are lost. "
-        "It warns of what it finds, and starts all the same; `dtctl up --no-check` asks for none of it.",
+        "A **problem** would make the run fail or go wrong; the exit code is 5. A **warning** leaves it at 0. "
+        "`-o json` has every finding with its name (`signature`, the headings below) and its fields. Nothing is "
+        "installed, started or changed. Shared directories are recognised by small files `.dtctl-check-...`, which "
+        "the check removes, or, if it was killed, the next one.",
+        "`dtctl up` runs the cheap part of it without extra connections: versions, disks, memory, clocks, and the "
+        "tasks' ports. It warns and starts all the same, except where tasks are certain to fail (a missing Python, "
+        "module or GPU, a syntax error); `dtctl up --no-check` skips it.",
         *(part for topic in TOPICS for part in _topic(topic)),
     )
 
 
 def _row(one: Signature) -> str:
-    rows = [
-        f"### {one.name}",
-        f"- {'problem' if fails(found(one.name, ())) else 'warning'}: {one.seen}",
-        *([f"- read: {one.beside}"] if one.beside else []),
-        f"- it says: {pattern_of(one.means)}",
-        "- what to do: " + "; ".join(map(_typed, one.remedy)),
-    ]
-    return rows[0] + "\n\n" + "\n".join(rows[1:])
+    level = "Problem" if fails(found(one.name, ())) else "Warning"
+    remedies = "\n".join(f"- {_typed(remedy)}" for remedy in one.remedy)
+    return f"### {one.name}\n\n**{level}:** {pattern_of(one.means)}\n\n{remedies}"
 
 
 def _answers() -> str:

@@ -1,15 +1,10 @@
-"""Tables of what the records of dtctl hold, made from their classes: for the pages with marks such as
-
-<!-- records: requests -->
-<!-- /records -->
-"""
+"""The page docs/records.md: tables of what the records of dtctl hold, made from their classes."""
 
 from __future__ import annotations
 
 import ast
 import inspect
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from types import ModuleType
@@ -19,6 +14,7 @@ from dtctl.agent.records import (
     answers,
     checkpoints,
     checks,
+    hooks,
     messages,
     metrics,
     network,
@@ -34,49 +30,33 @@ from dtctl.agent.records import (
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
-_MARKED = re.compile(r"(<!-- records: (\w+) -->\n).*?(<!-- /records -->)", re.DOTALL)
-_MODULES: dict[str, ModuleType] = {
-    "answers": answers,
-    "checkpoints": checkpoints,
-    "checks": checks,
-    "check_network": network,
-    "messages": messages,
-    "reasons": reasons,
-    "requests": requests,
-    "run_state": run_state,
-    "metrics": metrics,
-    "spec": spec,
-    "tensorboard": tensorboard,
-    "vitals": vitals,
-    "whole_run": whole_run,
-    "words": words,
-}
-_APART: dict[str, tuple[ModuleType, tuple[str, ...]]] = {
-    "check_ssh": (network, ("SshQuestion", "SshFacts")),
-    "dump": (vitals, ("Frame", "Stack", "Thread", "ProcessDump", "Dump")),
-    "goodput": (whole_run, ("Span", "Account")),
-    "working": (run_state, ("Copy", "Code")),
-}
-"""Records that have a place of their own in the pages, apart from the others of their module."""
+_MODULES = (
+    *(words, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
+    *(checkpoints, metrics, tensorboard, vitals, checks, network),
+)
 _NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
 """Of the kinds that have one."""
 
 
-def filled(page: str) -> str:
-    """The page with a table of every record of a module between the marks that name the module."""
-    return _MARKED.sub(lambda mark: mark.group(1) + "\n" + _tables(mark.group(2)) + "\n" + mark.group(3), page)
+def records_markdown() -> str:
+    """The page with a table of every record, module by module."""
+    parts = [
+        "# Records",
+        "<!-- Written by docs/generate.py from dtctl/agent/records; change it there. -->",
+        "Fields of the files, requests, answers and messages of [the agent](agent.md), for people who change dtctl. "
+        "Names in the column *holds* are words of the first table, or records.",
+        *(_section(module) for module in _MODULES),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
-def _tables(section: str) -> str:
-    if section == "words":
+def _section(module: ModuleType) -> str:
+    name = module.__name__.rpartition(".")[2]
+    heading = f"## {name}\n\n{inspect.getdoc(module)}\n\n"
+    if module is words:
         rows = [(name, _spelled(getattr(words, name)), _told(words)[name][0]) for name in _NAMES.values()]
-        return _grid(("word", "is", "meaning"), rows)
-    if section in _APART:
-        module, names = _APART[section]
-        return "\n".join(_table(name, getattr(module, name), module) for name in names)
-    module = _MODULES[section]
-    apart = [name for one, names in _APART.values() if one is module for name in names]
-    return "\n".join(_table(name, record, module) for name, record in _records(module) if name not in apart)
+        return heading + _grid(("word", "is", "meaning"), rows)
+    return heading + "\n".join(_table(name, record, module) for name, record in _records(module))
 
 
 def _records(module: ModuleType) -> Iterator[tuple[str, Any]]:

@@ -13,7 +13,7 @@ _SPAN = re.compile(PATTERN)
 
 
 class NoDuration(ValueError):
-    """The text says what was expected."""
+    """Its text is what was expected."""
 
 
 def seconds(text: str) -> float:

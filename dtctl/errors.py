@@ -90,7 +90,8 @@ class ConfigError(DtctlError):
 class TransportError(DtctlError):
     """A host could not be reached, refused us, or cannot run the agent.
 
-    `shared_summary` is the summary without what only this host has, such as its address: by it hosts are told as one.
+    `shared_summary` is the summary without what only this host has, such as its address: hosts with the same one are
+    shown together.
     """
 
     exit_code = ExitCode.UNREACHABLE

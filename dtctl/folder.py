@@ -97,7 +97,7 @@ class Folder:
                 file.write(content)
                 file.flush()
                 if durable:
-                    os.fsync(file.fileno())  # some file systems tell only now that there is no room, or no quota
+                    os.fsync(file.fileno())  # some file systems report only now that there is no room, or no quota
             os.replace(part, _one(name), src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
         except BaseException:
             with suppress(OSError):

@@ -31,8 +31,12 @@ TRANSPORTS: dict[str, TransportKind] = {
 }
 """By the names in a cluster file. The settings of `ssh` are a section of their own."""
 
+OPENSSH = TransportKind("dtctl.transport.ssh.kept:OpensshTransport.of")
+"""In place of the transport `ssh` where that section has `client: openssh`."""
+
 
 HostKeys = Literal["strict", "accept-new"]
+SshClient = Literal["fabric", "openssh"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,9 @@ class SshSettings:
     project: str | None = None
     """The directory of the cluster file: new keys are written to `known_hosts` only here and in ~/.ssh."""
     connect_timeout_s: float = 15.0
+    client: SshClient = "fabric"
+    keep_s: float = 600.0
+    """How long `openssh` keeps a connection that is not used."""
 
     @property
     def machine(self) -> tuple[str, ...]:
@@ -83,7 +90,7 @@ class OtherTransport:
 
 
 Reach = SshSettings | Local | OtherTransport
-"""`machine` is the same for two hosts of an inventory that are one machine, as far as their settings tell."""
+"""`machine` is the same for two hosts of an inventory that are one machine, as far as their settings show."""
 
 
 CHOSEN_PORT = 0
@@ -102,7 +109,7 @@ DeclaredSuccess = Literal["auto", "lead", "all-workers"]
 DIRECTORY_NAMES = ("data", "output", "work", "log")
 
 PLATFORM_NAMES = (*(f"{name}_dir" for name in DIRECTORY_NAMES), "num_gpus", "num_gpu")
-"""What a platform tells a trainer besides its place: as --data_dir, or in capitals as the variable DATA_DIR."""
+"""What a platform gives a trainer besides its place: as --data_dir, or in capitals as the variable DATA_DIR."""
 
 
 @dataclass(frozen=True, order=True)
@@ -129,7 +136,7 @@ class TaskState(str, Enum):
     pending -> starting -> running -> succeeded | failed | stopped
     running -> backoff -> starting: it failed, and its budget allows another attempt
     running -> stalled: alive, but without progress
-    any -> lost: nobody can tell; never guessed to be failed
+    any -> lost: unknown; never guessed to be failed
     """
 
     PENDING = "pending"
@@ -240,7 +247,7 @@ class Recovery:
     host_timeout_s: float | None = None
     """How long a host may be out of touch before its tasks are given up; None: for ever."""
     reboot: RebootRule = "auto"
-    """Whether the agents come back by themselves when their host has been restarted."""
+    """Whether the agents restart by themselves after a restart of their host."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +287,7 @@ def lead_among(jobs: Iterable[str]) -> TaskId:
 
 @dataclass(frozen=True)
 class Cluster:
-    """All that one cluster.yaml says, expanded and checked."""
+    """All of one cluster.yaml, expanded and checked."""
 
     name: str
     file: Path
@@ -323,7 +330,7 @@ class Cluster:
     file_sha256: str = ""
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
-    """Host -> how the file has it reached, where the command line says otherwise."""
+    """Host -> how the file has it reached, where the command line overrides that."""
 
     @property
     def lead(self) -> TaskId:
@@ -345,7 +352,7 @@ class Cluster:
 
 
 EVENTS = records.EVENTS
-"""What may be told."""
+"""What a hook may be called for."""
 
 VALUE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 """${NAME}: the value of a variable, which may be a secret."""
@@ -358,7 +365,7 @@ _SECRET_HEADER = re.compile(r"(?i)^(?:authorization|cookie)$|token|key|secret")
 
 @dataclass(frozen=True)
 class Hook:
-    """Either `post` or `run` says how it is told."""
+    """Either `post` or `run` says how it is called."""
 
     name: str
     on: tuple[str, ...]

@@ -17,7 +17,7 @@ SCHEDULER, SERVER = KVSTORE_JOBS = ("scheduler", "server")
 """Of MXNet's dist kvstore."""
 
 CPU_JOBS = (PS, EVALUATOR)
-"""Jobs that see no GPU unless told: TensorFlow would take all the memory of every GPU that it sees."""
+"""Jobs that see no GPU unless configured: TensorFlow would take all the memory of every GPU that it sees."""
 
 Role = Literal["lead", "ps", "worker", "evaluator", "other"]
 Scope = Literal["task", "with-lead", "gang"]
@@ -57,7 +57,7 @@ _SYNC_SETTLE_S = 150.0
 
 
 def strategy_of(cluster: Cluster) -> Strategy:
-    """The declared one, or what dialect and jobs tell: a `ps` job, several trainers without one, or a lead alone."""
+    """The declared one, or what dialect and jobs imply: a `ps` job, several trainers without one, or a lead alone."""
     if cluster.strategy in ("mirrored", "ddp"):
         return Strategy.COLLECTIVE
     if cluster.strategy != "auto":
@@ -141,11 +141,11 @@ def waits(cluster: Cluster) -> Mapping[str, tuple[str, ...]]:
 
 
 def _awaited(task: TaskId, cluster: Cluster) -> Iterator[str]:
-    lead, said = cluster.lead, cluster.jobs[task.job].depends_on
-    if said is None:
+    lead, text = cluster.lead, cluster.jobs[task.job].depends_on
+    if text is None:
         yield from _usually_awaited(role_of(task, lead), strategy_of(cluster), str(lead))
         return
-    for job in said:
+    for job in text:
         if job == lead.job:
             yield str(lead)
         yield job

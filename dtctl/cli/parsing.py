@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from dtctl.cli.plain_values import take_plain_values
+
 if TYPE_CHECKING:
     from dtctl.errors import UsageError
 
@@ -31,6 +33,7 @@ class Command(TyperCommand):
     """A command whose mistakes are told in our words."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        take_plain_values(self.get_params(ctx), self.callback)
         words, takes_more = list(args), ctx.allow_extra_args
         with in_our_words(ctx, words):
             ctx.allow_extra_args = True
@@ -47,6 +50,7 @@ class Group(TyperGroup):
     """The same for `dtctl` itself, and for what is no command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        take_plain_values(self.get_params(ctx), self.callback)
         with in_our_words(ctx, list(args)):
             return super().parse_args(ctx, args)
 

@@ -14,9 +14,10 @@ import typer
 from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.follow import Ended, Event, Seen, follow
+from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
+from dtctl.operations.status import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
@@ -182,9 +183,9 @@ class _Waiting:
             raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
         if event is None:
             return self._stays()
-        if not isinstance(event, Seen | Ended):
+        if not isinstance(event, RunStatus | Ended):
             return False
-        seen = event.coordination if isinstance(event, Seen) else event.status.coordination
+        seen = event.status.coordination if isinstance(event, Ended) else event.coordination
         assert seen is not None
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):

@@ -91,9 +91,9 @@ def watch(
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
     from dtctl.cli.consent import allowed_hooks, is_allowed
-    from dtctl.operations.follow import Ended, Seen, follow
+    from dtctl.operations.follow import Ended, follow
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
-    from dtctl.operations.status import status
+    from dtctl.operations.status import RunStatus, status
     from dtctl.render import errors
     from dtctl.render.logs import Narrator
     from dtctl.render.starting import show_hook_failure, show_hooks
@@ -117,9 +117,9 @@ def watch(
 
     with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
-            if isinstance(event, Seen):
+            if isinstance(event, RunStatus) and event.coordination:
                 commands.see(event.coordination.events)
-                is_decided = event.coordination.verdict.outcome.decided
+                is_decided = event.verdict.outcome.decided
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)

@@ -177,8 +177,8 @@ def ssh_settings(name: str, own: HostSsh, defaults: SshDefaults, home: Path) -> 
     chosen.update({key: local_path(chosen[key], home) for key in ("identity_file", "known_hosts") if key in chosen})
     if "known_hosts" in chosen:
         chosen["project"] = str(home)
-    if "connect_timeout" in chosen:
-        chosen["connect_timeout_s"] = chosen.pop("connect_timeout")
+    for key in {"connect_timeout", "keep"} & chosen.keys():
+        chosen[f"{key}_s"] = chosen.pop(key)
     return SshSettings(**chosen)
 
 

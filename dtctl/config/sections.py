@@ -99,6 +99,11 @@ class SshDefaults(Section):
     are written only to a file of known host keys, in `~/.ssh` and called `known_hosts...`, or beside this file"""
     connect_timeout: v.ConnectTimeout = key(15.0, "30s")
     """how long to wait for a connection"""
+    client: v.SshClient = key("fabric", "openssh")
+    """which program speaks SSH: `fabric`, within dtctl, or `openssh`, the `ssh` of this machine, with all keys and ways
+    to log in that it knows, and connections that are kept"""
+    keep: v.KeepTime = key(600.0, "10m")
+    """how long `openssh` keeps a connection that is not used"""
 
 
 class HostSsh(SshDefaults):

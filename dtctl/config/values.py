@@ -181,6 +181,7 @@ Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
 _DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = _duration()
 ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel takes no timeout of weeks
+KeepTime = Annotated[float, _duration("1d")]
 Duration = Annotated[float, _DURATION]
 PositiveDuration = Annotated[float, _POSITIVE_DURATION]
 DurationOrNone = Annotated[float | None, named_or({"none": None}, _POSITIVE_DURATION)]
@@ -198,6 +199,7 @@ Backoff = Annotated[
     ),
 ]
 HostKeys = Annotated[model.HostKeys, choice(*get_args(model.HostKeys))]
+SshClient = Annotated[model.SshClient, choice(*get_args(model.SshClient))]
 Transport = Annotated[
     OtherTransport,
     Kind(

@@ -23,11 +23,11 @@ QUIET_S = 90.0
 
 @dataclass(frozen=True)
 class Dumped:
-    """One task: what its host tells of its processes."""
+    """One task: what its host reports of its processes."""
 
     task: TaskId
     host: str
-    told: Dump
+    answer: Dump
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Dumps:
 
     @property
     def has_stacks(self) -> bool:
-        return any(process["stacks"] for one in self.tasks for process in one.told["processes"])
+        return any(process["stacks"] for one in self.tasks for process in one.answer["processes"])
 
 
 def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Dumps:
@@ -50,14 +50,14 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
     lock = threading.Lock()
 
     def heard(host: Host, message: Message) -> None:
-        told = message.of(Dump)
+        reported = message.of(Dump)
         with about(host.name, "sent an invalid `dump`"):
-            check_tasks("task", [told["task"]], wanted[host.name])
-            task = TaskId.parse(told["task"])
+            check_tasks("task", [reported["task"]], wanted[host.name])
+            task = TaskId.parse(reported["task"])
             with lock:
                 if task in found:
-                    raise wrong("task", "one that was not told of before", told["task"])
-                found[task] = Dumped(task, host.name, told)
+                    raise wrong("task", "one that was not reported before", reported["task"])
+                found[task] = Dumped(task, host.name, reported)
 
     outcomes = ask(
         record,

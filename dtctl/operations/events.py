@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
@@ -29,41 +29,10 @@ TICK_S = 0.25
 
 
 @dataclass(frozen=True)
-class Happening:
-    """One line of the story; its time is in epoch seconds. `kind`: task, contact, decision, condition or request."""
-
-    number: int
-    time: float
-    kind: str
-    host: str | None
-    task: str | None
-    attempt: int | None
-    before: str | None
-    after: str | None
-    why: tuple[Fact, ...]
-    by: str
-
-    @classmethod
-    def of(cls, line: StoryLine) -> Happening:
-        return cls(
-            number=line["n"],
-            time=line["time"],
-            kind=line["kind"],
-            host=line["host"],
-            task=line["task"],
-            attempt=line["attempt"],
-            before=line["from"],
-            after=line["to"],
-            why=tuple(why_of(line)),
-            by=line["by"],
-        )
-
-
-@dataclass(frozen=True)
 class Story:
     """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
 
-    happenings: tuple[Happening, ...]
+    lines: tuple[StoryLine, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     away: CoordinatorAway | None = None
 
@@ -74,7 +43,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     `begin`: of the coordinator's own those from this number on.
     """
 
-    def request(asked: RunRecord, own: Own) -> list[Happening]:
+    def request(asked: RunRecord, own: Own) -> list[StoryLine]:
         numbered = begin if asked is record else None  # another coordinator numbers its own
         return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
 
@@ -89,13 +58,13 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
-    merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one.time)
+    merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one["time"])
     return Story(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
-) -> Iterator[Happening | Away | Back]:
+) -> Iterator[StoryLine | Away | Back]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
 
     From the number `begin` on, where it is given.
@@ -111,9 +80,11 @@ def follow_events(
                 return
             if isinstance(told, Away) and (told.final or not heard):
                 raise told.error
-            heard = heard or isinstance(told, Happening)
-            if isinstance(told, Happening | Away | Back):
+            if isinstance(told, Away | Back):
                 yield told
+            elif told is not None:
+                heard = True
+                yield cast("StoryLine", told)
 
 
 class _TheEnd:
@@ -133,7 +104,7 @@ class _EventStream:
             if message.type == "event":
                 line = message.of(StoryLine)
                 self._from = line["n"] + 1
-                self._streams.tell(Happening.of(line), message.size)
+                self._streams.tell(line, message.size)
         final(session, "events", message, EventsResult)
         self._streams.tell(_TheEnd())
         return False
@@ -141,13 +112,13 @@ class _EventStream:
 
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
-) -> list[Happening]:
+) -> list[StoryLine]:
     host = record.way_to(name)
     session = transport.open(host)
     try:
         fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
         session.send({**request(record, host, "events"), **fields})
-        told: list[Happening] = []
+        told: list[StoryLine] = []
         for message in said(session, "event", most_bytes=ANSWER_BYTES, within_s=PATIENCE_S):
             if message.type == "event":
                 with about(name, "sent an invalid `event`"):
@@ -164,11 +135,11 @@ def _ask(
         session.close()
 
 
-def _line(line: StoryLine, host: str, *, whole: bool) -> Happening:
+def _line(line: StoryLine, host: str, *, whole: bool) -> StoryLine:
     """Raises Wrong when a host that does not tell the story of the whole run speaks of another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
-    return Happening.of(line)
+    return line
 
 
 def _first(last: int | None) -> int:
@@ -198,7 +169,7 @@ class Attempted:
     time: float
     ran_s: float | None
     state: str
-    why: tuple[Fact, ...]
+    why: Sequence[Fact]
     again: bool = False
 
     @property
@@ -211,60 +182,60 @@ class Folding:
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], float] = {}
-        self._open: dict[tuple[str, int], Happening] = {}
+        self._open: dict[tuple[str, int], StoryLine] = {}
         """The last transition of each attempt that has not ended."""
-        self._stalled: dict[tuple[str, int], tuple[Fact, ...]] = {}
+        self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
-    def take(self, one: Happening) -> Iterator[Happening | Attempted]:
+    def take(self, one: StoryLine) -> Iterator[StoryLine | Attempted]:
         """What is to be told now: nothing of an attempt before its end, and what is no attempt's as it is."""
-        if one.kind != "task" or one.task is None or one.before == one.after:
-            if one.kind != "task" or not _is_ending(one):
+        if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
+            if one["kind"] != "task" or not _is_ending(one):
                 yield one
             return
-        key = (one.task, one.attempt or 0)
-        if one.after in _ENDS:
+        key = (one["task"], one["attempt"] or 0)
+        if one["to"] in _ENDS:
             if key in self._open:
                 yield self._ended(key, one)
-            elif one.after not in ("pending", "backoff"):
+            elif one["to"] not in ("pending", "backoff"):
                 yield one  # it ends without having begun
             return
         yield from self._before(key, one)
         self._open[key] = one
-        if one.after == "running":
-            self._running[key] = one.time
-        elif one.after == "stalled":
-            self._stalled[key] = one.why
+        if one["to"] == "running":
+            self._running[key] = one["time"]
+        elif one["to"] == "stalled":
+            self._stalled[key] = why_of(one)
 
-    def _before(self, key: tuple[str, int], one: Happening) -> Iterator[Attempted]:
+    def _before(self, key: tuple[str, int], one: StoryLine) -> Iterator[Attempted]:
         """Earlier attempts of the task that nobody saw between their end and this one's beginning."""
         for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
-            yield self._ended(earlier, dataclasses.replace(one, after="pending"))
+            yield self._ended(earlier, one, "pending")
 
     def rest(self) -> list[Attempted]:
         """Attempts that have not ended."""
-        return [
-            Attempted(
-                task, last.host, attempt, self._running.get((task, attempt), last.time), None, str(last.after), last.why
-            )
-            for (task, attempt), last in self._open.items()
-        ]
+        return [self._unfinished(key, last) for key, last in self._open.items()]
 
-    def _ended(self, key: tuple[str, int], end: Happening) -> Attempted:
+    def _unfinished(self, key: tuple[str, int], last: StoryLine) -> Attempted:
+        began = self._running.get(key, last["time"])
+        return Attempted(key[0], last["host"], key[1], began, None, str(last["to"]), why_of(last))
+
+    def _ended(self, key: tuple[str, int], end: StoryLine, state: str | None = None) -> Attempted:
         last = self._open.pop(key)
         began = self._running.pop(key, None)
-        why = self._stalled.pop(key, ()) if end.after == "pending" else ()
-        ran_s = None if began is None else max(0.0, end.time - began)
-        return Attempted(key[0], end.host or last.host, key[1], end.time, ran_s, str(end.after), why or end.why)
+        state = state or str(end["to"])
+        why = self._stalled.pop(key, ()) if state == "pending" else ()
+        ran_s = None if began is None else max(0.0, end["time"] - began)
+        return Attempted(key[0], end["host"] or last["host"], key[1], end["time"], ran_s, state, why or why_of(end))
 
 
-def folded(story: Iterable[Happening]) -> list[Happening | Attempted]:
+def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
     """In the order of the story, but causes before effects; attempts that have not ended stand where they began."""
     folding = Folding()
-    told: list[Happening | Attempted] = []
+    told: list[StoryLine | Attempted] = []
     for entry in (entry for one in story for entry in folding.take(one)):
         told.insert(_place(told, entry), entry)
     for running in folding.rest():
-        later = (place for place, entry in enumerate(told) if entry.time > running.time)
+        later = (place for place, entry in enumerate(told) if _time(entry) > running.time)
         told.insert(next(later, len(told)), running)
     newest: dict[str, int] = {}
     for entry in told:
@@ -273,23 +244,27 @@ def folded(story: Iterable[Happening]) -> list[Happening | Attempted]:
     return [_with_sequel(entry, newest) for entry in told]
 
 
-def _place(told: Sequence[Happening | Attempted], entry: Happening | Attempted) -> int:
+def _time(entry: StoryLine | Attempted) -> float:
+    return entry.time if isinstance(entry, Attempted) else entry["time"]
+
+
+def _place(told: Sequence[StoryLine | Attempted], entry: StoryLine | Attempted) -> int:
     """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
     """
     place = len(told)
-    while place > max(0, len(told) - _MOST_PASSED) and told[place - 1].time > entry.time + _CLOCKS_AGREE_S:
+    while place > max(0, len(told) - _MOST_PASSED) and _time(told[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
         place -= 1
     return place
 
 
-def _with_sequel(entry: Happening | Attempted, newest: Mapping[str, int]) -> Happening | Attempted:
+def _with_sequel(entry: StoryLine | Attempted, newest: Mapping[str, int]) -> StoryLine | Attempted:
     if isinstance(entry, Attempted) and entry.attempt < newest[entry.task]:
         return dataclasses.replace(entry, again=True)
     return entry
 
 
-def _is_ending(one: Happening) -> bool:
+def _is_ending(one: StoryLine) -> bool:
     """That a task has been asked to end is told with its end."""
-    return [fact["kind"] for fact in one.why] == ["ending"]
+    return [fact["kind"] for fact in why_of(one)] == ["ending"]

@@ -14,7 +14,7 @@ from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Transport
 
 _QUIET_S = 120.0
-"""Orphans are given time to end, and a large directory takes time to remove; hosts tell of each step in between."""
+"""Orphans are given time to end, and a large directory takes time to remove; hosts report each step in between."""
 _PATIENCE_S = 3600.0
 """In all: there may be much to remove, but not for ever."""
 
@@ -67,12 +67,12 @@ def collect(
     heard = {"progress": lambda host, message: None}
     request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
     outcomes = ask(record, transport, request)
-    told = outcomes.results.items()
+    reported = outcomes.results.items()
     return GcResult(
         outcomes.results,
         outcomes.errors,
-        written=told_once((host, one) for host, answer in told for one in answer["written"]),
-        kept=told_once((host, one) for host, answer in told for one in answer["kept"]),
+        written=told_once((host, one) for host, answer in reported for one in answer["written"]),
+        kept=told_once((host, one) for host, answer in reported for one in answer["kept"]),
     )
 
 
@@ -87,7 +87,7 @@ class Written:
     """In one directory, or in directories of this path on several hosts that are alike."""
 
     cluster: str | None
-    """None: it does not tell any more."""
+    """None: it is unknown by now."""
     path: str
     files: int
     size_bytes: int
@@ -97,12 +97,12 @@ class Written:
     """How many there are: hosts that share their home directory have one."""
 
 
-def told_once(told: Iterable[tuple[str, records.Written]]) -> tuple[Written, ...]:
+def told_once(answer: Iterable[tuple[str, records.Written]]) -> tuple[Written, ...]:
     """By directory; hosts that share one have named it all."""
     hosts: dict[tuple[str | None, str, int, int], dict[str, str]] = {}
-    for host, one in told:
-        alike = (one["cluster"], one["path"], one["files"], one["size_bytes"])
-        hosts.setdefault(alike, {})[host] = one["id"]
+    for host, one in answer:
+        same = (one["cluster"], one["path"], one["files"], one["size_bytes"])
+        hosts.setdefault(same, {})[host] = one["id"]
     return tuple(
         Written(cluster, path, files, size_bytes, tuple(ids), len(set(ids.values())))
         for (cluster, path, files, size_bytes), ids in hosts.items()

@@ -47,17 +47,17 @@ def requirements(name: str) -> tuple[str, ...]:
     return tuple(file.read_text(encoding="utf-8").split()) if file.is_file() else ()
 
 
-def cluster_name(directory: Path, said: str | None) -> str:
-    """`said`, or else the directory's name as one that a cluster can have. Raises UsageError for what was said."""
-    if said is None:
+def cluster_name(directory: Path, text: str | None) -> str:
+    """`text`, or else the directory's name as one that a cluster can have. Raises UsageError for a wrong `text`."""
+    if text is None:
         return _UNFIT.sub("-", directory.absolute().resolve().name).lstrip("._-")[:LONGEST_CLUSTER] or UNNAMED
-    if not re.fullmatch(CLUSTER_PATTERN, said):
-        raise UsageError(f"{said!r} cannot be the name of a cluster", hint=f"a name has {CLUSTER_WORDS}")
-    return said
+    if not re.fullmatch(CLUSTER_PATTERN, text):
+        raise UsageError(f"{text!r} cannot be the name of a cluster", hint=f"a name has {CLUSTER_WORDS}")
+    return text
 
 
 def write_template(name: str, directory: Path, cluster: str) -> tuple[Path, ...]:
-    """The files that were written, for a cluster of that name: it says where its directories on the hosts lie.
+    """The files that were written, for a cluster of that name: it holds where its directories on the hosts lie.
 
     Raises UsageError, before anything is written, if one of them is there already.
     """
@@ -82,7 +82,7 @@ def write_helper(directory: Path) -> tuple[Path, ...]:
 
 
 def _named(text: str, cluster: str) -> str:
-    """The cluster file of a template with another name, also where it tells of the directories below it."""
+    """The cluster file of a template with another name, also where it names the directories below it."""
     own = _NAMED.search(text)
     assert own is not None, "each template has a name"
     # Only in quotes are these words text.

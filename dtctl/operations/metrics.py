@@ -1,4 +1,4 @@
-"""The scalars that trainers write for TensorBoard, as the hosts read them; a directory that hosts share told once."""
+"""The scalars that trainers write for TensorBoard, as the hosts read them; a directory that hosts share counts once."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _run_of(record: RunRecord, answers: Mapping[str, MetricsResult]) -> str | No
 
 
 def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Iterator[Series]:
-    """A shared directory as the coordinator's host tells it, if it does."""
+    """A shared directory as the coordinator's host reports it, if it does."""
     seen: set[Key] = set()
     for host in sorted(answers, key=lambda name: (name != record.coordinator, name)):
         for folder in answers[host]["folders"]:
@@ -128,22 +128,22 @@ def key_of(folder: FolderTold) -> Key:
 
 
 def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
-    for told in folder["series"]:
+    for answer in folder["series"]:
         yield Series(
-            tag=told["tag"],
+            tag=answer["tag"],
             name=folder["name"],
             host=host,
             directory=folder["dir"],
-            points=tuple(_points(told)),
-            count=told["count"],
-            least=None if told["least"] is None else float(told["least"]),
-            most=None if told["most"] is None else float(told["most"]),
+            points=tuple(_points(answer)),
+            count=answer["count"],
+            least=None if answer["least"] is None else float(answer["least"]),
+            most=None if answer["most"] is None else float(answer["most"]),
             now=now,
         )
 
 
-def _points(told: SeriesTold) -> Iterable[Point]:
-    for step, time, value in zip(told["steps"], told["times"], told["values"], strict=True):
+def _points(answer: SeriesTold) -> Iterable[Point]:
+    for step, time, value in zip(answer["steps"], answer["times"], answer["values"], strict=True):
         yield Point(step, time, float(value))
 
 
@@ -164,20 +164,20 @@ def follow_metrics(
     with Streams(transport) as streams:
         for host in hosts:
             streams.begin(host, _PointStream(record, host, tags, points, streams).converse)
-        for told in streams.all(TICK_S):
-            if isinstance(told, _Told):
-                yield from told_once.new_of(told)
-            elif isinstance(told, _Through):
-                following.discard(told.host)
-            elif isinstance(told, Away):
-                told_once.release(told.host)
-                if told.final:
-                    following.discard(told.host)
-                    failed[told.host] = told.error
-                if not told.final or not knows_no_run(told.error):
-                    yield told
-            elif told is None or isinstance(told, Back):
-                yield told
+        for answer in streams.all(TICK_S):
+            if isinstance(answer, _Told):
+                yield from told_once.new_of(answer)
+            elif isinstance(answer, _Through):
+                following.discard(answer.host)
+            elif isinstance(answer, Away):
+                told_once.release(answer.host)
+                if answer.final:
+                    following.discard(answer.host)
+                    failed[answer.host] = answer.error
+                if not answer.final or not knows_no_run(answer.error):
+                    yield answer
+            elif answer is None or isinstance(answer, Back):
+                yield answer
             if not following:
                 break
     if failed and len(failed) == len(record.hosts):
@@ -186,7 +186,7 @@ def follow_metrics(
 
 @dataclass(frozen=True)
 class _Told:
-    """`whole`: the first of a conversation, with what may have been told before."""
+    """`whole`: the first of a conversation, with what may have been sent before."""
 
     host: str
     folders: Sequence[FolderTold]
@@ -211,10 +211,10 @@ class _PointStream:
         whole = True
         for message in said(session, "points", most_bytes=None):
             if message.type == "points":
-                told = message.of(Points)
+                answer = message.of(Points)
                 with about(name, "sent invalid `points`"):
-                    check_run(record.cluster, record.run, told["run"])
-                self._streams.tell(_Told(name, told["folders"], whole), message.size)
+                    check_run(record.cluster, record.run, answer["run"])
+                self._streams.tell(_Told(name, answer["folders"], whole), message.size)
                 whole = False
         final(session, "metrics", message, MetricsResult)
         self._streams.tell(_Through(name))
@@ -222,7 +222,7 @@ class _PointStream:
 
 
 class _ToldOnce:
-    """Of a shared directory the host that tells it first goes on; of what is told again only what is new counts."""
+    """Of a shared directory the host that reports it first goes on; of what is sent again only what is new counts."""
 
     def __init__(self) -> None:
         self._owner: dict[Key, str] = {}
@@ -231,15 +231,15 @@ class _ToldOnce:
     def release(self, host: str) -> None:
         self._owner = {key: owner for key, owner in self._owner.items() if owner != host}
 
-    def new_of(self, told: _Told) -> Iterator[Series]:
-        for folder in told.folders:
+    def new_of(self, answer: _Told) -> Iterator[Series]:
+        for folder in answer.folders:
             key = key_of(folder)
             known = key in self._owner
-            if self._owner.setdefault(key, told.host) != told.host:
+            if self._owner.setdefault(key, answer.host) != answer.host:
                 continue
-            for series in series_of(told.host, folder, 0.0):
+            for series in series_of(answer.host, folder, 0.0):
                 since = self._latest.get((key, series.tag))
-                again = since is not None and (told.whole or not known)
+                again = since is not None and (answer.whole or not known)
                 points = tuple(one for one in series.points if not again or one.time > (since or 0.0))
                 if points:
                     self._latest[key, series.tag] = max(point.time for point in points)

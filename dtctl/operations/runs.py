@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from dtctl.agent.records.answers import RunsResult
+from dtctl.agent.records.answers import DamagedRun, RunsResult
 from dtctl.agent.records.reasons import why_of
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState
@@ -33,15 +33,6 @@ class KnownRun:
     tasks: Mapping[TaskId, TaskState]
     verdict: Verdict | None = None
     """As its coordinator last told it; None where the coordinator's host was not heard, or tells nothing."""
-
-
-@dataclass(frozen=True)
-class DamagedRun:
-    """A run whose files on a host are damaged."""
-
-    host: str
-    run: str
-    problem: str
 
 
 @dataclass(frozen=True)
@@ -85,12 +76,7 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
     found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
     return KnownRuns(
         tuple(sorted(found.values(), key=lambda run: run.created, reverse=True)),
-        tuple(
-            DamagedRun(host, one["run"], one["problem"])
-            for host, answer in outcomes.results.items()
-            for one in answer["damaged"]
-            if one["host"] == host
-        ),
+        tuple(one for host, answer in outcomes.results.items() for one in answer["damaged"] if one["host"] == host),
         outcomes.errors,
     )
 
@@ -105,7 +91,7 @@ def check_known(record: RunRecord, transport: Transport, remembered: Sequence[st
     if not record.run.startswith(f"{record.cluster}-"):
         raise unknown(record.run, f"this is {record.cluster}, whose runs are named {form}", remembered)
     known = known_runs(record, transport)
-    there = [*(one.run for one in known.runs), *(one.run for one in known.damaged)]
+    there = [*(one.run for one in known.runs), *(one["run"] for one in known.damaged)]
     if record.run not in there and not known.errors:
         raise unknown(record.run, f"no host of {record.cluster} knows it", [*there, *remembered])
 

@@ -71,8 +71,8 @@ def _bound(address: str, port: int) -> socket.socket:
 class Door:
     """Everything that is served is below `place`, whose name only its viewers know.
 
-    Browsers do not tell the ports of an address apart, and show the cookies of one to all servers of the other ports.
-    A path they do tell apart.
+    Browsers do not distinguish the ports of an address, and show the cookies of one to all servers of the other ports.
+    They do distinguish paths.
     """
 
     def __init__(self) -> None:
@@ -158,8 +158,8 @@ class Visit(BaseHTTPRequestHandler):
 
     def page(self, code: int, text: str, headers: Mapping[str, str]) -> None:
         body = text.encode()
-        told = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), **headers}
-        self.begin(code, told)
+        answer = {"Content-Type": "text/html; charset=utf-8", "Content-Length": str(len(body)), **headers}
+        self.begin(code, answer)
         if self.command != "HEAD":
             self.wfile.write(body)
 

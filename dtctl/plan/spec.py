@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of
@@ -44,9 +44,8 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def host_spec(
+def run_spec(
     plan: RunPlan,
-    host: str,
     *,
     run: str,
     digest: str,
@@ -54,18 +53,19 @@ def host_spec(
     created: float,
     controller: str,
     replaced: Mapping[str, str],
-    absent: Iterable[str] = (),
 ) -> Spec:
-    cluster = plan.cluster
-    tasks = plan.on_host(host)
+    """What the specs of all hosts have in common: its size grows with their number, so it is made once.
+
+    The fields of one host are missing.
+    """
     return _record(
         Spec,
         plan,
-        cluster,
+        plan.cluster,
+        less=_OF_THE_HOST,
         version=VERSION,
         run=run,
-        cluster=cluster.name,
-        host=host,
+        cluster=plan.cluster.name,
         digest=digest,
         bundle=bundle,
         copied=True,
@@ -76,26 +76,39 @@ def host_spec(
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
         lead=str(plan.lead),
-        tasks=[_task(task) for task in tasks],
-        # Data is there already, or it is not for us to make; it may well be read-only.
-        dirs=sorted(path for name, path in plan.dirs[host].items() if name != "data"),
-        brought_along=list(brought_along(cluster, cluster.hosts[host], plan.dirs[host])),
-        setup=_setup(plan, tasks[0]) if tasks else None,
-        recovery=_record(RecoverySpec, cluster.recovery),
-        checkpoint_dirs=list(plan.checkpoint_dirs[host]),
+        recovery=_record(RecoverySpec, plan.cluster.recovery),
         replaced=dict(replaced),
-        absent=list(absent),
     )
+
+
+_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "setup", "checkpoint_dirs", "absent")
+
+
+def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()) -> Spec:
+    """`common`: the `run_spec` of the plan."""
+    tasks = plan.on_host(host)
+    own: dict[str, object] = {
+        "host": host,
+        "tasks": [_task(task) for task in tasks],
+        # Data is there already, or it is not for us to make; it may well be read-only.
+        "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
+        "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
+        "setup": _setup(plan, tasks[0]) if tasks else None,
+        "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
+        "absent": list(absent),
+    }
+    return cast("Spec", {**common, **own})
 
 
 R = TypeVar("R")
 
 
-def _record(record: type[R], *sources: object, **own: object) -> R:
-    """A record with its own values, and the others as the first source has them."""
+def _record(record: type[R], *sources: object, less: Collection[str] = (), **own: object) -> R:
+    """A record with its own values, and the others as the first source has them. `less`: fields that it lacks yet."""
     fields = {
         name: own[name] if name in own else next(getattr(each, name) for each in sources if hasattr(each, name))
         for name in fields_of(record)
+        if name not in less
     }
     return cast("R", {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()})
 

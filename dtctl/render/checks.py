@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Kind, Rules
-from dtctl.operations.checks.topic import Line, Said, fails
+from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
@@ -80,19 +80,19 @@ SAID: Mapping[str, str] = {
     "logins": "a login takes {least} to {most} s with the start of Python (the slowest: {slowest}); up to {width} at "
     "once",
 }
-"""Templates of what is so of the cluster as a whole, by the kinds of Said."""
+"""Templates of what is so of the cluster as a whole, by the kinds of Statement."""
 
 _MOST_VALUES = 6
 """That differ from host to host; of more only the ends are told."""
 
 
-def shown(lines: Iterable[Line | Said], hosts: int) -> list[tuple[str, str]]:
+def shown(lines: Iterable[Line | Statement], hosts: int) -> list[tuple[str, str]]:
     """Labels and what is told under them; `hosts`: how many there are."""
     return [row for one in lines if (row := _row(one, hosts)) is not None]
 
 
-def _row(one: Line | Said, hosts: int) -> tuple[str, str] | None:
-    if isinstance(one, Said):
+def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
+    if isinstance(one, Statement):
         fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
         return "", filled(SAID[one.kind], fields)
     without = [host for host, value in one.values.items() if value in (None, "")]
@@ -130,7 +130,7 @@ NOTICED_S = 0.5
 
 def show_checked(checked: Checked) -> None:
     out = console.out()
-    for topic, lines in checked.told.items():
+    for topic, lines in checked.lines.items():
         rows = shown(lines, len(checked.hosts) - len(checked.errors))
         width = max((len(label) for label, _ in rows), default=0)
         if rows:

@@ -40,7 +40,7 @@ def show_dumps(found: Dumps) -> None:
         if number:
             console.say("")
         _show(one)
-        hints = hints or any(process["missing"] in _HELPED_BY_PY_SPY for process in one.told["processes"])
+        hints = hints or any(process["missing"] in _HELPED_BY_PY_SPY for process in one.answer["processes"])
     if hints:
         from dtctl.render.errors import note
 
@@ -48,7 +48,7 @@ def show_dumps(found: Dumps) -> None:
 
 
 def _show(one: Dumped) -> None:
-    answer = one.told
+    answer = one.answer
     where = f"{one.task} on {one.host}, attempt {answer['attempt']}, {answer['state']}"
     if not answer["processes"]:
         console.say(f"{where}: no process of it is there")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
-from dtctl.agent.records.whole_run import tells_steps
+from dtctl.agent.records.whole_run import StoryLine, tells_steps
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.snapshot import recovered_after_s, steps_lost
 from dtctl.operations.events import Attempted
@@ -15,12 +15,11 @@ from dtctl.render.words import duration, local_time
 if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Incident
     from dtctl.operations.client.snapshot import Coordination
-    from dtctl.operations.events import Happening
 
 
-def happening_line(happening: Happening) -> str:
+def event_line(event: StoryLine) -> str:
     """Time, who, what, and why."""
-    return f"{local_time(happening.time)}  {_words(happening)}"
+    return f"{local_time(event['time'])}  {_words(event)}"
 
 
 def attempt_line(one: Attempted) -> str:
@@ -29,8 +28,8 @@ def attempt_line(one: Attempted) -> str:
     return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
 
 
-def story_line(entry: Happening | Attempted) -> str:
-    return attempt_line(entry) if isinstance(entry, Attempted) else happening_line(entry)
+def story_line(entry: StoryLine | Attempted) -> str:
+    return attempt_line(entry) if isinstance(entry, Attempted) else event_line(entry)
 
 
 def incident_lines(incident: Incident, now: float) -> list[str]:
@@ -136,19 +135,19 @@ def _seconds(span: float) -> str:
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
-def _words(one: Happening) -> str:
+def _words(one: StoryLine) -> str:
     """An entry as a sentence: who, what, why, and by whom."""
-    who, why = one.task or one.host or "", sentence(one.why)
-    if one.kind == "task":
-        attempt = f" (attempt {one.attempt})" if one.attempt and one.attempt > 1 else ""
-        what = f"{one.before} -> {one.after}" if one.before != one.after else f"{one.after}"
-        text = f"{who} on {one.host} {what}{attempt}" if one.host else f"{who} {what}{attempt}"
+    who, why = one["task"] or one["host"] or "", sentence(why_of(one))
+    if one["kind"] == "task":
+        attempt = f" (attempt {one['attempt']})" if one["attempt"] and one["attempt"] > 1 else ""
+        what = f"{one['from']} -> {one['to']}" if one["from"] != one["to"] else f"{one['to']}"
+        text = f"{who} on {one['host']} {what}{attempt}" if one["host"] else f"{who} {what}{attempt}"
         text += f": {why}" if why else ""
-    elif one.kind == "condition":
-        counts = headline(one.why) == "tasks_run"  # at that moment alone: no event follows when the rest start
-        text = str(one.after) if counts or not why else f"{one.after or 'condition'}: {why}"
-    elif not who or who in named(one.why) or (one.kind == "contact" and headline(one.why) == "said"):
+    elif one["kind"] == "condition":
+        counts = headline(why_of(one)) == "tasks_run"  # at that moment alone: no event follows when the rest start
+        text = str(one["to"]) if counts or not why else f"{one['to'] or 'condition'}: {why}"
+    elif not who or who in named(why_of(one)) or (one["kind"] == "contact" and headline(why_of(one)) == "said"):
         text = why
     else:
-        text = f"{why} ({who})" if one.kind == "request" else f"{who}: {why}"
-    return f"by {one.by}: {text}" if one.by else text
+        text = f"{why} ({who})" if one["kind"] == "request" else f"{who}: {why}"
+    return f"by {one['by']}: {text}" if one["by"] else text

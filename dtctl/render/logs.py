@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.errors import DtctlError
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.follow import Event, Seen
+from dtctl.operations.follow import Event
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.status import RunStatus
@@ -225,7 +225,7 @@ class Narrator:
         if isinstance(event, LogLines):
             if self._printer is not None:
                 self._printer.print(event)
-        elif isinstance(event, Seen):
+        elif isinstance(event, RunStatus) and event.coordination:
             for line in news(self._seen, event.coordination):
                 note(line)
             self._seen = event.coordination

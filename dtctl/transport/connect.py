@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from dtctl.errors import TransportError
-from dtctl.model import TRANSPORTS, SshSettings
+from dtctl.model import OPENSSH, TRANSPORTS, Reach, SshSettings, TransportKind
 from dtctl.transport.seam import TransportOptions
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.timeouts import Waiting, unobserved
@@ -24,6 +24,8 @@ from dtctl.transport.timeouts import Waiting, unobserved
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Session, Transport
+    from dtctl.transport.ssh.kept import OpensshTransport
+    from dtctl.transport.ssh.route import Routes
     from dtctl.transport.ssh.transport import SshTransport
     from dtctl.transport.ssh.trust import Trust
 
@@ -53,7 +55,7 @@ class Transports:
             raise TransportError(f"{host.name} is reached by {host.reach.transport!r}, which this dtctl does not know")
         self._dialled[host.name] = time.monotonic()
         try:
-            session = self._transport(host.reach.transport).open(host)
+            session = self._transport(_kind(host.reach)).open(host)
         except TransportError as error:
             self._failed[host.name] = error.with_traceback(None)
             raise
@@ -74,20 +76,30 @@ class Transports:
 
     def hostname(self, settings: SshSettings) -> str:
         """The name or address that SSH connects to."""
-        return self._means.ssh_files.hostname(settings)
+        is_openssh = settings.client == "openssh"
+        files = self._routes(settings).files if is_openssh else self._means.ssh_files  # which imports no Fabric
+        return files.hostname(settings)
 
     def trust(self) -> Trust:
         """The part that looks up host keys and pins them."""
         from dtctl.transport.ssh.trust import Trust
 
-        return Trust(cast("SshTransport", self._transport("ssh")).logins)
+        return Trust(self._routes)
 
-    def _transport(self, name: str) -> Transport:
+    def _routes(self, settings: SshSettings) -> Routes:
+        return cast("SshTransport | OpensshTransport", self._transport(_kind(settings))).logins
+
+    def _transport(self, kind: TransportKind) -> Transport:
         with self._lock:
-            if name not in self._made:
-                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(TRANSPORTS[name].opener)
-                self._made[name] = make(self._means)
-            return self._made[name]
+            if kind.opener not in self._made:
+                make: Callable[[TransportOptions], Transport] = pkgutil.resolve_name(kind.opener)
+                self._made[kind.opener] = make(self._means)
+            return self._made[kind.opener]
+
+
+def _kind(reach: Reach) -> TransportKind:
+    is_openssh = isinstance(reach, SshSettings) and reach.client == "openssh"
+    return OPENSSH if is_openssh else TRANSPORTS[reach.transport]
 
 
 def terminal_passphrase(

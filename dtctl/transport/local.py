@@ -12,10 +12,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Protocol
 
 from dtctl.errors import TransportError
 from dtctl.transport import payload
@@ -40,6 +41,8 @@ class Child:
     It has a session of its own: without a terminal it can ask for no password, and Ctrl-C is not for it.
     """
 
+    stderr = None
+
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
         self.connection, theirs = socket.socketpair()
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 (closed in `close`)
@@ -59,32 +62,61 @@ class Child:
         finally:
             theirs.close()
 
-    def wait(self, patience_s: float) -> int:
-        """Its exit code, negative for a signal; it is killed if it does not end in time."""
+    def wait(self, patience_s: float) -> RemoteExit:
+        """Its end; it is killed if it does not end in time."""
         try:
-            return self._process.wait(patience_s)
+            code = self._process.wait(patience_s)
         except subprocess.TimeoutExpired:
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            return self._process.wait()
-
-    def stderr(self) -> bytes:
-        """The end of its stderr."""
+            code = self._process.wait()
         self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - STDERR_BYTES))
-        return self._stderr.read()
+        stderr = self._stderr.read()
+        return RemoteExit(code, stderr=stderr) if code >= 0 else RemoteExit(None, signal.Signals(-code).name, stderr)
 
     def close(self) -> None:
         """After `wait`."""
         self.connection.close()
         self._stderr.close()
 
+    def drain(self) -> bool:
+        return False
+
+
+class Process(Protocol):
+    """What runs the agent, here or at the other end of a kept connection, with one socket for its input and output."""
+
+    connection: socket.socket
+
+    @property
+    def stderr(self) -> int | None:
+        """What is to be drained while its output is waited for; None where it writes to a file."""
+        ...
+
+    def drain(self) -> bool:
+        """Whether there may be more on stderr later."""
+        ...
+
+    def wait(self, patience_s: float) -> RemoteExit:
+        """Its end, with the end of its stderr; it is given up when that does not come in time."""
+        ...
+
+    def close(self) -> None: ...
+
 
 class ChildStream:
-    """A child's standard input and output. `close` waits for its end."""
+    """A process's standard input and output. `close` waits for its end, `closing_s` at most where it owes nothing."""
 
-    def __init__(self, child: Child) -> None:
+    def __init__(self, child: Process, closing_s: float = END_TIMEOUT_S) -> None:
         self._child = child
+        self._closing_s = closing_s
+        self._unanswered = False
+        """Something was written after all that was read, and may still be on its way."""
         self._connection = child.connection
+        self._readable = select.poll()
+        self._readable.register(self._connection, select.POLLIN)
+        if child.stderr is not None:
+            self._readable.register(child.stderr, select.POLLIN)
         self._reading = threading.Lock()
         self._closing = threading.Lock()
         self._closed = False
@@ -94,13 +126,24 @@ class ChildStream:
         with self._reading:
             if self._closed:
                 return b""
-            readable = select.poll()
-            readable.register(self._connection, select.POLLIN)
-            if not readable.poll(None if timeout_s is None else timeout_s * 1000):
-                raise TimeoutError
+            self._wait_for_output(None if timeout_s is None else time.monotonic() + timeout_s)
+            data = b""
             with suppress(ConnectionError):
-                return self._connection.recv(READ_BYTES)
-            return b""
+                data = self._connection.recv(READ_BYTES)
+            self._unanswered = self._unanswered and not data
+            return data
+
+    def _wait_for_output(self, deadline: float | None) -> None:
+        """Raises TimeoutError."""
+        while True:
+            remaining_ms = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000
+            found = {descriptor for descriptor, _ in self._readable.poll(remaining_ms)}
+            if self._child.stderr in found and not self._child.drain():
+                self._readable.unregister(self._child.stderr)
+            if self._connection.fileno() in found:
+                return
+            if not found:
+                raise TimeoutError
 
     def write(self, data: bytes, silence: SilenceTimer) -> None:
         writable = select.poll()
@@ -108,6 +151,7 @@ class ChildStream:
             writable.register(self._connection, select.POLLOUT)
         except ValueError as error:
             raise BrokenPipeError(errno.EPIPE, "it was closed here") from error
+        self._unanswered = True
         rest = memoryview(data)
         while rest:
             if writable.poll(silence.wait_s * 1000):
@@ -119,7 +163,7 @@ class ChildStream:
 
     def ending(self) -> RemoteExit:
         with self._closing:
-            return self._wait()
+            return self._wait(END_TIMEOUT_S)
 
     def close(self) -> None:
         with self._closing:
@@ -128,15 +172,13 @@ class ChildStream:
             self._closed = True
             with suppress(OSError):
                 self._connection.shutdown(socket.SHUT_RDWR)  # wakes whoever reads or writes
-            self._wait()
+            self._wait(END_TIMEOUT_S if self._unanswered else self._closing_s)
             with self._reading:
                 self._child.close()
 
-    def _wait(self) -> RemoteExit:
+    def _wait(self, patience_s: float) -> RemoteExit:
         if self._ending is None:
-            code = self._child.wait(END_TIMEOUT_S)
-            name = signal.Signals(-code).name if code < 0 else ""
-            self._ending = RemoteExit(None if name else code, name, self._child.stderr())
+            self._ending = self._child.wait(patience_s)
         return self._ending
 
 

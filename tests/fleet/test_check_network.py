@@ -68,7 +68,7 @@ def test_a_check_tells_each_of_several_faults_apart_and_names_the_hosts(user: De
     assert found["exposed"]["fields"]["seen_from"] == fleet.network.gateway
     assert shown.returncode == 5
     assert "no host reaches port 2222 of gpu-2" in shown.stdout
-    assert "on gpu-3 the name gpu-1 stands for 127.0.1.1" in shown.stdout
+    assert "gpu-3 resolves gpu-1 to 127.0.1.1" in shown.stdout
     assert "can run code there as your user" in shown.stdout
     assert "hunter2" not in shown.stdout
     eventually_free(fleet)

@@ -10,6 +10,7 @@ import pytest
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.ssh.config import ConfigFiles
+from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import sandbox
 from tests.hosts.sshd import SSHD, Sshd
@@ -46,10 +47,20 @@ def needs_users() -> None:
         pytest.skip(f"users cannot be made: {reason}")
 
 
+Client = type[SshTransport] | type[OpensshTransport]
+
+
+@pytest.fixture(params=[SshTransport, OpensshTransport], ids=["fabric", "openssh"])
+def client(request: pytest.FixtureRequest) -> Client:
+    """For what has to be the same over both."""
+    made: Client = request.param
+    return made
+
+
 @pytest.fixture
-def transport(sshd: Sshd) -> SshTransport:
+def transport(sshd: Sshd, client: Client) -> SshTransport | OpensshTransport:
     """With a configuration that knows the server as `testhost` and trusts its keys."""
-    return SshTransport(ConfigFiles(sshd.ssh_config))
+    return client(ConfigFiles(sshd.ssh_config))
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,19 +17,28 @@ from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import fingerprint, make_key, public_text
 from tests.hosts.sshd import Sshd
-from tests.ssh.conftest import direct
+from tests.ssh.conftest import Client, direct
 
 pytestmark = pytest.mark.usefixtures("tiny_agent")
 
 
-def log_in(host: Host, config: Path | None = None) -> None:
-    answering(SshTransport(ConfigFiles(config)), host).close()
+LogIn = Callable[..., None]
+Refusal = Callable[..., HostKeyError]
 
 
-def refusal(host: Host, config: Path | None = None) -> HostKeyError:
-    with pytest.raises(HostKeyError) as caught:
-        log_in(host, config)
-    return caught.value
+@pytest.fixture
+def log_in(client: Client) -> LogIn:
+    return lambda host, config=None: answering(client(ConfigFiles(config)), host).close()
+
+
+@pytest.fixture
+def refusal(log_in: LogIn) -> Refusal:
+    def refused(host: Host, config: Path | None = None) -> HostKeyError:
+        with pytest.raises(HostKeyError) as caught:
+            log_in(host, config)
+        return caught.value
+
+    return refused
 
 
 def name(server: Sshd) -> str:
@@ -39,7 +49,9 @@ def public(key: Path) -> str:
     return " ".join(public_text(key).split()[:2])
 
 
-def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(sshd: Sshd, home: Path) -> None:
+def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(
+    sshd: Sshd, home: Path, refusal: Refusal
+) -> None:
     error = refusal(direct(sshd, known_hosts=str(home / "none")))
     assert error.summary == f"the host key of gpu-a ({sshd.address}:{sshd.port}) is not known"
     assert f"ssh-ed25519 {fingerprint(sshd.host_keys['ed25519'])}" in error.detail
@@ -48,7 +60,7 @@ def test_an_unknown_key_is_refused_with_its_fingerprint_and_the_next_step(sshd: 
     assert not (home / "none").exists()
 
 
-def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path) -> None:
+def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path, refusal: Refusal) -> None:
     before = sshd.logins()
     refusal(direct(sshd, known_hosts=str(home / "none")))
     assert sshd.logins() == before
@@ -56,10 +68,10 @@ def test_a_refused_host_never_sees_a_login(sshd: Sshd, home: Path) -> None:
 
 @pytest.mark.parametrize("policy", ["strict", "accept-new"])
 def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_stands(
-    sshd: Sshd, home: Path, policy: str
+    sshd: Sshd, home: Path, policy: str, refusal: Refusal
 ) -> None:
     old = make_key("old-host")
-    file = home / "known hosts"
+    file = home / "known_hosts 1"
     file.write_text(f"# mine\n{name(sshd)} {public(old)}\n")
     error = refusal(direct(sshd, known_hosts=str(file), host_keys=policy))
     assert error.summary.endswith("has changed")
@@ -70,14 +82,14 @@ def test_a_changed_key_is_refused_with_both_fingerprints_and_where_the_old_one_s
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
-def test_the_pinned_type_is_asked_for(sshd: Sshd, home: Path, kind: str) -> None:
+def test_the_pinned_type_is_asked_for(sshd: Sshd, home: Path, kind: str, log_in: LogIn) -> None:
     file = home / "known_hosts"
     file.write_text(f"{name(sshd)} {public(sshd.host_keys[kind])}\n")
     log_in(direct(sshd, known_hosts=str(file)))
 
 
 @pytest.mark.parametrize("policy", ["strict", "accept-new"])
-def test_a_key_of_another_type_than_the_pinned_one_is_refused(home: Path, policy: str) -> None:
+def test_a_key_of_another_type_than_the_pinned_one_is_refused(home: Path, policy: str, refusal: Refusal) -> None:
     with Sshd(host_keys=["ed25519"]) as server:
         file = home / "known_hosts"
         file.write_text(f"{name(server)} {public(make_key('host-rsa', 'rsa'))}\n")
@@ -85,36 +97,39 @@ def test_a_key_of_another_type_than_the_pinned_one_is_refused(home: Path, policy
     assert error.summary.endswith("is of another type than the one that is known")
 
 
-def test_a_revoked_key_is_refused_though_it_is_also_pinned(sshd: Sshd, home: Path) -> None:
+def test_a_revoked_key_is_refused_though_it_is_also_pinned(sshd: Sshd, home: Path, refusal: Refusal) -> None:
     file = home / "known_hosts"
     lines = [f"{name(sshd)} {public(key)}" for key in sshd.host_keys.values()]
     file.write_text("\n".join([*lines, *(f"@revoked * {public(key)}" for key in sshd.host_keys.values())]))
     assert refusal(direct(sshd, known_hosts=str(file))).summary.endswith("is revoked")
 
 
-def test_hashed_names_are_found(sshd: Sshd, home: Path) -> None:
+def test_hashed_names_are_found(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     file = home / "known_hosts"
     file.write_text(sshd.known_hosts_text())
     subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(file)], check=True, capture_output=True)
     log_in(direct(sshd, known_hosts=str(file)))
 
 
-def test_the_users_own_known_hosts_is_believed(sshd: Sshd, home: Path) -> None:
+@pytest.mark.parametrize("client", [SshTransport])  # `ssh` itself knows no other home than that of /etc/passwd
+def test_the_users_own_known_hosts_is_believed(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "known_hosts").write_text(sshd.known_hosts_text())
     log_in(direct(sshd, known_hosts=None))
 
 
-def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path) -> None:
-    (home / "known").write_text(sshd.known_hosts_text("the-alias"))
+def test_host_key_alias_is_what_the_key_is_looked_up_by(sshd: Sshd, home: Path, log_in: LogIn) -> None:
+    (home.parent / "known").write_text(sshd.known_hosts_text("the-alias"))
     config = home / "config"
     config.write_text(
-        sshd.ssh_config_text(extra="  HostKeyAlias the-alias\n").replace(str(sshd.known_hosts), "~/known")
+        sshd.ssh_config_text(extra="  HostKeyAlias the-alias\n").replace(
+            str(sshd.known_hosts), str(home.parent / "known")
+        )
     )
     log_in(Host("gpu-a", SshSettings("testhost")), config)
 
 
-def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Path) -> None:
+def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     file = home / ".ssh" / "known_hosts.d" / "new"
     transport = SshTransport()
     host = direct(sshd, known_hosts=str(file), host_keys="accept-new")
@@ -124,7 +139,7 @@ def test_accept_new_pins_the_first_key_once_for_all_threads(sshd: Sshd, home: Pa
     log_in(direct(sshd, known_hosts=str(file)))
 
 
-def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, home: Path) -> None:
+def test_all_keys_of_a_host_are_found_without_a_login_and_pinned(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     trust = Transports().trust()
     host = direct(sshd, known_hosts=str(home / "known_hosts.own"), identity_file=None)
     before = sshd.logins()

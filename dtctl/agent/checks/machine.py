@@ -71,7 +71,7 @@ def _selinux() -> str:
 
 
 def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
-    """What each task took at most in its newest run that tells it, and what all take now."""
+    """What each task took at most in its newest run that recorded it, and what all take now."""
     took: Dict[str, int] = {}
     taking = 0
     for state in _states(root, cluster) if cluster is not None else ():
@@ -83,7 +83,7 @@ def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
 
 
 def _states(root: str, cluster: str) -> Iterator[State]:
-    """Of the cluster's runs on this host, the newest first: their names tell when they began."""
+    """Of the cluster's runs on this host, the newest first: their names hold the time of the start."""
     runs = os.path.join(root, "runs")
     names = [name for name in paths.entries(runs) if name.startswith(cluster + "-") and paths.is_component(name)]
     for name in sorted(names, reverse=True)[:_MOST_RUNS]:
@@ -93,4 +93,4 @@ def _states(root: str, cluster: str) -> Iterator[State]:
                 if files.spec()["cluster"] == cluster and files.is_of_this_machine():
                     yield files.state()
             except (OSError, paths.Damaged):
-                continue  # is being removed, or damaged: `status` tells of that
+                continue  # is being removed, or damaged: `status` reports that

@@ -71,18 +71,18 @@ def _measure(peers: List[Peer], nonce: str, seconds: float) -> List[Measured]:
 
 
 def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
-    told = made(Measured, whose=peer["whose"], host=peer["host"])
+    answer = made(Measured, whose=peer["whose"], host=peer["host"])
     try:
         with _connected(peer["address"], nonce, "echo") as connection:
-            told["latency_s"] = _latency(connection)
+            answer["latency_s"] = _latency(connection)
         with _connected(peer["address"], nonce, "give") as connection:
-            told["received"] = _received(connection, seconds)
+            answer["received"] = _received(connection, seconds)
         with _connected(peer["address"], nonce, "take") as connection:
-            told["sent"] = _sent(connection, seconds)
-            told["again"] = _again(connection)
+            answer["sent"] = _sent(connection, seconds)
+            answer["again"] = _again(connection)
     except (OSError, ValueError) as error:
-        told["problem"] = str(error)[:4096]
-    return told
+        answer["problem"] = str(error)[:4096]
+    return answer
 
 
 def _connected(address: str, nonce: str, what: str) -> socket.socket:
@@ -143,8 +143,8 @@ def _send(connection: socket.socket, seconds: float) -> Tuple[int, float]:
 
 def _again(connection: socket.socket) -> Optional[float]:
     """tcp(7), TCP_INFO: tcpi_total_retrans, and tcpi_segs_out where the kernel has it (4.2)."""
-    told = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
-    if len(told) < 140:
+    answer = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+    if len(answer) < 140:
         return None
-    again, out = struct.unpack_from("=I", told, 100)[0], struct.unpack_from("=I", told, 136)[0]
+    again, out = struct.unpack_from("=I", answer, 100)[0], struct.unpack_from("=I", answer, 136)[0]
     return min(1.0, again / out) if out else None

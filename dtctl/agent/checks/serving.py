@@ -21,7 +21,7 @@ def check(talk: Conversation, request: CheckRequest) -> CheckResult:
 
 
 def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
-    """What is told within another request."""
+    """Facts that travel with the answer to another request."""
     began = time.monotonic()
     facts = look(talk, asked) if asked is not None else None
     return {"facts": facts, "facts_s": time.monotonic() - began}

@@ -37,7 +37,7 @@ found = {}
 for name in asked["packages"] if version else ():
     try:
         found[name] = version(name)
-    except Exception:  # it is not there, or its files are damaged, which is told in many ways
+    except Exception:  # it is not there, or its files are damaged, which shows as many kinds of exceptions
         pass
 def lacks(name):  # a name without a dot: nothing of PYTHONPATH is imported
     try:
@@ -61,9 +61,9 @@ def cuda():
     return ""
 cuda_at = cuda() if asked["cuda"] else ""
 sys.path += asked["path"]
-told = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
+answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
         "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)]}
-print("\\n" + json.dumps(told))
+print("\\n" + json.dumps(answer))
 """
 
 _IMPORTS = """\
@@ -71,15 +71,15 @@ import sys
 if sys.path[:1] == [""]:
     del sys.path[0]
 import importlib, json, time
-told = {}
+answer = {}
 for name in json.loads(sys.argv[1]):
     began, problem = time.time(), ""
     try:
         importlib.import_module(name)
     except BaseException as error:  # some call sys.exit
         problem = "%s: %s" % (type(error).__name__, error)
-    told[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
-print("\\n" + json.dumps(told))
+    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
+print("\\n" + json.dumps(answer))
 """
 
 
@@ -109,22 +109,22 @@ class Python:
             "cuda": self._asked["cuda"],
             "path": self._other_places() if self._asked["isolated"] else [],
         }
-        told = self.run(_PROBE, asked, PROBE_S)
-        if told is None:
+        answer = self.run(_PROBE, asked, PROBE_S)
+        if answer is None:
             self.read()
             return
-        self.found["version"] = str(told["version"])[:200]
-        self.found["cuda"] = str(told["cuda"])[:4096]
-        self.found["libc"] = str(told["libc"])[:200]
-        self.found["packages"] = {name: str(version)[:200] for name, version in told["packages"].items()}
-        self.found["missing"] = told["missing"][:MOST_MODULES]
+        self.found["version"] = str(answer["version"])[:200]
+        self.found["cuda"] = str(answer["cuda"])[:4096]
+        self.found["libc"] = str(answer["libc"])[:200]
+        self.found["packages"] = {name: str(version)[:200] for name, version in answer["packages"].items()}
+        self.found["missing"] = answer["missing"][:MOST_MODULES]
 
     def import_all(self) -> None:
         lacking = set(self.found["missing"])
         wanted = [name for name in self._asked["modules"] if name not in lacking]
-        told = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
-        if told is not None:
-            self.found["imported"] = told
+        answer = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
+        if answer is not None:
+            self.found["imported"] = answer
 
     def run(self, script: str, asked: object, limit_s: float, more: Optional[Mapping[str, str]] = None) -> Any:
         """What it printed last, or None: why is in `problem`. `more`: variables that it is given, too."""
@@ -150,8 +150,8 @@ class Python:
         except OSError as error:
             self.found["problem"] = str(error.strerror or error)[:4096]
         except (ValueError, IndexError):
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            self.found["problem"] = (said[-1] if said else "it ended with %d" % done.returncode)[:4096]
+            text = done.stderr.decode("utf-8", "replace").strip().splitlines()
+            self.found["problem"] = (text[-1] if text else "it ended with %d" % done.returncode)[:4096]
         return None
 
     def _other_places(self) -> List[str]:

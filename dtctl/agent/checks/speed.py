@@ -65,15 +65,15 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
     python = Python(question["python"], environment.Marks(None))
     load, others = MachineLoad(), Others(time.monotonic())
     load.look(time.time())
-    told = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
+    answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
     shares = load.look(time.time())
     takers, problem = others.busy(time.monotonic(), {os.getpid()}), python.found["problem"]
     path = environment.base()["PATH"]
     gpus, gpu_problem = _measure_gpus(python, question["framework"], path, question["seconds"] / 2)
     return {
-        "kind": told.get("kind", ""),
-        "flops": told.get("flops", 0.0),
-        "copied_bytes": told.get("copied_bytes", 0.0),
+        "kind": answer.get("kind", ""),
+        "flops": answer.get("flops", 0.0),
+        "copied_bytes": answer.get("copied_bytes", 0.0),
         "model": _model(),
         "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
         "machine": shares,
@@ -85,7 +85,7 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
 
 
 def _model() -> str:
-    """proc(5): `model name` on x86; other processors tell their kind in the greeting alone."""
+    """proc(5): `model name` on x86; other processors have their kind in the greeting alone."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             named = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
@@ -150,29 +150,29 @@ print("\\n" + json.dumps([rate(multiplication(number)) for number in range(count
 
 
 def _measure_gpus(python: Python, framework: str, path: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
-    """One GPU after the other, and why there is nothing to tell of GPUs that are there."""
+    """One GPU after the other, and why GPUs that are there were not measured."""
     there = neighbours.gpus(path)
     if not there or not framework:
         return [], ""
     states = _States(path)
     # numbers as nvidia-smi has them, not the fastest first
-    told = python.run(
+    answer = python.run(
         _GPU_MULTIPLY, [framework, seconds], _GPU_PATIENCE_S + seconds * len(there), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )
     known = states.end()
-    if told is None:
+    if answer is None:
         return [], python.found["problem"]
-    if not told:
+    if not answer:
         return [], "%s sees none of them" % framework
     blank = made(GpuSpeed, gpu=0)
     return [
         {**blank, **known.get(number, {}), "gpu": number, "flops": flops}  # type: ignore[typeddict-item]
-        for number, flops in enumerate(told)
+        for number, flops in enumerate(answer)
     ], ""
 
 
 class _States:
-    """What nvidia-smi tells of each GPU while they multiply: the highest of each figure, as each works for a while."""
+    """What nvidia-smi reports of each GPU while they multiply: the highest of each figure."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -36,19 +36,19 @@ _DEFAULTS = {"maxstartups": "10:30:100", "maxsessions": "10"}
 
 
 def look(talk: Conversation, question: SshQuestion) -> SshFacts:
-    """Of a conversation over SSH; of any other there is nothing to tell but the machine."""
-    told = made(SshFacts, shell=_shell(), machine=machine.identity()[:4096])
+    """Of a conversation over SSH; of any other only the machine is known."""
+    answer = made(SshFacts, shell=_shell(), machine=machine.identity()[:4096])
     if "SSH_CONNECTION" not in os.environ:
-        return told
+        return answer
     if question["start_up"]:
-        _start(told)
+        _start(answer)
     listener = _listener()
-    told["machine"] = ("%s %s" % (machine.identity(), os.environ["SSH_CONNECTION"].split()[-1]))[:4096]
-    limits, told["told_by"] = _limits(listener)  # type: ignore[typeddict-item]
-    told["max_startups"] = limits.get("maxstartups", "")[:100] or None
+    answer["machine"] = ("%s %s" % (machine.identity(), os.environ["SSH_CONNECTION"].split()[-1]))[:4096]
+    limits, answer["told_by"] = _limits(listener)  # type: ignore[typeddict-item]
+    answer["max_startups"] = limits.get("maxstartups", "")[:100] or None
     sessions = limits.get("maxsessions", "")
-    told["max_sessions"] = int(sessions) if sessions.isdigit() and len(sessions) < 10 else None
-    return told
+    answer["max_sessions"] = int(sessions) if sessions.isdigit() and len(sessions) < 10 else None
+    return answer
 
 
 def _shell() -> str:
@@ -58,16 +58,16 @@ def _shell() -> str:
         return ""  # a container without that user
 
 
-def _start(told: SshFacts) -> None:
+def _start(answer: SshFacts) -> None:
     """Runs the login shell for a command that does nothing; bash reads its files when SSH_CLIENT is set."""
-    if not told["shell"]:
+    if not answer["shell"]:
         return
     variables = {name: value for name, value in environment.base().items() if name != "SHLVL"}
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:
             child = subprocess.Popen(
-                [told["shell"], "-c", "true"],
+                [answer["shell"], "-c", "true"],
                 env=environment.encoded(variables),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -75,20 +75,20 @@ def _start(told: SshFacts) -> None:
                 start_new_session=True,
             )
         except OSError as error:
-            told["problem"] = str(error)[:4096]
+            answer["problem"] = str(error)[:4096]
             return
         try:
             code = child.wait(START_UP_S)
-            told["problem"] = "exit code %d" % code if code else ""
+            answer["problem"] = "exit code %d" % code if code else ""
         except subprocess.TimeoutExpired:
-            told["problem"] = "no end within %.0f s" % START_UP_S
+            answer["problem"] = "no end within %.0f s" % START_UP_S
             with suppress(OSError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.wait()
-        told["start_up_s"] = round(time.monotonic() - began, 4)
-        told["noise_bytes"] = output.seek(0, os.SEEK_END)
+        answer["start_up_s"] = round(time.monotonic() - began, 4)
+        answer["noise_bytes"] = output.seek(0, os.SEEK_END)
         output.seek(0)
-        told["noise"] = output.read(_MOST_NOISE).decode("utf-8", "replace")[:_MOST_NOISE]
+        answer["noise"] = output.read(_MOST_NOISE).decode("utf-8", "replace")[:_MOST_NOISE]
 
 
 def _listener() -> str:
@@ -106,7 +106,7 @@ def _listener() -> str:
 
 
 def _limits(listener: str) -> Tuple[Dict[str, str], str]:
-    """MaxStartups and MaxSessions, and who tells them."""
+    """MaxStartups and MaxSessions, and the source of them."""
     told_by = "default"
     file = _FILE.search(listener)
     limits = asked = _asked(file[1] if file else None)
@@ -127,7 +127,7 @@ def _limits(listener: str) -> Tuple[Dict[str, str], str]:
 
 
 def _asked(file: Optional[str]) -> Dict[str, str]:
-    """What `sshd -T` tells, as a rule to root alone."""
+    """What `sshd -T` prints, as a rule for root alone."""
     if os.geteuid() != 0:
         return {}
     for program in ("/usr/sbin/sshd", "/usr/local/sbin/sshd"):

@@ -52,22 +52,22 @@ def _name(token: str, host: str) -> str:
 
 
 def _write(talk: Conversation, asked: str, path: str, token: str, host: str) -> Written:
-    told = made(Written, path=asked)
+    answer = made(Written, path=asked)
     try:
-        budget.within(_ANSWER_S, path, partial(_try_to_write, talk, told, path, _name(token, host)))
+        budget.within(_ANSWER_S, path, partial(_try_to_write, talk, answer, path, _name(token, host)))
     except budget.Silent:
-        return dict(told, problem=_SILENT)  # type: ignore[return-value]
+        return dict(answer, problem=_SILENT)  # type: ignore[return-value]
     except OSError as error:
-        told["problem"] = str(error.strerror or error)[:4096]
-        told["full"] = error.errno == errno.ENOSPC
-    return told
+        answer["problem"] = str(error.strerror or error)[:4096]
+        answer["full"] = error.errno == errno.ENOSPC
+    return answer
 
 
-def _try_to_write(talk: Conversation, told: Written, path: str, name: str) -> None:
+def _try_to_write(talk: Conversation, answer: Written, path: str, name: str) -> None:
     at = machine_load.nearest_directory(path)
-    told["at"], told["up"] = at[:8192], _depth(path) - _depth(at)
+    answer["at"], answer["up"] = at[:8192], _depth(path) - _depth(at)
     disk = os.statvfs(at)
-    told["free_bytes"] = disk.f_bavail * disk.f_frsize
+    answer["free_bytes"] = disk.f_bavail * disk.f_frsize
     file = os.path.join(at, name)
     with suppress(FileExistsError):  # several names of one directory
         descriptor = files.descriptor(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)

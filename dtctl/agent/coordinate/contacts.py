@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..run.runfiles import RunFiles
     from .view import View
 
-    class Tell(Protocol):
+    class Record(Protocol):
         def __call__(self, kind: str, why: List[Fact], *, host: str) -> None: ...
 
 
@@ -33,12 +33,12 @@ DIAL_AGAIN_S = 20.0
 class Contacts:
     """Times are of the monotonic clock. At first nobody is in touch."""
 
-    def __init__(self, view: View, tell: Tell) -> None:
+    def __init__(self, view: View, record: Record) -> None:
         self.away: Dict[str, float] = {}
         """Host -> since when."""
         self._view = view
-        self._tell = tell
-        self._told: Set[str] = set()
+        self._record = record
+        self._reported: Set[str] = set()
         for host in view.hosts.values():
             host["connected"] = False
 
@@ -49,19 +49,19 @@ class Contacts:
         self.away.update((host, now) for host in known if host != own)
 
     def miss(self, now: float) -> None:
-        """Tells of those who ought to have come by now."""
+        """Records those who ought to have come by now."""
         for host, since in self.away.items():
-            if host not in self._told and now - since > DIAL_AGAIN_S:
+            if host not in self._reported and now - since > DIAL_AGAIN_S:
                 self._report_away(host, fact("not_back", host=host))
 
     def greet(self, host: str, now: float) -> None:
         since = self.away.pop(host, now)
-        if host in self._told:
-            self._told.remove(host)
-            self._tell("contact", [fact("back", host=host, seconds=now - since)], host=host)
+        if host in self._reported:
+            self._reported.remove(host)
+            self._record("contact", [fact("back", host=host, seconds=now - since)], host=host)
         self.note_answer(host, answers=False)
         if self._view.hosts[host]["absent"]:
-            self._tell("contact", [fact("joined", host=host)], host=host)
+            self._record("contact", [fact("joined", host=host)], host=host)
         self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
@@ -77,25 +77,25 @@ class Contacts:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
         gone = fact("agent_gone", host=host)
         if self._view.replace_warning("agent_gone", gone if answers else None, host) and answers:
-            self._tell("contact", [gone], host=host)
+            self._record("contact", [gone], host=host)
 
     def leave(self, host: str) -> None:
-        """One that had joined has no part in the run again, as if it had never been heard."""
+        """One that had joined has no part in the run again, as if it had never been in touch."""
         self.away.pop(host, None)
-        self._told.discard(host)
+        self._reported.discard(host)
         self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
-        self._tell("contact", [fact("join_undone", host=host)], host=host)
+        self._record("contact", [fact("join_undone", host=host)], host=host)
 
     def _report_away(self, host: str, why: Fact) -> None:
-        self._told.add(host)
-        self._tell("contact", [why], host=host)
+        self._reported.add(host)
+        self._record("contact", [why], host=host)
 
 
 class Quorum:
     """Whether the run is still this coordinator's: what others may have taken over is not started again.
 
     After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
-    this one. A coordinator that was away meanwhile hears so from the first of them. So one whose machine was restarted
+    this one. A coordinator that was away meanwhile learns so from the first of them. So one whose machine was restarted
     starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
     agents dial. One that has lost most of the others goes on alone only where nobody that is waited for is among them.
     """
@@ -202,7 +202,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of.
 
     An agent that was away may have missed its run's last word, and comes with that run's key: whoever coordinates the
-    cluster's newest run says it.
+    cluster's newest run answers it.
     """
     found = []
     for other in revival.every(files.root):
@@ -231,10 +231,10 @@ def _is_before(other: Spec, spec: Spec) -> bool:
 
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:
-    """Messages that tell an agent of such a run to stop all its tasks and go. False if it has done so before."""
-    told = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
+    """Messages that order an agent of such a run to stop all its tasks and end. False if it has done so before."""
+    orders = intents.stopped(hello["intents"], by="coordinator", why=fact("ended_meanwhile"))
     words: List[Message] = [
         {"type": "welcome", "v": PROTOCOL, "events_from": hello["events"], "may_start": False},
-        {"type": "orders", "intents": told, "mending": False, "over": True},
+        {"type": "orders", "intents": orders, "mending": False, "over": True},
     ]
-    return words, bool(told)
+    return words, bool(orders)

@@ -1,12 +1,12 @@
-"""The coordinator's decisions: a state machine that hears of the hosts, and says what is wanted of their tasks.
+"""The coordinator's decisions: a state machine that receives the hosts' states and orders what their tasks do.
 
 It neither reads a clock nor a file nor a socket; `leading.py` does that around it.
 
-    starting   -> running      every task runs, or was told to, and those that it needs are ready
+    starting   -> running      every task runs, or was ordered to, and those that it needs are ready
     running    -> recovering   a task was lost, and is restarted with all that must be restarted with it
     recovering -> running      it trains again
     any        -> finishing    the outcome is decided; what still runs is brought to its end
-    finishing  -> ended        nothing is left on any host that can be heard
+    finishing  -> ended        nothing is left on any host that can be reached
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LONGEST_ABSENCE_S = 30 * 86400.0
 """Of a coordinator that is followed by another; more was a clock that was set."""
 
 MOST_REJECTIONS = 10
-"""How many of one host are reported: it may always find something new to lie about."""
+"""How many of one host are reported: a lying one may always find something new."""
 
 
 class Coordinator:
@@ -55,15 +55,15 @@ class Coordinator:
         self.story: List[StoryLine] = []
         self._spec = spec
         self._services = services
-        self._recovery = Recovery(self.view, services, self._tell)
+        self._recovery = Recovery(self.view, services, self._record)
         self._shutdown: Optional[Shutdown] = None
         self._obeyed = False
         self._wall = data["time"]
         self._now = self._began = self._came = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
-        self._told = OrderBook(self.view)
-        self._contacts = Contacts(self.view, self._tell)
+        self._book = OrderBook(self.view)
+        self._contacts = Contacts(self.view, self._record)
         self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
@@ -77,7 +77,7 @@ class Coordinator:
 
     @property
     def may_start(self) -> bool:
-        """The run is still this coordinator's, as far as anybody can tell."""
+        """The run is still this coordinator's, as far as can be known."""
         return self._quorum.may_start
 
     @property
@@ -90,7 +90,7 @@ class Coordinator:
         )
 
     def _is_given_up(self, known: Contact) -> bool:
-        """A host that is absent, or has been away since long before now, is not waited for to tell it of the end."""
+        """A host that is absent, or has been away since long before now, is not waited for at the end."""
         is_long_away = self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
@@ -102,7 +102,7 @@ class Coordinator:
         self._wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
-            is_done = self._told.that_all_is_over(host) and self._is_done(host)
+            is_done = self._book.that_all_is_over(host) and self._is_done(host)
             self._contacts.lose(host, message["heard"], message["reason"], is_done)
             if not is_done and self._has_taken_its_join_back(host):
                 self._forget(host)
@@ -116,7 +116,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self._contacts.greet(host, now)
-            self._told.forget(host, self.may_start)
+            self._book.forget(host, self.may_start)
         known["state"] = message["state"]
         if before is None:
             self._came = now
@@ -130,7 +130,7 @@ class Coordinator:
         return True
 
     def _ends_an_incident(self) -> bool:
-        """How far tasks are decides nothing else: the rest of a mending follows from their states, and from time."""
+        """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
         return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
 
     def _has_taken_its_join_back(self, host: str) -> bool:
@@ -149,27 +149,27 @@ class Coordinator:
             self.view.data["noted"].pop(task, None)
 
     def reject_invalid(self, host: str, reason: str, wall: float) -> None:
-        """A host said something invalid, which was ignored. Reported once, and again when it says something else."""
+        """A host sent something invalid, which was ignored. Recorded once, and again when it is something else."""
         self._wall = wall
         if self._rejected.get(host) != reason and self._rejections.get(host, 0) < MOST_REJECTIONS:
             self._rejected[host] = reason
             self._rejections[host] = self._rejections.get(host, 0) + 1
-            self._tell("contact", [fact("not_believed", host=host, text=reason)], host=host)
+            self._record("contact", [fact("not_believed", host=host, text=reason)], host=host)
 
     def begin(self, wall: float) -> None:
         """For the first coordinator of a run."""
         self._wall = wall
-        self._tell("request", [fact("asked_up")], by=self._spec["controller"])
+        self._record("request", [fact("asked_up")], by=self._spec["controller"])
         if self._spec["absent"]:
             without = fact("begins_without", text=", ".join(self._spec["absent"]))
-            self._tell("contact", [without], host=self.view.own_host)
+            self._record("contact", [without], host=self.view.own_host)
 
     def rebuild(self, damage: Fact, wall: float) -> None:
-        """For a coordinator without a cluster.json: everything follows from what the agents tell."""
+        """For a coordinator without a cluster.json: everything follows from what the agents report."""
         self._wall = wall
         self._rebuilt = True
         self._quorum.resume(rebooted=True)
-        self._tell("contact", [damage, fact("told_anew")], host=self.view.own_host)
+        self._record("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
     def resume(self, now: float, wall: float, *, rebooted: bool = False) -> None:
         """For a coordinator that follows another: it awaits the hosts that were connected to that one.
@@ -182,7 +182,7 @@ class Coordinator:
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
-        self._tell("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
+        self._record("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
         self._contacts.expect(now)
 
     @property
@@ -198,14 +198,14 @@ class Coordinator:
     def past(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall
-        self._tell("contact", [fact("came_back_with", host=host, run=run)], host=host)
+        self._record("contact", [fact("came_back_with", host=host, run=run)], host=host)
 
     def listens(self, problem: Optional[str], wall: float) -> None:
         """`problem`: why no agent can reach this coordinator; None when they can."""
         unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
         if self.view.replace_warning("coordinator_deaf", unreachable):
             self._wall = wall
-            self._tell("contact", [unreachable or fact("coordinator_heard")], host=self.view.own_host)
+            self._record("contact", [unreachable or fact("coordinator_heard")], host=self.view.own_host)
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
@@ -214,7 +214,7 @@ class Coordinator:
         wanted = request["tasks"]
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
-        self._tell("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
+        self._record("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
         how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.present):
             self._stop_everything(how, now)
@@ -261,23 +261,23 @@ class Coordinator:
         del data["conditions"][:-MOST_CONDITIONS]
 
     def due(self) -> Optional[float]:
-        """When it has to be asked again though nothing is heard."""
+        """When `step` is to be called again though no message has come."""
         return self._recovery.due()
 
     def orders(self) -> List[Tuple[str, Orders]]:
-        """What hosts that can be reached have not been told yet. Of one that answers with a hello all is forgotten."""
+        """What has not been sent yet to hosts that can be reached. Of one that sends a hello all is forgotten."""
         away = (task for host in self._contacts.away for task in self.view.tasks_on(host))
-        mending = not self.decided and (self._recovery.mending or any(map(self.view.awaited, away)))
-        return self._told.news(mending=mending, may_go=self._may_go, may_start=self.may_start)
+        recovering = not self.decided and (self._recovery.recovering or any(map(self.view.awaited, away)))
+        return self._book.news(recovering=recovering, may_go=self._may_go, may_start=self.may_start)
 
     def _may_go(self, host: str) -> bool:
         return self.over if host == self.view.own_host else self._is_done(host)
 
     def _is_done(self, host: str) -> bool:
-        """Nothing is left there, and its agent has said that it knows that nothing more will be asked."""
+        """Nothing is left there, and its agent has confirmed that nothing more will be asked."""
         if self._shutdown is None or not self._shutdown.host_is_done(host):
             return False
-        return self._told.is_confirmed(host)
+        return self._book.is_confirmed(host)
 
     def _nothing_is_left(self) -> bool:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
@@ -285,9 +285,9 @@ class Coordinator:
     def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
         """A session on that host may have been asked directly, while nobody could reach this one.
 
-        That the run is to end holds whatever the version: nobody who knew of it would have asked for anything else.
+        That the run is to end holds whatever the version: whoever knew of it would not have asked for anything else.
         """
-        self._told.confirm(host, offered)
+        self._book.confirm(host, offered)
         for task in intents.contradicted(self.view.intents, offered):
             if offered[task]["by"] not in ("coordinator", ""):  # what a person wants comes first
                 self.view.intents[task] = offered[task].copy()
@@ -299,10 +299,10 @@ class Coordinator:
                 before["want"],
                 before["generation"],
             ):
-                self._tell("request", why_of(intent), host=host, task=task, by=intent["by"])
+                self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._obeyed:
-            self._tell("request", [fact("asked_stop")], by=end["by"])
+            self._record("request", [fact("asked_stop")], by=end["by"])
             self._stop_everything(end, now)
 
     def _judge(self, now: float, wall: float) -> None:
@@ -341,7 +341,7 @@ class Coordinator:
         return Judgement("Failed", [fact("deadline", seconds=limit_s)])
 
     def _not_started(self, now: float) -> Optional[Judgement]:
-        """A start that waits too long fails, and says for whom it waited."""
+        """A start that waits too long fails, and names whom it waited for."""
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
             if self._rebuilt or (now - self._came < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
@@ -379,7 +379,7 @@ class Coordinator:
             one["closed"] = sentence([fact("run_%s" % end.kind.lower())])
         self._set_condition(end)
         if spent:
-            self._tell("decision", spent)
+            self._record("decision", spent)
 
     def _set_condition(self, now: Judgement) -> None:
         data, kind, why, cause = self.view.data, now.kind, now.why, now.cause
@@ -390,9 +390,9 @@ class Coordinator:
             return
         data["conditions"].append(before)
         data["condition"] = {"type": kind, "cause": cause, "since": self._wall, **because(why)}
-        self._tell("condition", why, task=cause, **{"from": before["type"], "to": kind})
+        self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
-    def _tell(self, kind: str, why: List[Fact], **fields: Any) -> None:
+    def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
         self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
 
 

@@ -30,8 +30,8 @@ BURST_BYTES = 4 << 20
 REFILL_BYTES_S = 512.0
 """Two or three transitions a second, for ever: more than any back-off allows a task that fails on and on."""
 
-TELL_S = 60.0
-"""How often the number of lines beyond the quota is told."""
+REPORT_S = 60.0
+"""How often the number of lines beyond the quota is recorded."""
 
 
 class Quota:
@@ -41,7 +41,7 @@ class Quota:
         self._room: float = BURST_BYTES
         self._filled = now
         self._excess = 0
-        self._tell_at = now
+        self._report_at = now
 
     def takes(self, size: int, now: float) -> bool:
         """Whether so many bytes more are let in; if not, they are counted as one."""
@@ -54,12 +54,12 @@ class Quota:
         return True
 
     def left_out(self, now: float) -> int:
-        """How many were not let in since this was told last; 0 also while it is too early to tell again."""
-        if not self._excess or now < self._tell_at:
+        """How many were not let in since this was asked last; 0 also while it is too early to record it again."""
+        if not self._excess or now < self._report_at:
             return 0
-        told, self._excess = self._excess, 0
-        self._tell_at = now + TELL_S
-        return told
+        count, self._excess = self._excess, 0
+        self._report_at = now + REPORT_S
+        return count
 
 
 class History:
@@ -87,7 +87,7 @@ class History:
     def add_events(self, host: str, begin: int, events: Sequence[Optional[Event]], now: float, wall: float) -> None:
         """Events of a host, from index `begin` on; those that are held already are passed over.
 
-        Those beyond the host's quota are counted, and their number is told: no host fills the disk of another.
+        Those beyond the host's quota are counted, and their number is recorded: no host fills the disk of another.
         """
         quota = self._quotas.setdefault(host, Quota(now))
         for index, event in enumerate(events, begin):
@@ -98,13 +98,13 @@ class History:
                 line: StoryLine = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
                 if quota.takes(len(json.dumps(line)), now):
                     self.add(line)
-        self._tell_excess(host, quota, now, wall)
+        self._add_excess(host, quota, now, wall)
 
     def write_waiting(self) -> None:
         """Writes what a full disk did not take before."""
         self._log.write_waiting()
 
-    def _tell_excess(self, host: str, quota: Quota, now: float, wall: float) -> None:
+    def _add_excess(self, host: str, quota: Quota, now: float, wall: float) -> None:
         left_out = quota.left_out(now)
         if left_out:
             why = because([fact("events_left_out", host=host, count=left_out)])
@@ -145,10 +145,10 @@ class Accounting:
 
     def _look(self, account: Account, away: Collection[str]) -> None:
         steps = dict(_steps(self._view))
-        told = {task: step for task, step in steps.items() if step != self._last.get(task)}
+        reported = {task: step for task, step in steps.items() if step != self._last.get(task)}
         lost = list(_interrupting(self._view))
         seen = Seen(
-            self._situation(lost, away), told, self._last, bool(lost) or self._is_in(_LOST), self._is_hung(lost)
+            self._situation(lost, away), reported, self._last, bool(lost) or self._is_in(_LOST), self._is_hung(lost)
         )
         goodput.look(account, seen, self._passed_s)
         self._last.update(steps)
@@ -161,7 +161,7 @@ class Accounting:
             return []
         self._look(account, ())
         goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
-        return goodput.told_in_short(goodput.parts(account)) if goodput.is_known(account) else []
+        return goodput.summary(goodput.parts(account)) if goodput.is_known(account) else []
 
     def _situation(self, lost: List[Incident], away: Collection[str]) -> str:
         view = self._view

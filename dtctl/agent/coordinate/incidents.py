@@ -1,9 +1,9 @@
 """Losses and what became of them: the entries of `incidents` in cluster.json, and silences of the whole run.
 
-Nobody tells a step after what was lost is back, or the run has never begun to train. After a loss the real culprit has
-not been found. Where every step needs every worker, one that hangs before the first step silences all of them, and no
-peer can teach how long a first step takes. What can be seen is that nobody works: who loads, compiles or computes uses
-a processor, a disk or the network, and who waits for others complains of them or is silent.
+A silent run: no step is reported after what was lost is back, or the run has never begun to train. After a loss the
+real culprit has not been found. Where every step needs every worker, one that hangs before the first step silences all
+of them, and no peer can teach how long a first step takes. What can be seen is that nobody works: who loads, compiles
+or computes uses a processor, a disk or the network, and who waits for others complains of them or is silent.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def in_vain(view: View) -> int:
 
 
 def begin(view: View, incident: Incident, wall: float) -> None:
-    """From now on its tasks may start. Steps told before now are no sign of recovery."""
+    """From now on its tasks may start. Steps reported before now are no sign of recovery."""
     incident["begun"] = wall
     incident["told"] = {task: view.entry(task)["step"] for task in view.trainers}
 
@@ -89,14 +89,14 @@ def is_back(view: View, incident: Incident) -> bool:
     return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
 
 
-def is_mending(view: View) -> bool:
+def is_recovering(view: View) -> bool:
     """Somebody that others wait for is not back yet."""
     lost = [one for one in still_open(view) if not is_back(view, one)]
     return any(view.waited_for(task) for one in lost for task in one["tasks"])
 
 
 def trains_again(view: View, incident: Incident) -> bool:
-    """Its tasks are there, and a step was told since (in a run whose programs tell their steps)."""
+    """Its tasks are there, and a step was reported since (in a run whose programs report steps)."""
     if not is_back(view, incident):
         return False
     if not tells_steps(incident):
@@ -132,7 +132,7 @@ def silence_limit(view: View, one: Incident) -> Optional[float]:
 
 def all_are_there(view: View) -> bool:
     """Of those that others wait for each is in touch, and back from its loss."""
-    return view.all_in_touch() and not is_mending(view)
+    return view.all_in_touch() and not is_recovering(view)
 
 
 NEVER_BEGAN_S = 600.0
@@ -142,7 +142,7 @@ NEVER_BEGAN = "never_began"
 
 
 class Beginning:
-    """For how long nobody has worked in a run that has told no step, by the coordinator's own monotonic clock."""
+    """For how long nobody has worked in a run that has reported no step, by the coordinator's own monotonic clock."""
 
     def __init__(self) -> None:
         self._since: Optional[float] = None

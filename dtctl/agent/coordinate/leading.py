@@ -45,7 +45,7 @@ SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
 
 SIGN_OF_LIFE_S = 8.0
-"""After that it is written though nothing has changed: sessions tell by it that somebody is at work."""
+"""After that it is written though nothing has changed: sessions see by it that the coordinator is at work."""
 
 DECIDE_S = 0.05
 """Between two decisions: hundreds of agents have news all the time."""
@@ -62,7 +62,7 @@ class Leading:
     connected = True
 
     def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
-        self.mending = False
+        self.recovering = False
         self.first_steps: Mapping[str, float] = {}
         self._over = False
         self._files = files
@@ -72,7 +72,7 @@ class Leading:
         self._story = History(files.path("history.jsonl"))
         wall = time.time()
         before, damage = self._read_view()
-        services = Services(self._newest_checkpoint, self._mend_checkpoints, random.random, self._lost_checkpoint)
+        services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
         self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
         if damage is not None:
             self.coordinator.rebuild(damage, wall)
@@ -87,7 +87,7 @@ class Leading:
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
         self._answering = Answering()
-        self._told: object = None
+        self._reported: object = None
         self._greeted = False
         self._requests_seen: object = None
         self._unsaved = True
@@ -101,7 +101,7 @@ class Leading:
 
     @property
     def over(self) -> bool:
-        """The run's end is told to its hooks, or to whom it cannot be told is known."""
+        """The run's end has been posted to its hooks, or it is known which of them cannot be reached."""
         return self._over and (self._posting is None or self._posting.settled)
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
@@ -114,7 +114,7 @@ class Leading:
         self._ask_machines(now, wall)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
         self._save(now)
-        if self._posting is not None and intent.value["session"] is None:  # what is taken back is told to nobody
+        if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted
 
@@ -170,7 +170,7 @@ class Leading:
                     self.coordinator.machine_answers(host, answers, wall)
 
     def _hooks(self) -> Optional[Posting]:
-        """None where nobody is to be told: then nothing of that is loaded."""
+        """None where no hook is configured: then nothing of that is loaded."""
         if not os.path.exists(self._files.path("hooks.json")):
             return None
         from ..hooks.posting import Posting, posts_of
@@ -197,13 +197,13 @@ class Leading:
             self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)
             begin = self._story.received(self._host)
         value = intent.value
-        told = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
-        if told != self._told:
-            self._told = told
+        current = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
+        if current != self._reported:
+            self._reported = current
             own = news(state, intent) if self._greeted else hello(self._spec, state, intent, begin)
             self._greeted = True
             self._news()
-            # a copy: the coordinator keeps what it hears, and the agent goes on changing what it tells
+            # a copy: the coordinator keeps what it hears, and the agent goes on changing what it reports
             self.coordinator.hear(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
 
     def _hear(self, host: str, message: FromHub, now: float, wall: float) -> None:
@@ -235,16 +235,16 @@ class Leading:
         stranger = self._foreign(host, message) if message["type"] == "hello" else None
         return stranger or self.coordinator.view.problem(host, message)
 
-    def _accept(self, host: str, told: Heard, hub: Hub, now: float, wall: float) -> None:
-        if told["type"] == "events":
-            self._story.add_events(host, told["from"], told["events"], now, wall)
+    def _accept(self, host: str, message: Heard, hub: Hub, now: float, wall: float) -> None:
+        if message["type"] == "events":
+            self._story.add_events(host, message["from"], message["events"], now, wall)
             return
-        if told["type"] == "hello":
+        if message["type"] == "hello":
             self._welcome.add(host)
             held = self._story.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
             hub.send(host, {**welcome, "may_start": self.may_start})
-        if self.coordinator.hear(host, told, now, wall):
+        if self.coordinator.hear(host, message, now, wall):
             self._news()
 
     def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
@@ -281,7 +281,7 @@ class Leading:
         return book["requests"] if book is not None else []
 
     def _news(self) -> None:
-        """Something was heard that may lead to a decision."""
+        """A message has come that may lead to a decision."""
         self._unsaved = True
         self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
         self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
@@ -303,7 +303,7 @@ class Leading:
             self._unsaved = True
             if host == self._host:
                 wanted = message["intents"]
-                self.mending = message["mending"]
+                self.recovering = message["mending"]
                 self.first_steps = message["first_steps"]
                 self._over = self._over or message["over"]
             elif self._hub is not None:
@@ -335,7 +335,7 @@ class Leading:
 
         return reading.newest(self._checkpoint_directories())
 
-    def _mend_checkpoints(self, distrust: bool) -> List[str]:
+    def _repair_checkpoints(self, distrust: bool) -> List[str]:
         from ..checkpoints import repair
 
         scratch = distrust and self._spec["recovery"]["allow_scratch"]

@@ -28,7 +28,7 @@ Imports come later. Hundreds of agents that share a machine may take longer than
 
 
 def may_run(view: View, blocked: Collection[str]) -> Dict[str, bool]:
-    """Tasks to be told to run, and whether they are early; also those that no longer are.
+    """Tasks to be let run, and whether they are early; also those that no longer are.
 
     Those in `blocked` wait for something else.
     """
@@ -67,7 +67,7 @@ def unreached(view: View) -> List[str]:
 
 
 def awaited(view: View) -> List[str]:
-    """Tasks that were told to run and that others wait for, and they for nobody: to start, or to train after a loss."""
+    """Tasks that were let run and that others wait for, and they for nobody: to start, or to train after a loss."""
     wanted = {other for unready in _unready(view).values() for other in unready}
     begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
@@ -75,7 +75,7 @@ def awaited(view: View) -> List[str]:
 
 
 def _runs(intent: Intent) -> bool:
-    """It was told to, and waits for nobody."""
+    """It was let run, and waits for nobody."""
     return intent["want"] == "run" and not intent["early"]
 
 
@@ -158,7 +158,7 @@ class Shutdown:
         return not (self._well and self._others()) or now - self._since >= self._view.spec["settle_s"]
 
     def _others(self) -> List[str]:
-        """Tasks that still run and are not servers. Hosts that are away are not waited for: they are told later."""
+        """Tasks that still run and are not servers. Hosts that are away are not waited for."""
         view = self._view
         return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
 

@@ -1,4 +1,4 @@
-"""What the hosts have been told, what of it their agents have confirmed, and what they are to be told now."""
+"""Which orders the hosts were sent, which of them their agents have confirmed, and which they are sent now."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def first_steps(view: View, host: str, jobs: Optional[Jobs] = None) -> Dict[str,
 
 
 def _has_told_nothing(view: View, task: str) -> bool:
-    """Where every step needs every worker, a silent one takes part in what its peers tell."""
+    """Where every step needs every worker, a silent one takes part in what its peers report."""
     entry = view.entry(task)
     if entry["step"] is not None or entry["state"] != "running":
         return False
@@ -39,7 +39,7 @@ def _has_told_nothing(view: View, task: str) -> bool:
 
 
 def _peers_took(view: View, task: str, jobs: Jobs) -> Optional[float]:
-    """None where not every peer tells steps, unless it has never done anything while the lead trained."""
+    """None where not every peer reports steps, unless it has never done anything while the lead trained."""
     lead_s = view.entry(view.lead)["first_step_s"]
     if lead_s and _has_done_nothing(view, task, lead_s):
         return lead_s
@@ -68,7 +68,7 @@ class _Job:
         self._silent = {task for task, entry in entries.items() if entry["step"] is None or not entry["first_step_s"]}
 
     def others_took(self, task: str) -> Optional[float]:
-        """The longest; None where one has told nothing, and where there are no others."""
+        """The longest; None where one has reported nothing, and where there are no others."""
         if len(self._silent) > (task in self._silent):
             return None
         return max((took_s for other, took_s in self._took.items() if other != task), default=None)
@@ -82,11 +82,11 @@ class OrderBook:
         self._versions: Dict[str, Dict[str, int]] = {}
         self._confirmed: Dict[str, Dict[str, int]] = {}
         self._beside: Dict[str, Tuple[bool, Dict[str, float], bool]] = {}
-        """Whether somebody is mended, first steps, and whether anything may be started."""
+        """Whether the run recovers, first steps, and whether anything may be started."""
         self._over: Set[str] = set()
 
     def forget(self, host: str, may_start: bool) -> None:
-        """`may_start`: as the host's welcome says."""
+        """`may_start`: as in the host's welcome."""
         self._versions[host] = {}
         self._over.discard(host)
         self._beside[host] = (False, {}, may_start)
@@ -94,42 +94,42 @@ class OrderBook:
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
         """What the agent there holds itself to, whoever has asked it for that."""
         self._confirmed[host] = _versions(offered)
-        told = self._versions.setdefault(host, {})
-        told.update({task: max(version, told.get(task, 0)) for task, version in _versions(offered).items()})
+        sent = self._versions.setdefault(host, {})
+        sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
 
     def is_confirmed(self, host: str) -> bool:
-        """The agent there has said that it knows of everything that is wanted of its tasks."""
+        """The agent there has confirmed everything that is wanted of its tasks."""
         known = self._confirmed.get(host, {})
         return all(known.get(task, 0) >= self._view.intents[task]["version"] for task in self._view.tasks_on(host))
 
     def that_all_is_over(self, host: str) -> bool:
         return host in self._over
 
-    def news(self, *, mending: bool, may_go: Callable[[str], bool], may_start: bool) -> List[Tuple[str, Orders]]:
-        """What hosts that can be reached have not been told yet; they count as told then."""
+    def news(self, *, recovering: bool, may_go: Callable[[str], bool], may_start: bool) -> List[Tuple[str, Orders]]:
+        """What has not been sent yet to hosts that can be reached; it counts as sent then."""
         hosts = [host for host, known in self._view.hosts.items() if known["connected"]]
         jobs: Jobs = {}
         return [
-            (host, orders) for host in hosts for orders in self._orders(host, mending, may_start, may_go(host), jobs)
+            (host, orders) for host in hosts for orders in self._orders(host, recovering, may_start, may_go(host), jobs)
         ]
 
-    def _orders(self, host: str, mending: bool, may_start: bool, over: bool, jobs: Jobs) -> List[Orders]:
-        told = self._versions.setdefault(host, {})
+    def _orders(self, host: str, recovering: bool, may_start: bool, over: bool, jobs: Jobs) -> List[Orders]:
+        sent = self._versions.setdefault(host, {})
         wanted, tasks = self._view.intents, self._view.tasks_on(host)
-        intents = {task: wanted[task].copy() for task in tasks if wanted[task]["version"] > told.get(task, 0)}
+        intents = {task: wanted[task].copy() for task in tasks if wanted[task]["version"] > sent.get(task, 0)}
         steps = first_steps(self._view, host, jobs)
-        beside = (mending, steps, may_start)
+        beside = (recovering, steps, may_start)
         if not intents and (host in self._over or not over) and beside == self._beside.get(host, (False, {}, True)):
             return []
         self._beside[host] = beside
-        told.update(_versions(intents))
+        sent.update(_versions(intents))
         if over:
             self._over.add(host)
         return [
             {
                 "type": "orders",
                 "intents": intents,
-                "mending": mending,
+                "mending": recovering,
                 "first_steps": steps,
                 "may_start": may_start,
                 "over": over,

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 
 
 class Services:
-    """`newest_checkpoint`: the newest complete one on the lead's host, as status tells it, None if there is none; one
-    without a step when nobody can tell. Neither of the two takes longer than a few seconds.
+    """`newest_checkpoint`: the newest complete one on the lead's host, as status shows it, None if there is none; one
+    without a step when that is unknown. Neither of the two takes longer than a few seconds.
 
-    `mend_checkpoints`: sets damaged ones aside that are newer, and says in words what it did; only while the lead does
-    not run. True: a trainer could not restore one, so those that look complete are read, too. `lost_checkpoint`: the
-    newest one on the lead's host when it cannot be restored, and none beside it. `random`: between 0 and 1.
+    `repair_checkpoints`: sets damaged ones aside that are newer, and returns in words what it did; only while the lead
+    does not run. True: a trainer could not restore one, so those that look complete are read, too. `lost_checkpoint`:
+    the newest one on the lead's host when it cannot be restored, and none beside it. `random`: between 0 and 1.
     """
 
     def __init__(
         self,
         newest_checkpoint: Callable[[], Optional[Checkpoint]],
-        mend_checkpoints: Callable[[bool], List[str]],
+        repair_checkpoints: Callable[[bool], List[str]],
         random: Callable[[], float],
         lost_checkpoint: Callable[[], Optional[Loss]] = lambda: None,
     ) -> None:
         self.newest_checkpoint = newest_checkpoint
-        self.mend_checkpoints = mend_checkpoints
+        self.repair_checkpoints = repair_checkpoints
         self.random = random
         self.lost_checkpoint = lost_checkpoint
 
@@ -53,25 +53,25 @@ PS_END_LIMIT_S = 10.0
 """A ps that has ended well by then, and the run has not, has left the others alone."""
 
 TRAINED_S = 30.0
-"""A lead that has run for so long may have trained, though it has told no step."""
+"""A lead that has run for so long may have trained, though it has reported no step."""
 
 
 class Recovery:
-    """`tell(kind, **fields)` adds to the run's story. Times: `now` monotonic, `wall` epoch seconds."""
+    """`record(kind, **fields)` adds to the run's story. Times: `now` monotonic, `wall` epoch seconds."""
 
-    def __init__(self, view: View, services: Services, tell: Callable[..., None]) -> None:
+    def __init__(self, view: View, services: Services, record: Callable[..., None]) -> None:
         self._view = view
         self._services = services
-        self._tell = tell
+        self._record = record
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
         self._beginning = Beginning()
 
     @property
-    def mending(self) -> bool:
+    def recovering(self) -> bool:
         """Somebody is not back yet: those who wait for it are silent for good reason."""
-        return incidents.is_mending(self._view)
+        return incidents.is_recovering(self._view)
 
     def blocked(self) -> Set[str]:
         """Tasks that must not be released yet."""
@@ -179,7 +179,7 @@ class Recovery:
     ) -> Optional[Judgement]:
         """`own`: by its agent, which has decided whether the task's own budget allows it."""
         data, recovery = self._view.data, self._view.recovery
-        restarts = None if own else self._view.entry(task)["restarts"]  # begins anew after a long healthy life
+        restarts = 0 if own else self._view.entry(task)["restarts"]  # begins anew after a long healthy life
         decided = policy.decide(
             why, recovery, self._services.random(), restarts=restarts, run_restarts=data["restarts"]
         )
@@ -197,7 +197,7 @@ class Recovery:
         if delay_s is not None:
             self._due[incident["id"]] = now + delay_s
             self._hold(task, tasks, decided.restarts, why)
-        self._tell("decision", [*why, _plan(task, tasks, delay_s)], task=task)
+        self._record("decision", [*why, _plan(task, tasks, delay_s)], task=task)
         return None
 
     def _hold(self, task: str, tasks: List[str], restarts: int, why: List[Fact]) -> None:
@@ -263,7 +263,7 @@ class Recovery:
             self._begin(one, wall)
         elif one["begun"] is not None and incidents.trains_again(self._view, one):
             one["recovered"] = wall
-            self._tell("decision", run_events.recovery(one), task=one["task"])
+            self._record("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """Everybody is there again, and still nobody trains."""
@@ -302,16 +302,16 @@ class Recovery:
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:
-            self._mend(
+            self._repair_checkpoints(
                 distrust=any(policy.names(policy.CANNOT_RESTORE, said["why"]) for said in (one, *one["collateral"]))
             )
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None
 
-    def _mend(self, *, distrust: bool) -> None:
-        for text in self._services.mend_checkpoints(distrust):
-            self._tell("decision", said(text))
+    def _repair_checkpoints(self, *, distrust: bool) -> None:
+        for text in self._services.repair_checkpoints(distrust):
+            self._record("decision", said(text))
             self._view.warn(said(text))
 
     def _close(self, one: Incident, why: Fact) -> None:

@@ -22,23 +22,23 @@ _ADVANCES = frozenset(fields_of(Advance))
 
 
 class Report:
-    """What is to be told on one connection, after its hello. `brief`: the coordinator takes `progress`."""
+    """What is to be reported on one connection, after its hello. `brief`: the coordinator takes `progress`."""
 
     def __init__(self, brief: bool) -> None:
         self._brief = brief
-        self._told: object = None
+        self._reported: object = None
         self._state: Optional[State] = None
-        """As it was told, where a part of it may follow."""
+        """As it was reported, where a part of it may follow."""
 
     def news(self, state: State, intent: IntentFollower) -> Union[News, Progress, None]:
-        """None when nothing has changed since the last time; what this returns counts as told."""
+        """None when nothing has changed since the last time; what this returns counts as reported."""
         value = intent.value
-        told = (value["serial"], value["session"] is None, intent.lost_session)
-        before = self._state if told == self._told else None
+        reported = (value["serial"], value["session"] is None, intent.lost_session)
+        before = self._state if reported == self._reported else None
         if before is not None and state["serial"] == before["serial"]:
             return None
         progress = _progress(before, state) if self._brief and before is not None else None
-        self._told, self._state = told, _kept(state)
+        self._reported, self._state = reported, _kept(state)
         return progress or news(state, intent)
 
 
@@ -85,16 +85,16 @@ def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hell
         "host": spec["host"],
         "agent": state["agent"],
         "events": events,
-        **_told(state, intent),
+        **_fields(state, intent),
     }
 
 
 def news(state: State, intent: IntentFollower) -> News:
     """Whatever has changed."""
-    return {"type": "state", **_told(state, intent)}
+    return {"type": "state", **_fields(state, intent)}
 
 
-def _told(state: State, intent: IntentFollower) -> Told:
+def _fields(state: State, intent: IntentFollower) -> Told:
     value = intent.value
     return {
         "state": state,

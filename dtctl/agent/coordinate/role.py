@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     class Role(Protocol):
         connected: bool
         first_steps: Mapping[str, float]
-        """Of tasks here that have told no step: how long their peers took for theirs."""
+        """Of tasks here that have reported no step: how long their peers took for theirs."""
 
         @property
         def may_start(self) -> bool:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
             """The run has ended; the agent may go when all its tasks are final."""
 
         @property
-        def mending(self) -> bool:
+        def recovering(self) -> bool:
             """A task or a host was lost and is not back yet: who waits for it does not hang."""
 
         def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]: ...
@@ -62,7 +62,7 @@ class Following:
         self.connected = False
         self.may_start = not rebooted
         self.first_steps: Mapping[str, float] = {}
-        self._mending = False
+        self._recovering = False
         self._files = files
         self._spec = spec
         self._limit_s = spec["recovery"]["host_timeout_s"]
@@ -76,16 +76,16 @@ class Following:
         self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
 
     @property
-    def mending(self) -> bool:
-        """Also while nobody can tell: the lead is on the host that is out of touch."""
-        return self._mending or not self.connected
+    def recovering(self) -> bool:
+        """Also while that is unknown: the lead is on the host that is out of touch."""
+        return self._recovering or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         wanted: Intents = {}
         for message in self._dialer.step(now):
             self._hear(message, now, state, intent, wanted)
         if self.connected:
-            self._tell(state, intent)
+            self._send_news(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
             why = fact("isolated", seconds=self._limit_s)
             wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
@@ -112,7 +112,7 @@ class Following:
             self._report = Report(brief=message["progress"])
         elif message["type"] == "orders":
             wanted.update(message["intents"])
-            self._mending = message["mending"]
+            self._recovering = message["mending"]
             self.first_steps = message["first_steps"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
@@ -121,7 +121,7 @@ class Following:
                 self._heard = message["heard"]
             self.connected = False
 
-    def _tell(self, state: State, intent: IntentFollower) -> None:
+    def _send_news(self, state: State, intent: IntentFollower) -> None:
         """Events come before the state that they led to: who has heard the last state has the whole story."""
         assert self._events is not None
         while self._events < self._files.events.count:

@@ -1,4 +1,4 @@
-"""All that the coordinator knows: its file cluster.json, and questions to it."""
+"""All that the coordinator knows: its file cluster.json, and what follows from it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ..records.words import Role, TaskState
 
 UNKNOWN = made(Entry, generation=0)
-"""The entry of a task whose host has not been heard yet."""
+"""The entry of a task whose host has never been in touch."""
 
 
 def first_view(spec: Spec, wall: float) -> RunView:
@@ -88,41 +88,41 @@ class View:
     def intents(self) -> Intents:
         return self.data["intents"]
 
-    def problem(self, host: str, told: Told) -> Optional[str]:
-        """Why a host's message cannot be true: it must tell all of its own tasks, and no others."""
-        own, state = set(self.tasks_on(host)), told["state"]
+    def problem(self, host: str, message: Told) -> Optional[str]:
+        """Why a host's message cannot be true: it must report all of its own tasks, and no others."""
+        own, state = set(self.tasks_on(host)), message["state"]
         if (state["run"], state["host"]) != (self.spec["run"], host):
-            return "it tells the state of %s in run %s" % (state["host"], state["run"])
-        for what, tasks in (("state", set(state["tasks"])), ("intents", set(told["intents"]))):
+            return "it reports the state of %s in run %s" % (state["host"], state["run"])
+        for what, tasks in (("state", set(state["tasks"])), ("intents", set(message["intents"]))):
             if tasks != own:
                 odd = sorted(tasks ^ own)
                 return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
         return None
 
-    def problem_of_progress(self, host: str, told: Progress) -> Optional[str]:
+    def problem_of_progress(self, host: str, message: Progress) -> Optional[str]:
         """The same for what has changed since then."""
         state = self.hosts[host]["state"]
         if state is None:
-            return "it tells of progress before its state"
-        odd = [task for task in told["tasks"] if task not in state["tasks"]]
-        return "it tells of %s, which is not its own task" % odd[0] if odd else None
+            return "it reports progress before its state"
+        odd = [task for task in message["tasks"] if task not in state["tasks"]]
+        return "it reports %s, which is not its own task" % odd[0] if odd else None
 
-    def advance(self, host: str, told: Progress) -> None:
+    def advance(self, host: str, message: Progress) -> None:
         """Takes it into the host's state."""
         state = self.hosts[host]["state"]
-        assert state is not None, "without one it was not believed"
-        state["serial"] = told["serial"]
-        if "machine" in told:
-            state["machine"] = told["machine"]
-        for task, changed in told["tasks"].items():
+        assert state is not None, "without one the message was rejected"
+        state["serial"] = message["serial"]
+        if "machine" in message:
+            state["machine"] = message["machine"]
+        for task, changed in message["tasks"].items():
             fields: Any = changed
             state["tasks"][task].update(fields)
 
     def problem_of_events(self, host: str, events: Events) -> Optional[str]:
-        """The same for what a host tells of the past."""
+        """The same for its events."""
         for event in events["events"]:
             if event is not None and event["task"] not in self.tasks_on(host):
-                return "it tells of %s, which is not its own task" % event["task"]
+                return "it reports %s, which is not its own task" % event["task"]
         return None
 
     def host_of(self, task: str) -> str:
@@ -153,7 +153,7 @@ class View:
         return found
 
     def entry(self, task: str) -> Entry:
-        """The task as its agent last told it, however long ago."""
+        """The task as its agent last reported it, however long ago."""
         state = self._contact[task]["state"]
         return UNKNOWN if state is None else state["tasks"].get(task, UNKNOWN)
 
@@ -161,7 +161,7 @@ class View:
         return self.entry(task)["state"]
 
     def reached(self, task: str) -> bool:
-        """Its agent can be told something now."""
+        """Its agent can be given orders now."""
         return self._contact[task]["connected"]
 
     def awaited(self, task: str) -> bool:
@@ -187,7 +187,7 @@ class View:
         return [task for task in self.tasks if not self.absent(task)]
 
     def current(self, task: str) -> bool:
-        """What its agent tells is of the generation that is wanted."""
+        """What its agent reports is of the generation that is wanted."""
         return self.entry(task)["generation"] >= self.intents[task]["generation"]
 
     def ready(self, task: str) -> bool:
@@ -204,7 +204,7 @@ class View:
         return self.state(task) in FINAL
 
     def facts(self) -> outcome.Facts:
-        """What the outcome follows from. Tasks of a host that was never heard are lost, unless it is absent."""
+        """What the outcome follows from. Tasks of a host that was never in touch are lost, unless it is absent."""
         known = {task: self.entry(task) for task in self.roster}
         entries = {task: entry for task, entry in known.items() if entry is not UNKNOWN}
         absent = [task for task in self.roster if self.absent(task)]
@@ -243,7 +243,7 @@ class View:
         self.data["warnings"] = [one["reason"] for one in self.data["alerts"]]
 
     def step(self) -> Optional[int]:
-        """The newest step that the lead or a worker has told, or None."""
+        """The newest step that the lead or a worker has reported, or None."""
         steps = [self.entry(task)["step"] for task in self.trainers]
         return max((step for step in steps if step is not None), default=None)
 

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from ..run.runfiles import RunFiles
 
 LIMIT_S = 60.0
-"""For all tasks of a host; those that come later are told without stacks."""
+"""For all tasks of a host; those that come later are reported without stacks."""
 TURN_S = 10.0
 """How long another who asks for the same task's stacks is waited for."""
 
 
 def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]) -> None:
-    """Tells of each of these tasks, one after the other; `tasks` holds their entries of state.json."""
+    """Reports each of these tasks, one after the other; `tasks` holds their entries of state.json."""
     masks = Masks(files.secrets().values())
     until = time.monotonic() + LIMIT_S
     for task, entry in tasks.items():
@@ -37,12 +37,12 @@ def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]
 def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> Dump:
     attempt = paths.attempt_directory(run_dir, task, entry["attempt"])
     found = _processes(attempt) if entry["attempt"] else []
-    told: List[ProcessDump] = []
+    answer: List[ProcessDump] = []
     if found:
         turn = _turn(attempt)
         try:
             asked = _Asked(Stacks(attempt), masks, until)
-            told = [asked.tell(process) for process in found[:MOST_PROCESSES]]
+            answer = [asked.describe(process) for process in found[:MOST_PROCESSES]]
         finally:
             if turn is not None:
                 os.close(turn)
@@ -50,7 +50,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
         "task": task,
         "attempt": entry["attempt"],
         "state": entry["state"],
-        "processes": told,
+        "processes": answer,
         "omitted": max(0, len(found) - MOST_PROCESSES),
     }
 
@@ -90,20 +90,20 @@ class _Asked:
         self._until = until
         self._room = Room()
 
-    def tell(self, process: processes.Process) -> ProcessDump:
+    def describe(self, process: processes.Process) -> ProcessDump:
         pid = process.pid
-        said = ""
+        text = ""
         stacks: List[Stack] = []
         missing: Optional[Missing] = None
         way: Optional[str] = None
-        kernel, kernel_omitted = threads.told(pid, self._room.threads)  # before it is asked, which wakes it
+        kernel, kernel_omitted = threads.of_process(pid, self._room.threads)  # before it is asked, which wakes it
         self._room.count_threads(len(kernel))
         if time.monotonic() > self._until:
             missing = "no_time"
         elif not self._is_python(pid):
             missing = "not_python"
         else:
-            way, stacks, missing, said = self._ask(process)
+            way, stacks, missing, text = self._ask(process)
         kept, omitted = self._room.take(sorted(stacks, key=lambda stack: not stack["main"]))
         return {
             "pid": pid,
@@ -112,7 +112,7 @@ class _Asked:
             "stacks": kept,
             "stacks_omitted": omitted,
             "missing": missing,
-            "said": said,
+            "said": text,
             "threads": kernel,
             "threads_omitted": kernel_omitted,
         }
@@ -120,15 +120,15 @@ class _Asked:
     def _ask(self, process: processes.Process) -> Tuple[Optional[str], List[Stack], Optional[Missing], str]:
         variables = processes.environment(process.pid)
         program = find_py_spy(processes.words(process.pid), variables)
-        said = ""
+        text = ""
         if program is not None:
-            stacks, said = ask_py_spy(program, process.pid, self._masks)
+            stacks, text = ask_py_spy(program, process.pid, self._masks)
             if stacks:
                 return "py-spy", stacks, None, ""
         stacks, hindrance = self._stacks.ask(process, self._masks)
         if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
             hindrance = "off"
-        return ("faulthandler" if stacks else None), stacks, hindrance, said
+        return ("faulthandler" if stacks else None), stacks, hindrance, text
 
     def _command(self, pid: int) -> str:
         return self._masks.hide_text(processes.command(pid))[: processes.LONGEST_COMMAND]

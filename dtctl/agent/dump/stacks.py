@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_FRAMES_IN_ALL = 4000
 MOST_THREADS_IN_ALL = 1500
-"""Of one task, which is told in one frame of the protocol."""
+"""Of one task, which is sent in one frame of the protocol."""
 
 
 def frame(function: str, file: str, number: Optional[int]) -> Frame:
@@ -35,7 +35,7 @@ def frame(function: str, file: str, number: Optional[int]) -> Frame:
 
 
 class Room:
-    """How many frames and threads may still be told of a task."""
+    """How many frames and threads may still be reported of a task."""
 
     def __init__(self) -> None:
         self._left = MOST_FRAMES_IN_ALL
@@ -93,11 +93,11 @@ class Stacks:
             before = Signals(process.pid, SIGNAL).blocked_by
             processes.send_signal([process], SIGNAL)
             missing = _wait(process, opened, before)
-            said = masks.hide(files.read_at(opened, 0, min(os.fstat(opened).st_size, _MOST_BYTES)))
+            text = masks.hide(files.read_at(opened, 0, min(os.fstat(opened).st_size, _MOST_BYTES)))
             os.ftruncate(opened, 0)
         finally:
             os.close(opened)
-        stacks = read(said.decode("utf-8", "replace"))
+        stacks = read(text.decode("utf-8", "replace"))
         return stacks, None if stacks else missing or "no_answer"
 
     def is_open_in(self, pid: int) -> bool:
@@ -193,7 +193,7 @@ def py_spy_command(program: str, pid: int, *options: str) -> List[str]:
 
 
 def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
-    """The stacks of one process; without any, what py-spy has said."""
+    """The stacks of one process; without any, what py-spy has printed."""
     import subprocess
     import tempfile
 
@@ -206,12 +206,12 @@ def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
             return [], "%s: %s" % (program, error.strerror)
         if not _ends(spy):
             return [], "%s has not answered within %g s" % (program, LIMIT_S)
-        said, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
+        text, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
     if spy.returncode == 0:
         try:
-            return _stacks(kinds.parse_json(said), pid), ""
+            return _stacks(kinds.parse_json(text), pid), ""
         except (ValueError, TypeError, KeyError, AttributeError):
-            wrong = "%s says what is no list of stacks" % program
+            wrong = "%s printed no list of stacks" % program
     return [], wrong.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)
 
 
@@ -232,23 +232,23 @@ def _read_file(file: Any) -> bytes:
     return data
 
 
-def _stacks(told: Any, pid: int) -> List[Stack]:
+def _stacks(answer: Any, pid: int) -> List[Stack]:
     """Raises what a text of another form makes of it."""
-    found = [_stack(one) for one in told if one.get("pid", pid) == pid]
+    found = [_stack(one) for one in answer if one.get("pid", pid) == pid]
     if not found:
         raise ValueError
     return found
 
 
-def _stack(told: Dict[str, Any]) -> Stack:
-    tid = told.get("os_thread_id")
+def _stack(answer: Dict[str, Any]) -> Stack:
+    tid = answer.get("os_thread_id")
     return {
-        "thread": "0x%x" % int(told["thread_id"]),
-        "name": str(told.get("thread_name") or "")[:LONGEST_NAME],
+        "thread": "0x%x" % int(answer["thread_id"]),
+        "name": str(answer.get("thread_name") or "")[:LONGEST_NAME],
         "tid": int(tid) if tid else None,
-        "main": told.get("thread_name") == "MainThread",
-        "active": bool(told.get("active")),
-        "gil": bool(told.get("owns_gil")),
-        "frames": [frame(one["name"], one["filename"], one.get("line")) for one in told["frames"]],
+        "main": answer.get("thread_name") == "MainThread",
+        "active": bool(answer.get("active")),
+        "gil": bool(answer.get("owns_gil")),
+        "frames": [frame(one["name"], one["filename"], one.get("line")) for one in answer["frames"]],
         "omitted": 0,
     }

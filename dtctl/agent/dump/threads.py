@@ -1,4 +1,4 @@
-"""What the kernel tells of the threads of a process, as far as this user may read it."""
+"""What the kernel shows of the threads of a process, as far as this user may read it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LONGEST = 300
 _DEEPEST = 32
 
 
-def told(pid: int, most: int) -> Tuple[List[Thread], int]:
+def of_process(pid: int, most: int) -> Tuple[List[Thread], int]:
     """At most so many of its threads, and how many there are besides."""
     names = sorted(_threads_of(pid), key=int)
     found = [_thread(pid, name) for name in names[:most]]

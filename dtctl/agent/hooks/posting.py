@@ -1,4 +1,4 @@
-"""The posts of a run: what happens is told to each hook in order, and what becomes of that is kept in told.json."""
+"""The posts of a run: events go to each hook in order, and their fate is kept in told.json."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ class Hook:
         post: Post,
         cluster: str,
         inherited: Mapping[str, str],
-        told: Optional[Told],
+        answer: Optional[Told],
         tell: Callable[[List[Fact]], None],
     ) -> None:
         self.name = post["name"]
-        self.told: Told = told or made(Told)
+        self.told: Told = answer or made(Told)
         self._post = post
         self._cluster = cluster
         self._inherited = inherited
         self._tell = tell
         self._waiting: List[RunEvent] = []
         self._current: Optional[RunEvent] = None
-        """What is being told."""
+        """What is being sent."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
         self._passed = set(self.told["events"])
@@ -71,7 +71,7 @@ class Hook:
         return not self._waiting
 
     def step(self, found: List[RunEvent], now: float) -> bool:
-        """Listens, and chooses what to tell next; whether `told` has changed."""
+        """Listens, and chooses what to send next; returns whether `told` has changed."""
         before = (len(self._passed), self.told["tries"])
         sent = self._delivery.look(now) if self._delivery is not None else None
         if sent is not None:
@@ -127,17 +127,17 @@ class Hook:
 
     def _heard(self, sent: Sent, now: float) -> None:
         assert self._current is not None
-        told, self._current = self._current, None
+        answer, self._current = self._current, None
         if sent["problem"] is None:
             if self.told["broken"]:
                 self._tell([fact("hook_works", what=self.name)])
             self.told["broken"] = False
-            self._pass([told])
+            self._pass([answer])
         elif sent["again"] and self.told["tries"] <= len(PAUSES_S):
             self._try_at = now + PAUSES_S[self.told["tries"] - 1]
         else:
             self._fail(fact(_KINDS[sent["problem"]], what=self.name, text=sent["text"]))
-            self._pass([told])
+            self._pass([answer])
 
     def _fail(self, why: Fact) -> None:
         """The first time after it has worked."""
@@ -147,7 +147,7 @@ class Hook:
         self.told["broken"] = True
 
     def _pass(self, done: List[RunEvent]) -> None:
-        """It is not told of these any more."""
+        """These are not sent to it any more."""
         ids = [one.id for one in done]
         self._passed.update(ids)
         self.told["events"] = [*self.told["events"], *ids][-MOST_TOLD:]
@@ -242,7 +242,7 @@ LAST_WORDS_S = 15.0
 
 
 def posts_of(files: RunFiles) -> List[Post]:
-    """What the cluster file says; empty where it has no hooks, or where they cannot be read any more."""
+    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
     try:
         found = paths.read_record(files.path("hooks.json"), HookFile)
     except (paths.Damaged, OSError) as problem:
@@ -254,7 +254,7 @@ def posts_of(files: RunFiles) -> List[Post]:
 class Posting:
     """Its `step` never waits: a hook that hangs holds up neither the run nor another hook.
 
-    `tell` adds to the run's story, which is told once of a hook that fails. Times: `now` monotonic.
+    `tell` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
     """
 
     def __init__(self, files: RunFiles, cluster: str, posts: List[Post], tell: Tell) -> None:
@@ -267,7 +267,7 @@ class Posting:
 
     @property
     def settled(self) -> bool:
-        """Nobody is still to be told of anything."""
+        """Nothing is still to be sent."""
         return all(hook.settled for hook in self._hooks)
 
     def step(self, view: RunView, *, over: bool, now: float) -> None:
@@ -297,7 +297,7 @@ class Posting:
     def _read(self) -> ToldBook:
         try:
             return paths.read_record(self._path, ToldBook) or {"hooks": {}}
-        except (paths.Damaged, OSError) as damage:  # then some is told twice, rather than never
+        except (paths.Damaged, OSError) as damage:  # then some is sent twice, rather than never
             log.note("hooks: %s" % damage)
             with suppress(OSError):
                 paths.put_aside(self._path)
@@ -306,5 +306,5 @@ class Posting:
     def _save(self) -> None:
         try:
             paths.write_json(self._path, self._book)
-        except OSError as error:  # a full disk: then the next agent tells some of it once more
+        except OSError as error:  # a full disk: then the next agent sends some of it once more
             log.note("hooks: %s" % error)

@@ -1,4 +1,4 @@
-"""One post: a process of its own, which is told everything on stdin, and answers on stdout.
+"""One post: a process of its own, which gets everything on stdin, and answers on stdout.
 
 A name server or a receiver that hangs, and the memory that TLS takes, are this process's alone. It ends by itself
 when its time is over, whatever has become of the agent that started it.
@@ -42,11 +42,11 @@ def main() -> None:
 
 
 def send(url: str, headers: Dict[str, str], body: Dict[str, Any], timeout_s: float) -> Sent:
-    """Posts `body` as JSON. Neither the address nor a header is in what it tells."""
+    """Posts `body` as JSON. Neither the address nor a header is in its answer."""
     masks = Masks(_secrets(url, headers))
-    said = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "dtctl", **headers}
+    text = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "dtctl", **headers}
     try:
-        request = urllib.request.Request(url, json.dumps(body).encode(), said, method="POST")
+        request = urllib.request.Request(url, json.dumps(body).encode(), text, method="POST")
         with _opener().open(request, timeout=timeout_s):
             return {"problem": None, "text": "", "again": False}
     except urllib.error.HTTPError as error:
@@ -73,12 +73,12 @@ def _opener() -> urllib.request.OpenerDirector:
 def _refused(error: urllib.error.HTTPError, masks: Masks) -> Sent:
     if 300 <= error.code < 400:
         return {"problem": "redirect", "text": "%d %s" % (error.code, _plain(str(error.reason), masks)), "again": False}
-    said = " ".join(filter(None, [str(error.code), _plain(str(error.reason), masks), _body(error, masks)]))
-    return {"problem": "answer", "text": said, "again": error.code >= 500 or error.code in _PATIENT}
+    text = " ".join(filter(None, [str(error.code), _plain(str(error.reason), masks), _body(error, masks)]))
+    return {"problem": "answer", "text": text, "again": error.code >= 500 or error.code in _PATIENT}
 
 
 def _body(error: urllib.error.HTTPError, masks: Masks) -> str:
-    """What it says in a few plain words, such as Slack's `no_service`; pages are passed over."""
+    """The answer in a few plain words, such as Slack's `no_service`; pages are passed over."""
     try:
         data = error.read(_MOST_SHOWN + 1)
     except Exception:  # as above
@@ -98,7 +98,7 @@ def _unreachable(reason: object, masks: Masks) -> Sent:
         text = reason.strerror or str(reason)
     else:
         text = "%s: %s" % (type(reason).__name__, reason)
-    # a certificate is not mended within minutes
+    # a certificate is not replaced within minutes
     again = not isinstance(reason, ssl.SSLCertVerificationError)
     return {"problem": "unreachable", "text": _plain(text, masks), "again": again}
 

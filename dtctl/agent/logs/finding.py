@@ -261,15 +261,15 @@ class ErrorFinder:
         if self._inside == "frames":
             if line and not indented:
                 self._inside = "message"
-                self._vague = _VAGUE_LINES if cause.says_nothing_yet(line) else 0
+                self._vague = _VAGUE_LINES if cause.is_vague(line) else 0
             return True
         if not line:
             return None
         self._vague -= 1
         if _NEXT.match(line):
             return False
-        what = cause.tells_what(line)
-        told = what or indented or self._vague > 0 or cause.tells_where(line) or _CHAIN.match(line) is not None
+        what = cause.is_substance(line)
+        told = what or indented or self._vague > 0 or cause.is_location(line) or _CHAIN.match(line) is not None
         if what or "[Op:" in line:
             self._vague = 0
         return told

@@ -25,7 +25,7 @@ _MARK = "tfevents"
 
 
 def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) -> Iterator[Tuple[str, int, List[str]]]:
-    """Directories with event files: path, inode and the names. `say` is told what cannot be read. Raises Spent."""
+    """Directories with event files: path, inode and the names. `say` gets what cannot be read. Raises Spent."""
     seen: Set[Tuple[int, int]] = set()
     left = [(root, 0)]
     while left:
@@ -88,7 +88,7 @@ class Found:
         self.identity = identity_of(inode, self.names[0])
 
     @property
-    def told(self) -> FolderAt:
+    def record(self) -> FolderAt:
         return {"dir": self.dir, "name": self.name, "identity": self.identity}
 
     def size_bytes(self) -> int:
@@ -148,7 +148,7 @@ class Copying:
             while True:
                 data = files.read_at(file, offset, min(CHUNK_BYTES, found.st_size - offset))
                 if data or not offset:
-                    send({**folder.told, "file": text(name), "inode": inode, "offset": offset}, data)
+                    send({**folder.record, "file": text(name), "inode": inode, "offset": offset}, data)
                 offset += len(data)
                 self._sent[key] = inode, offset
                 if not data or offset >= found.st_size:

@@ -1,4 +1,4 @@
-"""TensorBoard's events, as far as they tell scalars.
+"""TensorBoard's events, as far as they hold scalars.
 
 The messages: `tensorflow/core/util/event.proto`, `tensorflow/core/framework/{summary,tensor,types}.proto`. A scalar is
 a `simple_value`, as TF1 writes it, or a tensor of one number that belongs to the plugin `scalars`, as TF2 does.
@@ -31,7 +31,7 @@ _BETWEEN_CHECKS = 256
 
 
 class Damaged(Exception):
-    """The file does not hold what its own checksums say; the text says what is wrong."""
+    """The file does not fit its own checksums; the text names the fault."""
 
 
 class Replaced(Exception):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 _ALWAYS_CHECKED_BYTES = 4096
-"""Larger records are checked when they tell a scalar: of images nothing is used."""
+"""Larger records are checked when they hold a scalar: of images nothing is used."""
 
 
 class Room:
@@ -39,7 +39,7 @@ class Room:
 
 
 class Folder:
-    """`path` is in `root`; `name` says where."""
+    """`path` is in `root`; `name` is its place there."""
 
     def __init__(self, root: str, path: str, room: Room) -> None:
         self.root = root
@@ -172,7 +172,7 @@ def remembered(directory: str, roots: Iterable[str], room: Room) -> Dict[str, Fo
 
 
 def remember(directory: str, folders: List[Folder]) -> None:
-    """A full disk, or one that cannot be written, is no reason to tell nothing."""
+    """A full disk, or one that cannot be written, is no reason to answer nothing."""
     memory: Memory = {"version": VERSION, "folders": [_kept(folder) for folder in folders if _is_text(folder.path)]}
     with suppress(OSError):
         paths.write_json(os.path.join(directory, NAME), memory)
@@ -219,18 +219,18 @@ def _folder(kept: FolderKept, room: Room) -> Folder:
     folder = Folder(kept["root"], kept["path"], room)
     for name, file in kept["files"].items():
         folder.file(name).go_on(int(file["inode"]), file["offset"])
-    for tag, told in kept["series"].items():
+    for tag, answer in kept["series"].items():
         series = Series()
-        series.file, series.every, series.count = told["file"], told["every"], told["count"]
-        series.steps = _column("q", told["steps"])
-        series.times = _column("d", told["times"])
-        series.values = _column("d", told["values"])
-        last = _column("d", told["last"])
+        series.file, series.every, series.count = answer["file"], answer["every"], answer["count"]
+        series.steps = _column("q", answer["steps"])
+        series.times = _column("d", answer["times"])
+        series.values = _column("d", answer["values"])
+        last = _column("d", answer["last"])
         if not len(series.steps) == len(series.times) == len(series.values) <= 2 * MOST_POINTS:
             raise _Unfit
-        if any(not 0 <= step <= MOST for step in series.steps) or len(last) != (2 if told["ends_apart"] else 0):
+        if any(not 0 <= step <= MOST for step in series.steps) or len(last) != (2 if answer["ends_apart"] else 0):
             raise _Unfit
-        series.last = (told["last_step"], last[0], last[1]) if told["ends_apart"] else None
+        series.last = (answer["last_step"], last[0], last[1]) if answer["ends_apart"] else None
         folder.series[tag] = series
     room.series -= len(kept["series"])
     return folder

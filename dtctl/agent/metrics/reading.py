@@ -102,7 +102,7 @@ class Reader:
                 found.append({"path": text(os.path.join(folder.path, name))[-LONGEST_PATH:], "problem": why})
         return found[:MOST_PROBLEMS]
 
-    def told(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
+    def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
         """At most so many points of each series whose tag is wanted."""
         chosen = self._chosen(wanted)
         each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
@@ -112,7 +112,7 @@ class Reader:
         ]
 
     def told_new(self, wanted: Callable[[str], bool]) -> List[FolderTold]:
-        """The points that have been found since `told` or this was called; of each series the last of them."""
+        """The points that have been found since `series` or this was called; of each series the last of them."""
         chosen = self._chosen(wanted)
         each = max(1, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen)))
         found = []
@@ -164,7 +164,7 @@ class Reader:
                 folder.inode = inode
                 folder.look(names, budget.check)
         except Spent:
-            pass  # what is left is told as unread
+            pass  # what is left is reported as unread
 
     def _say(self, path: str, problem: str) -> None:
         if len(self._problems) < MOST_PROBLEMS:

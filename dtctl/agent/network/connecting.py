@@ -44,7 +44,7 @@ class Try:
         self.port = port
         self.connection: Optional[socket.socket] = None
         self.connected = False
-        self.said = b""
+        self.received = b""
         self.hindrance: Optional[str] = None
         self.by = ""
         self.text = ""
@@ -91,16 +91,16 @@ class Try:
     def _read(self) -> None:
         assert self.connection is not None
         piece = self.connection.recv(65_536)
-        self.said += piece
-        name, line, rest = self.said.partition(b"\n")
+        self.received += piece
+        name, line, rest = self.received.partition(b"\n")
         if not piece or (line and len(rest) >= len(PADDING)) or (not line and len(name) > _NO_LINE):
             self._judge()
 
     def _judge(self) -> None:
-        """By what it has said until now, of which nothing more is awaited."""
-        greeting, line, rest = self.said.partition(b"\n")
+        """By what it has received until now, of which nothing more is awaited."""
+        greeting, line, rest = self.received.partition(b"\n")
         self.by = greeting[len(GREETING) :].decode("ascii", "replace")[:200] if line else ""
-        if not self.said:
+        if not self.received:
             self.hindrance = "silent"
         elif not line or rest.strip(b".") or not greeting.startswith(GREETING):
             self.hindrance, self.by = "stranger", ""
@@ -123,7 +123,7 @@ class Try:
         if self.connection is not None:
             self.connection.close()
 
-    def told(self) -> Reached:
+    def result(self) -> Reached:
         return {
             "whose": self.peer["whose"],
             "host": self.peer["host"],
@@ -138,21 +138,21 @@ def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
     """Tries all, AT_ONCE at a time; of a name that stands for several addresses one that answers is enough."""
     names = list(dict.fromkeys(_name(peer) for peer in peers))
     known = resolved(names, limit_s)
-    told: List[Optional[Reached]] = [None] * len(peers)
+    answer: List[Optional[Reached]] = [None] * len(peers)
     tries: List[Tuple[int, Try]] = []
     for number, peer in enumerate(peers):
         places, problem = known[_name(peer)]
         port = peer["address"].rpartition(":")[2]
         if not places or not port.isdigit():
-            told[number] = _unresolved(peer, problem)
+            answer[number] = _unresolved(peer, problem)
         else:
             tries += [(number, Try(peer, place, int(port))) for place in places[:MOST_PLACES]]
     _connect([one for _, one in tries], nonce, limit_s)
     for number, one in tries:
-        before = told[number]
+        before = answer[number]
         if before is None or (before["problem"] and not one.hindrance):
-            told[number] = one.told()
-    return [one for one in told if one is not None]
+            answer[number] = one.result()
+    return [one for one in answer if one is not None]
 
 
 def _name(peer: Peer) -> str:

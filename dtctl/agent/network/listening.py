@@ -134,7 +134,7 @@ class Listener:
             self._drop(guest)
 
     def _has_spoken(self, guest: Guest) -> bool:
-        """Its line is whole and shows the nonce. Who has said anything else is gone."""
+        """Its line is whole and shows the nonce. Who has sent anything else is gone."""
         piece = guest.connection.recv(_LONGEST_WORDS - len(guest.words))
         guest.words += piece
         if guest.words.endswith(b"\n"):
@@ -153,7 +153,7 @@ class Listener:
             guest.connection.settimeout(MOST_S)
             threading.Thread(target=self._measure, args=(measure, guest.connection), daemon=True).start()
         elif guest.words == b"ask":
-            # a packet of its own: where the large ones are lost, this one tells who answers
+            # a packet of its own: where the large ones are lost, this one shows who answers
             guest.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             guest.connection.send(self._greeting)  # a new socket has room for it
             guest.answer = PADDING
@@ -226,14 +226,14 @@ def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bo
 
 def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int]) -> Bound:
     whose, port = slot["whose"], slot["port"]
-    told: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "sockets": []}
+    answer: Bound = {"whose": whose, "port": port, "state": "bound", "holder": "", "sockets": []}
     if port in live:
         sockets = sorted(map(int, ports.listening(port)))[:100]
-        return {**told, "state": "live" if sockets else "idle", "sockets": sockets}
+        return {**answer, "state": "live" if sockets else "idle", "sockets": sockets}
     if port == 0:
         held = ports.hold(chosen)
         if held is None:
-            return {**told, "port": None, "state": "taken", "holder": "no port is free"}
+            return {**answer, "port": None, "state": "taken", "holder": "no port is free"}
         port = held[0]
         chosen.append(port)
         ports.let_go(held[1])
@@ -241,8 +241,8 @@ def _bind(listener: Listener, slot: Slot, live: Container[int], chosen: List[int
         listener.bind(port)
     except OSError:
         holder, tries = ports.holding(port)
-        return {**told, "state": "tried" if tries else "taken", "holder": holder[:4096]}
-    return {**told, "port": port}
+        return {**answer, "state": "tried" if tries else "taken", "holder": holder[:4096]}
+    return {**answer, "port": port}
 
 
 def _echo(connection: socket.socket) -> None:

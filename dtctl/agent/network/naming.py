@@ -42,8 +42,8 @@ def link(name: str) -> Link:
 
 
 def _mbits(name: str) -> Optional[int]:
-    said = _said(name, "speed")  # -1 where the driver does not know
-    return int(said) if said.isdigit() and int(said) else None
+    text = _said(name, "speed")  # -1 where the driver does not know
+    return int(text) if text.isdigit() and int(text) else None
 
 
 def _said(name: str, what: str) -> str:
@@ -73,12 +73,12 @@ def _queue(name: str) -> str:
             kernel.settimeout(1.0)
             index = socket.if_nametoindex(name)
             kernel.send(_HEADERS.pack(_HEADERS.size, _RTM_GETLINK, _NLM_F_REQUEST, 1, 0, 0, 0, index, 0, 0))
-            told = kernel.recv(65_536)
+            answer = kernel.recv(65_536)
         at = _HEADERS.size
-        while at + 4 <= len(told):
-            size, kind = struct.unpack_from("=HH", told, at)
+        while at + 4 <= len(answer):
+            size, kind = struct.unpack_from("=HH", answer, at)
             if kind == _IFLA_QDISC:
-                return told[at + 4 : at + size].rstrip(b"\0").decode("ascii")[:40]
+                return answer[at + 4 : at + size].rstrip(b"\0").decode("ascii")[:40]
             at += max(4, (size + 3) & ~3)
     return ""
 
@@ -114,10 +114,10 @@ def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place
 
 def _places(name: str) -> Tuple[List[Place], str]:
     try:
-        told = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+        answer = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
         return [], str(getattr(error, "strerror", None) or error)
-    return list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in told)), ""
+    return list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in answer)), ""
 
 
 def own_names(names: Sequence[str], limit_s: float) -> List[Resolved]:
@@ -145,8 +145,8 @@ def is_own(place: Place) -> bool:
 def interfaces() -> List[Interface]:
     """Addresses by which others may reach this host: neither loopback nor link-local ones."""
     found = [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
-    told = {name: link(name) for name in {name for name, _ in found}}
-    return [{"name": name[:100], "address": address, "link": told[name]} for name, address in found]
+    answer = {name: link(name) for name in {name for name, _ in found}}
+    return [{"name": name[:100], "address": address, "link": answer[name]} for name, address in found]
 
 
 def _ipv4() -> List[Tuple[str, str]]:

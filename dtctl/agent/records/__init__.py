@@ -1,1 +1,1 @@
-"""What the records of dtctl hold: types, ranges, defaults. Every seam checks by them; docs/agent.md shows them."""
+"""What the records of dtctl hold: types, ranges, defaults. Every seam checks by them; docs/records.md shows them."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class DamagedRun:
-    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here tells it any more.
+    """`problem`: which of its files is damaged, and how. `cluster` is None where nothing here names it any more.
 
     `unread`: why a file cannot be read that may be whole; such a run is not removed.
     """
@@ -38,7 +38,7 @@ class DamagedRun:
         self.unread = unread
         self._root = RunFiles(directory).root
 
-    def told(self) -> answers.DamagedRun:
+    def record(self) -> answers.DamagedRun:
         return {"run": self.id, "host": self.host, "cluster": self.cluster, "problem": self.problem}
 
     def is_dead(self) -> bool:
@@ -54,7 +54,7 @@ class DamagedRun:
             lock = locks.hold(files.lock_path, exclusive=True, create=False, certain=True)
         except FileNotFoundError:
             return True
-        except OSError:  # something else stands in the place of what would tell
+        except OSError:  # something else stands in the place of what would show it
             return False
         if lock is not None:
             os.close(lock)

@@ -52,7 +52,7 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
         with talk.at("working directory"):
             written = clear_working_directory(talk, request["cluster"])[1]
             removal.keep([written] if written is not None else [], request["cluster"])
-        return removal.told()
+        return removal.summary()
     finally:
         lock.release()
 
@@ -95,10 +95,10 @@ class _Removal:
             self.result["removed"].append(run.id)
 
     def keep(self, written: List[Written], cluster: str) -> None:
-        """Of other clusters their own `down` tells, or `gc`."""
+        """Of other clusters their own `down` reports, or `gc`."""
         self.result["kept"] += [one for one in written if one["cluster"] in (cluster, None)]
 
-    def told(self) -> DownResult:
+    def summary(self) -> DownResult:
         survivors = self.result["survivors"]
         self.result["omitted"] += max(0, len(survivors) - MOST_PROCESSES)
         del survivors[MOST_PROCESSES:]
@@ -192,7 +192,7 @@ def remove(run: runs.Run) -> bool:
 def prune(talk: Conversation, kept: runs.Run) -> List[str]:
     """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
     removed = []
-    with suppress(OSError, Refused):  # what is in the way now will be told by `gc`
+    with suppress(OSError, Refused):  # what is in the way now will be reported by `gc`
         for run, _ in expired_here(talk, kept.spec["cluster"], time.time()):
             if run.spec["host"] == kept.spec["host"] and run.id != kept.id and remove(run):
                 removed.append(run.id)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-TELL_S = 1.0
+REPORT_S = 1.0
 
 HALF_MADE_S = 3600.0
 """A run directory is made within milliseconds; one that is not whole after this long never will be."""
@@ -49,7 +49,7 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
         sweep.remove_damaged_runs()
     with talk.at("files"):
         sweep.remove_files()
-    sweep.tell_progress()
+    sweep.report_progress()
     with talk.at("bundles"):
         sweep.remove_bundles()
     with talk.at("working directories"):
@@ -60,7 +60,7 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
 
 
 class _Sweep:
-    """Removes, or with `dry_run` only tells. `cluster` None: of all.
+    """Removes, or with `dry_run` only reports. `cluster` None: of all.
 
     `written`: what trainers wrote goes, too; `over`: and every run that is over, the newest too.
     """
@@ -82,7 +82,7 @@ class _Sweep:
         self._talk = talk
         self._cluster = cluster
         self._written = written
-        self._next_told = 0.0
+        self._next_report = 0.0
         self._over = over
         self._gone: Set[str] = set()
         """Directories of the runs that are removed, or would be."""
@@ -91,14 +91,14 @@ class _Sweep:
         found = [orphan for orphan in orphans.find(self._talk.root) if self._cluster in (None, orphan.cluster)]
         left = [] if self.dry_run else orphans.end(found)
         for orphan in found:
-            told: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
-            self._add(self.result["survivors" if orphan in left else "processes"], told, MOST_PROCESSES)
+            found_one: Orphan = {"pid": orphan.process.pid, "command": orphan.command, "run": orphan.run}
+            self._add(self.result["survivors" if orphan in left else "processes"], found_one, MOST_PROCESSES)
 
     def remove_runs(self) -> None:
         for run, reason in down.expired_here(self._talk, self._cluster, time.time(), self._over):
             size = paths.used_bytes(run.files.directory)
             if self.dry_run or self._locked(run.spec["cluster"], run.spec["host"], partial(down.remove, run)):
-                self._tell_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
+                self._add_run(run.id, run.spec["cluster"], run.spec["host"], reason, run.files.directory, size)
 
     def remove_damaged_runs(self) -> None:
         """Damaged runs that are dead. `runs` lists the others, and `down` ends them."""
@@ -106,34 +106,34 @@ class _Sweep:
             if self._cluster in (None, run.cluster) and run.is_dead():
                 size = paths.used_bytes(run.directory)
                 if self.dry_run or self._remove_damaged(run):
-                    self._tell_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
+                    self._add_run(run.id, run.cluster, run.host, run.problem, run.directory, size)
 
-    def _tell_run(
+    def _add_run(
         self, run: str, cluster: Optional[str], host: str, reason: str, directory: str, size_bytes: int
     ) -> None:
-        told: DeadRun = {
+        run_record: DeadRun = {
             "run": run,
             "cluster": cluster,
             "host": host,
             "reason": brief(reason),
             "size_bytes": size_bytes,
         }
-        self._add(self.result["runs"], told, MOST_RUNS)
-        self.tell_progress()
+        self._add(self.result["runs"], run_record, MOST_RUNS)
+        self.report_progress()
         self.result["freed_bytes"] += size_bytes
         self._gone.add(directory)
 
-    def tell_progress(self) -> None:
+    def report_progress(self) -> None:
         """That it gets on, between steps that may take long: where a file system hangs, no more of it comes."""
         now = time.monotonic()
-        if now < self._next_told:
+        if now < self._next_report:
             return
-        self._next_told = now + TELL_S
+        self._next_report = now + REPORT_S
         self._talk.send("progress", made(Progress, phase="gc"))
 
-    def _add(self, told: List[T], one: T, most: int) -> None:
-        if len(told) < most:
-            told.append(one)
+    def _add(self, records: List[T], one: T, most: int) -> None:
+        if len(records) < most:
+            records.append(one)
         else:
             self.result["omitted"] += 1
 
@@ -160,11 +160,11 @@ class _Sweep:
         found = dict(store.unneeded(self._talk.root, used))
         sizes = {base: paths.used_bytes(base) for base in found}
         if not self.dry_run:
-            store.prune(self._talk.root, used, self._goes, self.tell_progress)
+            store.prune(self._talk.root, used, self._goes, self.report_progress)
         for base, written in found.items():
             if written is not None:
                 if self._cluster in (None, written["cluster"]):
-                    self._tell_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
+                    self._add_written(written, self._goes(written) and (self.dry_run or not os.path.lexists(base)))
             elif self.dry_run or not os.path.lexists(base):
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
                 self.result["freed_bytes"] += sizes[base]
@@ -172,7 +172,7 @@ class _Sweep:
     def clear_working_directories(self) -> None:
         """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
         for cluster in working.clusters(self._talk.root):
-            self.tell_progress()
+            self.report_progress()
             if self._cluster in (None, cluster):
                 freed, written = down.clear_working_directory(self._talk, cluster, self._gone, self.dry_run)
                 self.result["freed_bytes"] += freed
@@ -180,12 +180,12 @@ class _Sweep:
                     self._add(self.result["files"], working.directory(self._talk.root, cluster), MOST_FILES)
                 if written is not None:
                     goes = self._written and (self.dry_run or working.remove(self._talk.root, cluster))
-                    self._tell_written(written, goes)
+                    self._add_written(written, goes)
 
     def _goes(self, written: Written) -> bool:
         return self._written and self._cluster in (None, written["cluster"])
 
-    def _tell_written(self, written: Written, goes: bool) -> None:
+    def _add_written(self, written: Written, goes: bool) -> None:
         self._add(self.result["written" if goes else "kept"], written, MOST_CLUSTERS)
         self.result["freed_bytes"] += written["size_bytes"] if goes else 0
 
@@ -200,7 +200,7 @@ class _Sweep:
             self._idle_clusters(),
         ):
             self._remove(path)
-            self.tell_progress()
+            self.report_progress()
 
     def _idle_clusters(self) -> Iterator[str]:
         """Directories, and before them the files, of clusters that have no run here. Setups are remembered."""

@@ -71,13 +71,13 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
         reader.look_until_all_is_read(LOOK_LIMIT_S)
         reader.keep()
         if request["follow"]:
-            _send(talk, run, reader.told(wanted, request["points"]))
+            _send(talk, run, reader.series(wanted, request["points"]))
             _follow(talk, run, reader, wanted)
     return {
         "run": run.id,
         "time": time.time(),
         "dirs": reader.roots,
-        "folders": [] if request["follow"] else reader.told(wanted, request["points"]),
+        "folders": [] if request["follow"] else reader.series(wanted, request["points"]),
         "problems": reader.problems(),
         "unread_bytes": reader.unread_bytes,
         "omitted": reader.omitted,
@@ -91,7 +91,7 @@ def diverged(places: List[str], directory: str) -> List[Diverged]:
     reader.keep()
     found: List[Diverged] = [
         {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
-        for folder in reader.told(lambda tag: "loss" in tag.lower(), 1)
+        for folder in reader.series(lambda tag: "loss" in tag.lower(), 1)
         for series in folder["series"]
         if series["values"] and not math.isfinite(float(series["values"][-1]))
     ]

@@ -29,7 +29,7 @@ YOUNG_S = 60.0
 
 
 class Orphan:
-    """`cluster` is None where the process does not tell it; `is_agent`: a guard, supervisor or keeper."""
+    """`cluster` is None where the process does not show it; `is_agent`: a guard, supervisor or keeper."""
 
     def __init__(self, process: Process, directory: str, cluster: Optional[str], is_agent: bool = False) -> None:
         self.process = process

@@ -91,7 +91,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
     cluster = request["cluster"]
     known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
-    damaged = [run.told() for run in damaged_runs.all_of(talk) if cluster in (None, run.cluster)]
+    damaged = [run.record() for run in damaged_runs.all_of(talk) if cluster in (None, run.cluster)]
     left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
     return {"runs": known[-MOST_RUNS:], "omitted": left_out, "damaged": damaged[:MOST_DAMAGED]}
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 END_LIMIT_S = 15.0
-"""How long a stop waits after SIGKILL before it tells what is left."""
+"""How long a stop waits after SIGKILL before it reports what is left."""
 
-TELL_S = 1.0
+REPORT_S = 1.0
 
 REACH_S = 5.0
 """How long an agent that is away is waited for; a revived coordinator is dialled again within that time, as a rule."""
@@ -44,7 +44,7 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
 
 
 def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
-    """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` hears how far it is."""
+    """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` gets progress."""
     return end(run, RunHandle(run), None, how, True, talk)
 
 
@@ -68,33 +68,33 @@ def end(
     to_stop = [task for task in open_ if task in first]
     if handle.waits_for(named, to_stop):
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
-        teller = _Teller(talk, handle, to_stop, grace_s)
+        reporter = _Reporter(talk, handle, to_stop, grace_s)
         serial = handle.post_stop(named, to_stop, how)
         limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
         if handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
-            _await_end(handle, to_stop, limit_s, teller)
+            _await_end(handle, to_stop, limit_s, reporter)
         elif handle.view is not None:
             why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
             raise _NotTaken("not_answering", why)
     handle.look()
-    return _told(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
+    return _result(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
-def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, teller: _Teller) -> None:
+def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, reporter: _Reporter) -> None:
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
-        teller.look()
+        reporter.look()
         open_ = [task for task in to_stop if not run_handles.has_ended(handle, task)]
         away = handle.unreached(open_)
         waiting = [task for task in open_ if handle.hosts[task] not in away]
         return not waiting and not (away and time.monotonic() < patience)
 
     handle.until(ended, limit_s)
-    teller.finish()
+    reporter.finish()
 
 
-def _told(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
+def _result(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
     entries = {task: entry for task in tasks for entry in [handle.entry(task)] if entry is not None}
     stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
     exits = {task: entries[task]["exit"] for task in stopped}
@@ -114,10 +114,10 @@ def _told(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str]
     }
 
 
-class _Teller:
-    """Tells the controller which tasks still save, for how long, and how others have ended: at most once a second.
+class _Reporter:
+    """Reports to the controller which tasks still save, for how long, and how others have ended: at most once a second.
 
-    Most stops are over before, and have nothing to tell but their result. Made before anything is asked of the tasks.
+    Most stops are over before, and have nothing to report but their result. Made before anything is asked of the tasks.
     """
 
     def __init__(self, talk: Optional[Conversation], handle: RunHandle, tasks: List[str], grace_s: float) -> None:
@@ -125,8 +125,8 @@ class _Teller:
         self._handle = handle
         self._tasks = tasks
         self._grace_s = grace_s
-        self._next = time.monotonic() + TELL_S
-        self._told: Dict[str, Leaving] = {}
+        self._next = time.monotonic() + REPORT_S
+        self._sent: Dict[str, Leaving] = {}
         self._since: Dict[str, Optional[float]] = {task: None for task in tasks if self._way(task) == "saving"}
         """When each was seen to have been sent SIGTERM; None: before this stop was asked for."""
         self._took_s: Dict[str, float] = {}
@@ -136,26 +136,26 @@ class _Teller:
         now = time.monotonic()
         leaving = {task: self._leaving(task, now) for task in self._tasks}
         if now >= self._next:
-            self._tell(leaving, now)
+            self._send(leaving, now)
 
     def finish(self) -> None:
-        """The last changes, for those who have heard of any."""
-        if self._told:
+        """The last changes, if any were sent."""
+        if self._sent:
             now = time.monotonic()
-            self._tell({task: self._leaving(task, now) for task in self._tasks}, now)
+            self._send({task: self._leaving(task, now) for task in self._tasks}, now)
 
-    def _tell(self, leaving: Dict[str, Leaving], now: float) -> None:
+    def _send(self, leaving: Dict[str, Leaving], now: float) -> None:
         changed = {task: one for task, one in leaving.items() if self._is_news(task, one)}
         if self._talk is None or not changed:
             return
         stopping: Stopping = {"grace_s": self._grace_s, "tasks": changed}
         self._talk.send("stopping", stopping)
-        self._told.update(changed)
-        self._next = now + TELL_S
+        self._sent.update(changed)
+        self._next = now + REPORT_S
 
     def _is_news(self, task: str, one: Leaving) -> bool:
         """The controller counts the seconds itself."""
-        before = self._told.get(task)
+        before = self._sent.get(task)
         return before is None or (before["way"], before["signal"]) != (one["way"], one["signal"])
 
     def _leaving(self, task: str, now: float) -> Leaving:

@@ -179,7 +179,7 @@ def event_dirs(talk: Conversation, request: EventDirsRequest) -> EventDirsResult
     return {
         "run": run.id,
         "dirs": [text(root)[:_LONGEST] for root in roots][:100],
-        "folders": [folder.told for folder in found][:MOST_FOLDERS],
+        "folders": [folder.record for folder in found][:MOST_FOLDERS],
         "sizes": {
             "files": sum(len(folder.names) for folder in found),
             "bytes": sum(folder.size_bytes() for folder in found),

@@ -1,7 +1,7 @@
-"""What a program died of, in one line, as the end of its log tells: a pure function of text.
+"""What a program died of, in one line, by the end of its log: a pure function of text.
 
 Known are the words of Python, argparse, absl, C++ (glog, the standard library's terminate), TensorFlow's status codes,
-CUDA, shells, and of programs that say `error:`. What is told last counts, and an exception that ended the program
+CUDA, shells, and of programs that print `error:`. What is printed last counts, and an exception that ended the program
 before a line that only complains. Of a program that ends itself by `sys.exit(message)` it is the message.
 """
 
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Match, Optional, Pattern, Tuple
 
-    Told = Callable[[Match[str], List[str]], str]
+    Extract = Callable[[Match[str], List[str]], str]
     """Of the match and the lines that follow it: the cause, empty where it is none after all."""
 
 
@@ -42,7 +42,7 @@ _GOES_WELL = re.compile(
     r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
     r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
 )
-"""What a program says as it goes on; one that ends with that has given no reason."""
+"""What a program prints as it goes on; one that ends with that has given no reason."""
 
 
 def _last_words(log: str) -> str:
@@ -97,7 +97,7 @@ _NOISE = re.compile(
 
 
 def _uncaught(lines: List[str]) -> Optional[str]:
-    """The last exception that ended the program: of a chain the last, too, as it says what was being done."""
+    """The last exception that ended the program: of a chain the last, too, as it shows what was being done."""
     for start in range(len(lines) - 1, -1, -1):
         if lines[start] == _TRACEBACK and not (start and _IGNORED.match(lines[start - 1])):
             at = next((at for at in range(start + 1, len(lines)) if lines[at] and not lines[at][0].isspace()), None)
@@ -117,7 +117,7 @@ _AFTERWORDS = 5
 
 
 def _unparsed(lines: List[str]) -> Optional[str]:
-    """A file that cannot be parsed has no traceback, nor has an exception that a program tells in its own words."""
+    """A file that cannot be parsed has no traceback, nor has an exception that a program prints in its own words."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
         matched = _EXCEPTION.match(line)
         if matched is not None and matched.group("name").endswith(("Error", "Exception")):
@@ -126,7 +126,7 @@ def _unparsed(lines: List[str]) -> Optional[str]:
 
 
 def _named(exception: Match[str], later: List[str]) -> str:
-    """Class and message; of a message that says nothing yet, what the lines below it say."""
+    """Class and message; of a vague message, what the lines below it say."""
     name, message = exception.group("name"), exception.group("message") or ""
     substance = _SUBSTANCE.search("\n".join([message, *later]))
     if substance is not None:
@@ -142,7 +142,7 @@ _COMPLAINT_LINES = 20
 """A program that has written more since has gone on."""
 
 _HARMLESS = re.compile(r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT")
-"""Errors that TensorFlow tells at each start on a machine without a GPU."""
+"""Errors that TensorFlow logs at each start on a machine without a GPU."""
 
 _GLOG = r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?%s(?:\d{4} [\d:.]+ +\d+)? (?P<file>[\w./-]+:\d+)\] (?P<message>.+)"
 _DIRECTORIES = re.compile(r"[\w./-]*/")
@@ -166,7 +166,7 @@ def _placed(matched: Match[str], later: List[str]) -> str:
     return "%s (%s)" % (_message(matched, later), _DIRECTORIES.sub("", matched.group("file")))
 
 
-_COMPLAINTS: Tuple[Tuple[Pattern[str], Told], ...] = (
+_COMPLAINTS: Tuple[Tuple[Pattern[str], Extract], ...] = (
     (re.compile(r"\S+: error: (?P<message>.+)"), _message),  # argparse
     (re.compile(r"FATAL Flags parsing error:"), _next_line),  # absl.app
     (re.compile(r"terminate called after throwing an instance of '(?P<message>[^']+)'"), _thrown),  # C++
@@ -189,35 +189,35 @@ _COMPLAINTS: Tuple[Tuple[Pattern[str], Told], ...] = (
 
 def _complaint(lines: List[str]) -> Optional[str]:
     last = [line for line in lines if line and not _HARMLESS.search(line)][-_COMPLAINT_LINES:]
-    for pattern, told in _COMPLAINTS:
+    for pattern, extract in _COMPLAINTS:
         for at in range(len(last) - 1, -1, -1):
             matched = pattern.match(last[at])
             if matched is not None:
-                return _shown(told(matched, last[at + 1 : at + 3]))
+                return _shown(extract(matched, last[at + 1 : at + 3]))
     return None
 
 
-_TOLD_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z")
+_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z")
 
 
 def complains(line: str) -> bool:
-    """Whether a line tells of an error by itself: one by which programs end, or an exception without a traceback."""
+    """Whether a line reports an error by itself: one by which programs end, or an exception without a traceback."""
     if _HARMLESS.search(line):
         return False
-    return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _TOLD_ALONE.match(line) is not None
+    return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _ALONE.match(line) is not None
 
 
-def tells_where(line: str) -> bool:
-    """Whether a line below an exception's tells where in the graph it has happened."""
+def is_location(line: str) -> bool:
+    """Whether a line below an exception's names where in the graph it has happened."""
     return _FRAMING.match(line) is not None
 
 
-def tells_what(line: str) -> bool:
+def is_substance(line: str) -> bool:
     """Whether a line below an exception's is what its message comes to."""
     return _SUBSTANCE.search(line) is not None
 
 
-def says_nothing_yet(line: str) -> bool:
+def is_vague(line: str) -> bool:
     """Whether an exception's first line leaves what has happened to the lines below it."""
     matched = _EXCEPTION.match(line)
     return matched is not None and _VAGUE.match(matched.group("message") or "") is not None
@@ -247,7 +247,7 @@ def _phrases(*phrases: str) -> Pattern[str]:
 
 
 SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
-    # Python's errors of programming, whatever their messages say.
+    # Python's errors of programming, whatever their messages.
     (
         OWN,
         _exceptions(
@@ -342,12 +342,12 @@ SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
 """What the error that ended a program means for another try.
 
 A row matches by the exception's class, which stands first, or by a phrase of the message. The first row that matches
-holds; what no row knows is the program's own error.
+holds; what no row matches is the program's own error.
 """
 
 
 def kind_of_error(text: str) -> str:
-    """`text`: the line by which a program's end is told, an exception without its module."""
+    """`text`: the line that shows a program's cause of death, an exception without its module."""
     return next((kind for kind, pattern in SIGNATURES if pattern.match(text)), OWN)
 
 

@@ -37,7 +37,7 @@ def _text(value: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """As the system gets it, whatever the locale says."""
+    """As the system gets it, whatever the locale."""
     return text.encode("utf-8", "surrogateescape")
 
 

@@ -3,21 +3,21 @@
 The account is begun with the run's coordinator: when the code has been pushed and set up. It ends with the outcome.
 Each second belongs to one part, so that the parts add up to the elapsed time:
 
-    kept     between two steps told, unless it is one of the others
-    again    the same after an interruption, until the highest step that was told before it is passed: steps are done
-             again, after a rollback; and what was done between the last step told and a sudden end
-    start    tasks run, and none has told a step yet: imports, building of the graph, restoring, the first step
+    kept     between two reported steps, unless it is one of the others
+    again    the same after an interruption, until the highest step reported before is passed: steps are done
+             again, after a rollback; and what was done between the last reported step and a sudden end
+    start    tasks run, and none has reported a step yet: imports, building of the graph, restoring, the first step
     wait     no task that trains may run: for hosts and servers before the start; after a loss for its delay, and for
              what is left of the tasks
-    stall    no step was told though all ran, for more than 30 s and more than 10 times the usual gap between two;
+    stall    no step was reported though all ran, for more than 30 s and more than 10 times the usual gap between two;
              and from the last step until a task was taken for hung
-    away     no step was told, and a host was away
+    away     no step was reported, and a host was away
     end      after the last step of a run that has succeeded: the last save, the last evaluation
     unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
 
-A step is told when the coordinator sees it, at most some seconds after the log. What is not known: by how much a
-training that goes on was slower for a task that was lost; and how long the steps before the first one that a program
-tells took, which counts as its start. Time in which the coordinator itself was away is judged by the steps made.
+A step counts as reported when the coordinator sees it, at most some seconds after the log. What is not known: by how
+much a training that goes on was slower for a task that was lost; and how long the steps took before the first one that
+a program reports, which counts as its start. Time in which the coordinator itself was away is judged by the steps made.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ NEWS = 0.2
 class Seen:
     """What the coordinator sees at a look, of the time since the look before.
 
-    `situation`: train, away, start or wait. `told`: what tasks have told since; `last`: what they had told before that.
-    `lost`: a task has ended that nobody had asked to; `hung`: because it did nothing any more.
+    `situation`: train, away, start or wait. `reported`: the steps since; `last`: those before.
+    `lost`: a task has ended unasked; `hung`: because it did nothing any more.
     """
 
-    __slots__ = ("hung", "last", "lost", "situation", "told")
+    __slots__ = ("hung", "last", "lost", "reported", "situation")
 
     def __init__(
         self,
         situation: str,
-        told: Mapping[str, int],
+        reported: Mapping[str, int],
         last: Mapping[str, int],
         lost: bool = False,
         hung: bool = False,
     ) -> None:
         self.situation = situation
-        self.told = told
+        self.reported = reported
         self.last = last
         self.lost = lost
         self.hung = hung
@@ -77,7 +77,7 @@ def look(account: Account, seen: Seen, passed_s: float) -> None:
     """Accounts for the time that has passed since the look before."""
     before_s = account["seconds"]
     account["seconds"] += passed_s
-    if seen.told and seen.situation != "wait":
+    if seen.reported and seen.situation != "wait":
         _take_steps(account, seen)
     elif seen.situation in ("start", "wait"):
         _interrupt(account, seen, before_s)
@@ -89,7 +89,7 @@ def look(account: Account, seen: Seen, passed_s: float) -> None:
 
 
 def missed(account: Account, seconds: float) -> None:
-    """Adds time in which nobody looked: what went on goes on. Steps told after it say whether any were made."""
+    """Adds time in which nobody looked: what went on goes on. Steps reported after it show whether any were made."""
     account["seconds"] += seconds
     if not account["training"]:
         _close(account, account["spans"][-1]["what"] if account["spans"] else "wait", account["seconds"])
@@ -124,24 +124,27 @@ def unjudged(account: Account) -> Spent:
     return account["spans"][-1]["what"] if account["spans"] else "wait"
 
 
-def told_in_short(seconds: Mapping[Spent, float]) -> List[Fact]:
+def summary(seconds: Mapping[Spent, float]) -> List[Fact]:
     """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first."""
     elapsed_s = sum(seconds.values()) or 1.0
     shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}
-    told = [fact("goodput", count=shares["kept"])]
+    facts = [fact("goodput", count=shares["kept"])]
     for what in sorted(PARTS[1:], key=lambda one: -seconds.get(one, 0.0)):
         if shares[what]:
-            told += [*([fact("comma")] if len(told) > 1 else []), fact("spent_" + what, count=shares[what])]
-    return told
+            facts += [
+                *([fact("comma")] if len(facts) > 1 else []),
+                fact("spent_" + what, count=shares[what]),
+            ]
+    return facts
 
 
 def is_known(account: Optional[Account]) -> bool:
-    """Whether any step was told: without one nobody can say what was kept."""
+    """Whether any step was reported: without one it is unknown what was kept."""
     return account is not None and account["reached"] is not None
 
 
 def _take_steps(account: Account, seen: Seen) -> None:
-    step = max(seen.told.values())
+    step = max(seen.reported.values())
     new = account["again_to"] is None or step > account["again_to"]
     if account["training"]:
         _judge(account, "kept" if new else "again", seen)
@@ -154,12 +157,12 @@ def _take_steps(account: Account, seen: Seen) -> None:
 
 
 def _interrupt(account: Account, seen: Seen, until_s: float) -> None:
-    """Nobody trains. Steps that are told all the same were made before, and are heard late."""
-    if seen.told:
-        account["reached"] = max(*seen.told.values(), account["reached"] or 0)
+    """Nobody trains. Steps that are reported all the same were made before, and arrive late."""
+    if seen.reported:
+        account["reached"] = max(*seen.reported.values(), account["reached"] or 0)
     if account["training"]:
         what = _silence(account, until_s)
-        if not seen.told:
+        if not seen.reported:
             what = "stall" if seen.hung else "again" if seen.lost and what == "kept" else what
         _close(account, what, until_s)
         account["training"] = False
@@ -167,8 +170,8 @@ def _interrupt(account: Account, seen: Seen, until_s: float) -> None:
 
 
 def _judge(account: Account, kind: Spent, seen: Seen) -> None:
-    """Judges the time between two steps told."""
-    advanced = max([0, *(step - seen.last[task] for task, step in seen.told.items() if task in seen.last)])
+    """Judges the time between two reported steps."""
+    advanced = max([0, *(step - seen.last[task] for task, step in seen.reported.items() if task in seen.last)])
     length_s = _unjudged_s(account, account["seconds"])
     usual = length_s <= _limit_s(account)
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2

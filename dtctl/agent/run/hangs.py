@@ -29,7 +29,7 @@ LOST_PROGRESS = ("stalled", "hung", "frozen", "still_silent")
 
 
 def trains_alone(member: Member, strategy: Optional[str]) -> bool:
-    """Nobody waits for it, and what others save says nothing of it: a worker of asynchronous training."""
+    """Nobody waits for it, and what others save is no progress of it: a worker of asynchronous training."""
     return member["role"] == "worker" and not member["serves"] and strategy == "async-ps"
 
 
@@ -39,7 +39,7 @@ def is_waited_for(member: Member, strategy: Optional[str]) -> bool:
 
 
 def is_judged_by_progress(member: Member) -> bool:
-    """The silence of one that serves, or evaluates what others have saved, says nothing once it is ready."""
+    """The silence of one that serves, or evaluates what others have saved, is no hang once it is ready."""
     return member["role"] not in ("ps", "evaluator")
 
 
@@ -62,22 +62,22 @@ def is_done(step: Optional[int], target: Optional[int]) -> bool:
 
 
 def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[float]) -> Optional[float]:
-    """How long a task may be silent before its first step; None: for ever, as nobody knows whether it tells any.
+    """How long a task may be silent before its first step; None: for ever, as it may report none.
 
-    Its earlier attempts teach that. Where none has told enough, its peers do: `peers_took_s` is the longest that they
-    took for theirs, or 0. What they teach counts once, as a task that is silent again may never say anything.
+    Its earlier attempts teach that. Where none has reported enough, its peers do: `peers_took_s` is the longest that
+    they took for theirs, or 0. What they teach counts once, as a task that is silent again may never report anything.
     `stall_s`: the user's own limit for a silence.
     """
     learnt_s = entry["first_step_s"] or (peers_took_s if has_never_hung(entry) else 0.0)
     if learnt_s:
         return learnt_limit(learnt_s, stall_s)
     if any(past["step"] is not None for past in entry["history"]):  # too soon lost to have taught how long it takes
-        return max(stall_s or 0.0, learnt_limit(entry["longest_gap_s"]))
+        return learnt_limit(entry["longest_gap_s"], max(stall_s or LEAST_LEARNT_S, LEAST_LEARNT_S))
     return None
 
 
 def limit_of_readiness(entry: Entry, first_step_s: Optional[float], stall_s: Optional[float]) -> Optional[float]:
-    """How long a task may say nothing until it is ready; None: for ever. Its earlier attempts teach that.
+    """How long a task may be silent until it is ready; None: for ever. Its earlier attempts teach that.
 
     `first_step_s`, `stall_s`: the user's own limits.
     """
@@ -164,7 +164,7 @@ class Watchdog:
         in_vain: int = 0,
         adopted: bool = False,
     ) -> None:
-        """`trains`: False for a task that serves or waits for others. `proven`: it has told steps before.
+        """`trains`: False for a task that serves or waits for others. `proven`: it has reported steps before.
 
         `first_s`: how long it may be silent before that; None or 0: for ever. `ready_limit_s`: until it is ready,
         whatever its part. `in_vain`: so many attempts in a row
@@ -175,7 +175,7 @@ class Watchdog:
         self.first_step_s = 0.0
         """What this attempt took for its first step, once others have followed."""
         self.has_waited = False
-        """It was excused before that: what it took tells little."""
+        """It was excused before that: what it took shows little."""
         self._began = now
         self._first: Optional[float] = None
         self._stall_s = stall_s

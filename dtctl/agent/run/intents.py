@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 AWAIT_S = 86400.0
-"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to tell it."""
+"""How long the agents of a run that was ended wait for one that was away, or for the coordinator, to come."""
 
 
 def change(intent: Intent, **fields: Any) -> None:
@@ -38,7 +38,7 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 
 
 def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
-    """Tasks of which `theirs` says something else with the same version."""
+    """Tasks of which `theirs` holds something else with the same version."""
     return [task for task, each in theirs.items() if task in mine and _is_other(mine[task], each)]
 
 
@@ -52,16 +52,16 @@ class IntentFollower:
 
     An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
     put aside, and what is followed is written in its place, as that of a run that is kept: what was damaged may have
-    said so. Raises only when there has never been anything to follow.
+    been kept. Raises only when there has never been anything to follow.
     """
 
     def __init__(
-        self, files: RunFiles, fallback: Optional[IntentFile] = None, told: Callable[[str], None] = log.note
+        self, files: RunFiles, fallback: Optional[IntentFile] = None, report: Callable[[str], None] = log.note
     ) -> None:
-        """`fallback` is followed where the file is damaged from the beginning. `told` hears of every damage."""
-        self.told = told
+        """`fallback` is followed where the file is damaged from the beginning. `report` receives every damage."""
+        self.report = report
         self.lost_session = False
-        """The session that began the run ended before it was told `keep`."""
+        """The session that began the run ended before it received `keep`."""
         self._files = files
         self._seen: object = None
         self._unwritten: Intents = {}
@@ -132,7 +132,7 @@ class IntentFollower:
                 if not self.lost_session:
                     self.value["session"] = None
                 done = self._files.replace_damaged(self._files.intent_path, self.value)
-                self.told("%s; %s" % (damage, done))
+                self.report("%s; %s" % (damage, done))
         self._seen = None
 
     def _write(self) -> None:
@@ -147,7 +147,7 @@ class IntentFollower:
                     self._files.write_intent(intent, urgent)
             self._unwritten = {}
             self.value = intent
-            self._seen = None  # a session may have written since: the next reading tells
+            self._seen = None  # a session may have written since: the next reading shows
         except (OSError, paths.Damaged) as error:
             log.note("intent: %s" % error)
             self.value["tasks"].update(newer(self.value["tasks"], self._unwritten))

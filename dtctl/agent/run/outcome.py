@@ -1,6 +1,6 @@
-"""What has become of a run, as the states of its tasks say: pure functions of records.
+"""What has become of a run, as the states of its tasks show: pure functions of records.
 
-The coordinator decides by them, and so does a controller that cannot ask it: both say the same of the same facts.
+The coordinator decides by them, and so does a controller that cannot ask it: the same from the same facts.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ DECIDED = ("Succeeded", "Failed", "Stopped")
 class Facts:
     """A run's tasks, as far as they are known; in the order of the roster.
 
-    A task of a host that was never heard, or cannot be asked, is lost: it has no entry, or no intent, and counts as
+    A task of a host that was never in touch, or cannot be asked, is lost: it has no entry, or no intent, and counts as
     neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run goes on without, decide nothing.
-    Those in `away`, of hosts that were heard and cannot be asked now, do not count as running.
+    Those in `away`, of hosts that were in touch and cannot be asked now, do not count as running.
     """
 
     __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster")
@@ -87,16 +87,16 @@ def decided(facts: Facts) -> Optional[Judgement]:
 
 
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
-    """What those say that can be reached, where all of them were told to end and have: the others were told the same.
+    """What the reachable tasks show, where all of them were ordered to end and have: the others have the same orders.
 
-    For who cannot ask the coordinator. Its orders say what had been decided, a person's that the run was stopped.
+    For who cannot ask the coordinator. Its orders hold what had been decided, a person's that the run was stopped.
     """
     unknown = [task for task in facts.present if task not in facts.entries]
-    told = [facts.intents[task] for task in facts.present if task in facts.entries]
+    ordered = [facts.intents[task] for task in facts.present if task in facts.entries]
     ended = all(facts.entries[task]["state"] in FINAL for task in facts.present if task in facts.entries)
-    if not (told and unknown and ended) or any(intent["want"] != "stop" for intent in told):
+    if not (ordered and unknown and ended) or any(intent["want"] != "stop" for intent in ordered):
         return None
-    why = why_of(max(told, key=lambda intent: intent["version"])) or [fact("stopped")]
+    why = why_of(max(ordered, key=lambda intent: intent["version"])) or [fact("stopped")]
     hosts = list(dict.fromkeys(facts.roster[task]["host"] for task in unknown))
     kind = _BY_ORDER.get(headline(why) or "", "Stopped")
     return Judgement(kind, [*why, fact("hosts_unreachable", count=len(hosts), text=", ".join(hosts))])
@@ -106,7 +106,7 @@ _BY_ORDER: Mapping[str, Outcome] = {"run_succeeded": "Succeeded", "run_failed": 
 
 
 def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
-    """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being mended."""
+    """What holds of a run that is not decided; None when nothing of it runs. `restarting`: what is being restarted."""
     for task in facts.deciding:  # stopped by a person: without it the run comes to no end of its own
         if task in facts.entries and _want(facts, task) == "stop" and facts.entries[task]["state"] == "stopped":
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
@@ -157,7 +157,7 @@ def _is_fatal(facts: Facts, task: str) -> bool:
 
 
 def _cannot_have_succeeded(facts: Facts) -> bool:
-    """Some deciding task is known not to have; else what is told to end may have failed after the success."""
+    """Some deciding task is known not to have; else what was ordered to end may have failed after the success."""
     return any(task in facts.entries and not _succeeded(facts, task) for task in facts.deciding)
 
 

@@ -1,6 +1,6 @@
 """What happens to a task whose process has ended: pure functions of facts.
 
-Which exits may be tried again, and which would only be repeated, is told apart as by the restart policy `ExitCode` of
+Which exits may be tried again, and which would only be repeated, is decided as by the restart policy `ExitCode` of
 Kubeflow's TFJob. A signal counts as 128 and its number.
 """
 
@@ -33,11 +33,11 @@ CANNOT_RUN = 127
 """A shell's exit code for a command that could not be run at all."""
 
 _WORDLESS = (1, 2, 9, 15)
-"""SIGHUP, SIGINT, SIGKILL, SIGTERM: somebody else ended the program, whatever its log says."""
+"""SIGHUP, SIGINT, SIGKILL, SIGTERM: somebody else ended the program, whatever is in its log."""
 
 
 class Verdict:
-    """`retry`: the exit may be tried again; `cause`: what its log says of it, if anything.
+    """`retry`: the exit may be tried again; `cause`: the cause that its log shows, if any.
 
     `beside`: what was found on the host that may be the cause, or was left there. `always`: it may be, however often it
     ends alike. `killed_after_s`: it was asked to end, and did not within this grace period.
@@ -71,7 +71,7 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
 
 
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
-    """As state.json tells it."""
+    """As in state.json."""
     return {
         "code": ending["code"],
         "signal": ending["signal"],
@@ -86,7 +86,7 @@ def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequen
 
 
 def _number(ending: Ending) -> Optional[int]:
-    """None of an end that nobody has seen."""
+    """None of an unseen end."""
     return ending["code"] if ending["signal"] is None else 128 + ending["signal"]
 
 
@@ -106,12 +106,7 @@ class Decision:
 
 
 def decide(
-    why: List[Fact],
-    recovery: RecoverySpec,
-    jitter: float,
-    *,
-    restarts: Optional[int] = None,
-    run_restarts: Optional[int] = None,
+    why: List[Fact], recovery: RecoverySpec, jitter: float, *, restarts: int = 0, run_restarts: int = 0
 ) -> Decision:
     """Whether what was lost is started once more, and when: failed, or backoff with its delay.
 
@@ -120,10 +115,9 @@ def decide(
     """
     run = ("after_run_restarts", run_restarts, recovery["max_run_restarts"])
     for kind, spent, most in (run, ("after_restarts", restarts, recovery["max_restarts"])):
-        if spent is not None and spent >= most:
-            return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts or 0)
-    number = (restarts or 0) + 1
-    return Decision("backoff", why, number, back_off(number, recovery, jitter, why))
+        if spent >= most:
+            return Decision("failed", [*why, *([fact(kind, count=spent)] if spent else [])], restarts)
+    return Decision("backoff", why, restarts + 1, back_off(restarts + 1, recovery, jitter, why))
 
 
 def replaced(intent: Intent, generation: int) -> bool:
@@ -221,7 +215,7 @@ def is_own(past: Past) -> bool:
 
 
 def alike_in_a_row(history: Sequence[Past]) -> int:
-    """How many of the last attempts ended alike, by the causes that their logs told, and none with a new step."""
+    """How many of the last attempts ended alike, by the causes in their logs, and none with a new step."""
     own = [past for past in history if is_own(past)]
     if not own or not own[-1]["cause"]:
         return 0
@@ -241,7 +235,7 @@ def _how_it_ended(past: Past) -> Tuple[object, ...]:
 
 
 def fingerprint(cause: str) -> str:
-    """The same for causes that only tell other numbers, or other names of temporary files."""
+    """The same for causes that differ only in numbers, or in names of temporary files."""
     return _CHANGES.sub("", cause)
 
 

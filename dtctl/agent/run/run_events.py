@@ -1,7 +1,7 @@
-"""What is told of a run to others than those who look: its end, and each loss, with what became of it.
+"""What a run reports to hooks: its end, and each loss, with what became of it.
 
 Pure functions of cluster.json: the coordinator posts by them, and a controller that follows the run starts commands.
-What they tell has an id that is the same whoever tells it, and however often.
+An event has the same id whoever reports it, and however often.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _MENTION = re.compile(r"@(?=here|channel|all|everyone)")
 
 
 class RunEvent:
-    """Something to tell. `kinds`: all that it is, the most telling first; `time` in epoch seconds."""
+    """Something to report. `kinds`: all that it is, the most specific first; `time` in epoch seconds."""
 
     __slots__ = ("attempt", "condition", "host", "id", "kinds", "run", "task", "time", "why")
 
@@ -84,7 +84,7 @@ class RunEvent:
 
 
 def events_of(view: RunView) -> List[RunEvent]:
-    """All that cluster.json still knows of, in the order of its time."""
+    """All that cluster.json still holds, in the order of its time."""
     found: List[RunEvent] = []
     for one in view["incidents"]:
         found.append(_loss(view, one))
@@ -97,7 +97,7 @@ def events_of(view: RunView) -> List[RunEvent]:
 
 
 def ended(run: str, condition: str, why: List[Fact], task: Optional[str], time: float) -> RunEvent:
-    """The end of a run, where no coordinator tells of it."""
+    """The end of a run, where no coordinator reports it."""
     kind = ENDED[condition]
     hung = ("stalled",) if kind == "failed" and any(one["kind"] in HANGS for one in why) else ()
     return RunEvent(run, kind, (kind, *hung), time, condition, why, task, None, None)

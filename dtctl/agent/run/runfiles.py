@@ -223,7 +223,7 @@ class RunFiles:
 
 
 def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:
-    """intent.json of a new run: nothing starts before the coordinator says so."""
+    """intent.json of a new run: nothing starts before the coordinator orders it."""
     return made(IntentFile, serial=1, session=session, tasks={task["id"]: {"want": "hold"} for task in spec["tasks"]})
 
 

@@ -102,7 +102,7 @@ class Attempt:
 
     @property
     def trainer(self) -> Optional[Process]:
-        """None while nobody knows which process it is."""
+        """None while it is unknown which process it is."""
         start = self.start
         return processes.trainer(start) if start is not None else None
 

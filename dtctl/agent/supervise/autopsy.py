@@ -1,6 +1,6 @@
 """What an attempt ended of: the last words of its log, what on the host may have caused it, and where it hung.
 
-A hung trainer is asked before it is killed. Into the attempt's `stack` go what /proc tells and what py-spy tells, where
+A hung trainer is asked before it is killed. Into the attempt's `stack` go what /proc shows and what py-spy shows, where
 it is installed beside the trainer; Python's own faulthandler answers SIGABRT in the log with the tracebacks of all
 threads when PYTHONFAULTHANDLER is set.
 """
@@ -45,7 +45,7 @@ _STACKS = (
     ),
     re.compile(r"  thread \d+ \([^\n]*\) waits in (?P<function>(?!0\n|\?)\S+)"),
 )
-"""The innermost frame of the main thread as py-spy tells it, as Python's faulthandler does, and as the kernel does."""
+"""The innermost frame of the main thread as py-spy prints it, as Python's faulthandler does, and as the kernel does."""
 
 _STACK_BYTES = 1 << 16
 
@@ -88,7 +88,7 @@ def judge(
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """What else may have caused an end that nobody asked for: who listens on its port, a host without memory."""
+    """What else may have caused an unasked end: who listens on its port, a host without memory."""
     found: List[Fact] = []
     if port is not None and ports.listening(port):  # of the attempt nothing is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))
@@ -180,6 +180,6 @@ class StackDump:
 def _thread(pid: int, thread: str) -> str:
     """One line, and the stack in the kernel where we may see it."""
     name = "task/%s/" % thread
-    told = {each: processes.proc_text(pid, name + each).strip() for each in ("comm", "wchan", "stack")}
-    stack = "".join("    %s\n" % line for line in told["stack"].splitlines())
-    return "  thread %s (%s) waits in %s\n%s" % (thread, told["comm"], told["wchan"] or "?", stack)
+    read = {each: processes.proc_text(pid, name + each).strip() for each in ("comm", "wchan", "stack")}
+    stack = "".join("    %s\n" % line for line in read["stack"].splitlines())
+    return "  thread %s (%s) waits in %s\n%s" % (thread, read["comm"], read["wchan"] or "?", stack)

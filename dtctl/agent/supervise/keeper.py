@@ -127,7 +127,7 @@ def _become_trainer(what: AttemptSpec, go: int, fault: int) -> None:
         if os.read(go, 1) != b"g":  # not recorded, or the keeper was killed: it must not run
             return
         met = _prepare_and_exec(what)
-    except BaseException as bug:  # the process ends here, and the keeper tells it
+    except BaseException as bug:  # the process ends here, and the keeper records it
         met = Fault([fact("said", text=repr(bug))], False)
     os.write(fault, met.encode())
 
@@ -161,7 +161,7 @@ def _cut(word: str) -> str:
 
 
 def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
-    """Writes start.json; says why when the trainer must not run."""
+    """Writes start.json; returns why the trainer must not run, if so."""
     trainer = processes.Process.read(pid)
     me = processes.myself()
     value: Start = {

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Punch = Callable[[int, int, int], None]
 
 KEPT_BYTES = 1 << 20
-"""Of each log the end always stays: it tells why an attempt has ended."""
+"""Of each log the end always stays: it shows why an attempt has ended."""
 
 _STEP_BYTES = 16 << 20
 """Punched at once: a trainer that writes meanwhile waits for so much at the most."""

@@ -39,11 +39,11 @@ class Observation:
         target_step: Optional[int],
         watchdog: Watchdog,
         checkpoints: CheckpointSigns,
-        mending: Callable[[], bool],
+        recovering: Callable[[], bool],
         first_step_limit: Callable[[], Optional[float]],
         masks: Masks,
     ) -> None:
-        """`port` None: the task is ready as soon as it runs. `mending`: another task was lost and is not back yet.
+        """`port` None: the task is ready as soon as it runs. `recovering`: another task was lost and is not back yet.
 
         `first_step_limit`: how long it may be silent before its first step, as far as that is known by now.
         """
@@ -57,7 +57,7 @@ class Observation:
         self._target_step = target_step
         self._watchdog = watchdog
         self._checkpoints = checkpoints
-        self._mending = mending
+        self._recovering = recovering
         self._first_step_limit = first_step_limit
         self._saves: Optional[int] = None
         self._readiness = Readiness(port, attempt.trainer, attempt.key)
@@ -66,7 +66,7 @@ class Observation:
         self._rate = Rate()
         self._next_look = 0.0
         self._began: Optional[float] = None
-        self._told: object = None
+        self._published: object = None
 
     def sees_ready(self, now: float) -> bool:
         """True when the task has just become ready: what trains is ready, whatever it listens on."""
@@ -77,7 +77,7 @@ class Observation:
         return True
 
     def sees_progress(self, now: float, wall: float) -> Signs:
-        """What the log tells now."""
+        """What the log shows now."""
         grew = self._log.look()
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
         if grew:
@@ -105,12 +105,12 @@ class Observation:
         self._sample(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
-        signs.excused = is_done(self._entry["step"], self._target_step) or self._mending()
+        signs.excused = is_done(self._entry["step"], self._target_step) or self._recovering()
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
         return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
 
     def _sample(self, now: float, wall: float) -> None:
-        """How busy it is: what changes by little is no news, and is told with the next."""
+        """How busy it is: what changes by little is no news, and is published with the next."""
         if self._usage is None or now < self._next_usage:
             return
         self._next_usage = now + USAGE_S
@@ -124,12 +124,12 @@ class Observation:
 
     def has_news(self) -> bool:
         """True if the findings have changed since the last call."""
-        entry, told = self._entry, self._told
+        entry, before = self._entry, self._published
         complaint = entry["complaint"]["text"] if entry["complaint"] is not None else None
         busy = None if entry["cpu"] is None else entry["cpu"] >= BUSY
         idle = entry["idle_since"] is not None
-        self._told = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy, idle)
-        return told != self._told
+        self._published = (entry["progress"], entry["step"], entry["longest_gap_s"], complaint, busy, idle)
+        return before != self._published
 
     def _is_saving(self, now: float) -> bool:
         saves, before = self._checkpoints.changes(now), self._saves
@@ -143,7 +143,7 @@ def note_ready(entry: Entry, took_s: float) -> None:
 
 
 def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
-    """What was seen since the last time. None: nobody could see anything."""
+    """What was seen since the last time. None: nothing could be seen."""
     if works:
         entry["idle_since"] = None
     elif works is not None and entry["idle_since"] is None:

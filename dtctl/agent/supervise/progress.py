@@ -30,13 +30,13 @@ RATE_OVER_S = 60.0
 
 
 class Rate:
-    """Steps a second over the last minute, or between the last two that were told where they are further apart."""
+    """Steps a second over the last minute, or between the last two that were reported where they are further apart."""
 
     def __init__(self) -> None:
         self._seen: Deque[Tuple[float, int]] = deque(maxlen=200)
 
     def look(self, now: float, step: int) -> Optional[float]:
-        """With a step that has just been told, on the monotonic clock. None until there are two, and after a return."""
+        """With a step reported at this monotonic time. None until there are two, and after a return."""
         if self._seen and step <= self._seen[-1][1]:
             self._seen.clear()
         self._seen.append((now, step))

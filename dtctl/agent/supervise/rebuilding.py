@@ -33,8 +33,8 @@ _LIVE = ("starting", "running", "stalled")
 _UNASKED = ("backoff", "failed", "succeeded")
 
 
-def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None]) -> State:
-    """Reads state.json. A damaged one is put aside, `told` is called, and the state is rebuilt from the events."""
+def state(files: RunFiles, spec: Spec, wall: float, report: Callable[[str], None]) -> State:
+    """Reads state.json. A damaged one is put aside, `report` is called, and the state is rebuilt from the events."""
     try:
         found = files.state()
         if (found["run"], found["host"], {*found["tasks"]}) == (
@@ -47,7 +47,7 @@ def state(files: RunFiles, spec: Spec, wall: float, told: Callable[[str], None])
     except paths.Damaged as wrong:
         damage = str(wrong)
     rebuilt = _from_events(files, spec, wall)
-    told("%s; %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
+    report("%s; %s" % (damage, files.replace_damaged(files.state_path, rebuilt)))
     return rebuilt
 
 

@@ -56,7 +56,7 @@ _OTHER_STEPS = frozenset(
     b"checkpoint checkpoints log logging print since than cache trace skip skipping skipped per "
     b"profile profiling".split()
 )
-"""Words that say that the number is not where the training is."""
+"""Words after which the number is not the step of the training."""
 
 _LOSS_PREFIXES = frozenset(b"train training total tot lm step average averaged avg mean running".split())
 _OTHER_LOSSES = frozenset(
@@ -138,7 +138,7 @@ def _last_step(data: bytes) -> Optional[Value]:
 
 
 def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[bytes]]:
-    """The words that name this step; None where they say that it is another number."""
+    """The words that name this step; None where they name another number."""
     words = _name(data, line, match, _STEP_PREFIXES)
     if words is None or not _OTHER_STEPS.isdisjoint(words):
         return None

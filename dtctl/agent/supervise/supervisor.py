@@ -68,7 +68,7 @@ class TaskContext:
         self.changed = changed
         self.touched = touched
         self.masks = Masks(secrets.values())
-        self.mending = False
+        self.recovering = False
         """A task of the run was lost and is not back yet, as the coordinator says."""
         self.may_start = True
         """Nobody may have taken over what runs here, as the coordinator says."""
@@ -87,7 +87,7 @@ class TaskContext:
             self.spec["target_step"],
             self.watch(task, entry, now),
             self._no_checkpoints if trains_alone(self._members[task], self.spec["strategy"]) else self._checkpoints,
-            lambda: self.mending,
+            lambda: self.recovering,
             lambda: self.first_step_limit(task, entry),
             self.masks,
         )
@@ -171,7 +171,7 @@ class Supervisor:
         self._lasting = rebuilding.LastingFiles(files.directory)
         for text in damage:
             self._tell_damage(text)
-        self._intent.told = self._tell_damage
+        self._intent.report = self._tell_damage
         self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
         self._around.may_start = self._role.may_start
         self._load = MachineLoad()
@@ -235,7 +235,7 @@ class Supervisor:
     def _has_new_orders(self, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
-        self._around.mending = self._role.mending
+        self._around.recovering = self._role.recovering
         self._around.may_start = self._role.may_start
         self._around.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)

@@ -12,7 +12,7 @@ Every transition there is:
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
     backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
     pending  -> stopped     the run's outcome is decided
-    any      -> stopped     the intent says so, and nothing of the process tree is left
+    any      -> stopped     the intent demands it, and nothing of the process tree is left
     any      -> starting    another generation is to run, and nothing of the process tree is left
     any      -> pending     another generation is to be held, and nothing of the process tree is left
 """
@@ -119,12 +119,12 @@ class Task:
                 self._set_running(attempt, wall)
         else:
             self._observe(attempt, intent, now, wall)
-        self._tell_left(attempt, now)
+        self._note_left(attempt, now)
 
     def _adopt(self, now: float, wall: float) -> None:
         """Takes up what an earlier supervisor has left.
 
-        The attempts' directories are believed where it could not write its last state. A delay goes on, whatever has
+        The attempts' directories count where it could not write its last state. A delay goes on, whatever has
         been done to the wall clock since.
         """
         newest = paths.last_attempt(self._around.run_dir, self.id)
@@ -186,7 +186,7 @@ class Task:
         grace = intent["grace_s"]
         return self._around.spec["grace_s"] if grace is None else grace
 
-    def _tell_left(self, attempt: Attempt, now: float) -> None:
+    def _note_left(self, attempt: Attempt, now: float) -> None:
         outlived = attempt.left(now)[:MOST_LEFT]
         left: List[Left] = [{"pid": each.pid, "command": processes.command(each.pid)} for each in outlived]
         if left != self.entry["left"]:

@@ -1,4 +1,4 @@
-"""Answers `diagnose`: what one host can tell of its part of a run, and of itself, gathered within seconds."""
+"""Answers `diagnose`: the state of one host and of its part of a run, gathered within seconds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REACH_S = 3.0
 BETWEEN_S = 0.5
-"""The least between two looks that tell how busy something is."""
+"""The least between two looks at how busy something is."""
 
 
 def gather(

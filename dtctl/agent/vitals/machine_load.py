@@ -113,7 +113,7 @@ ANSWER_S = 3.0
 
 
 def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
-    """One disks_of each file system, and the places that do not answer."""
+    """One disk of each file system, and the places that do not answer."""
     found: Dict[int, Disk] = {}
     silent: List[str] = []
     for place in places:
@@ -137,13 +137,13 @@ def disks_of(places: Sequence[str]) -> Tuple[List[Disk], List[str]]:
 
 
 def _disk(place: str) -> Tuple[int, os.statvfs_result]:
-    """Of a place that is to be made that disks_of the directory above it."""
+    """Of a directory that is still to be made: the one above it."""
     there = nearest_directory(place)
     return os.stat(there).st_dev, os.statvfs(there)
 
 
 def nearest_directory(place: str) -> str:
-    """The place, or what disks_of its path is there."""
+    """The place, or the nearest directory of its path that exists."""
     while not os.path.exists(place) and os.path.dirname(place) != place:
         place = os.path.dirname(place)
     return place

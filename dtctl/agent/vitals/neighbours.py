@@ -66,7 +66,7 @@ def _user(pid: int) -> str:
 
 
 def gpus(path: str) -> List[Gpu]:
-    """As nvidia-smi tells them; none where there is no such program in `path`, or it hangs."""
+    """As nvidia-smi reports them; none where there is no such program in `path`, or it hangs."""
     return gpus_told(nvidia_smi(path, "--query-gpu=" + _COLUMNS) or "")
 
 

@@ -80,15 +80,15 @@ def _stat(pid: int) -> List[bytes]:
 
 
 def _read_and_written(pid: int) -> int:
-    """Bytes of read and write, whatever they were of; 0 where the kernel does not tell."""
-    told = dict(line.partition(": ")[::2] for line in processes.proc_text(pid, "io").splitlines())
-    return sum(int(told[name]) for name in ("rchar", "wchar") if told.get(name, "").isdigit())
+    """Bytes of read and write, whatever they were of; 0 where the kernel does not count them."""
+    answer = dict(line.partition(": ")[::2] for line in processes.proc_text(pid, "io").splitlines())
+    return sum(int(answer[name]) for name in ("rchar", "wchar") if answer.get(name, "").isdigit())
 
 
 def _received(pid: int) -> int:
     """Bytes that have come to the host of a process from other machines."""
     rows = (line.partition(":") for line in processes.proc_text(pid, "net/dev").splitlines())
-    counts = [told.split()[0] for name, _, told in rows if told and name.strip() != "lo"]
+    counts = [answer.split()[0] for name, _, answer in rows if answer and name.strip() != "lo"]
     return sum(int(count) for count in counts if count.isdigit())
 
 
@@ -120,9 +120,9 @@ def _counts(pid: int) -> Iterator[Tuple[str, Tuple[int, int]]]:
     for group in _groups(pid):
         # Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst: nr_periods N, nr_throttled N
         words = [line.split() for line in _text(os.path.join(group, "cpu.stat")).splitlines()]
-        told = {word[0]: int(word[1]) for word in words if len(word) == 2 and word[1].isdigit()}
-        if told.get("nr_periods"):
-            yield group, (told["nr_periods"], told.get("nr_throttled", 0))
+        answer = {word[0]: int(word[1]) for word in words if len(word) == 2 and word[1].isdigit()}
+        if answer.get("nr_periods"):
+            yield group, (answer["nr_periods"], answer.get("nr_throttled", 0))
 
 
 def _groups(pid: int) -> Iterator[str]:

@@ -179,20 +179,21 @@ def events(
         return _follow(scope, record, tail, output, states=states)
     story = read_events(record, scope.transport, last=tail if states else None)
     if output == "json":
-        happenings = [document.happening(one) for one in story.happenings]
+        happenings = [document.event(one) for one in story.lines]
         document.print_json("Events", {"events": happenings, "errors": document.errors(story.errors)})
     else:
-        for one in (story.happenings if states else folded(story.happenings))[-(tail or 0) :]:
+        for one in (story.lines if states else folded(story.lines))[-(tail or 0) :]:
             say(story_line(one))
         result.show_away(story)
         errors.show_host_errors(story.errors)
-    exit_for(story.errors, others=story.happenings)
+    exit_for(story.errors, others=story.lines)
     return None
 
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.events import Folding, Happening, follow_events
+    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.events import Folding, follow_events
     from dtctl.render.errors import show_contact
     from dtctl.render.events import story_line
     from dtctl.render.machine import document
@@ -204,10 +205,10 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
         say(line)
     with detached(scope, "dtctl events -f    follows it again"):
         for event in follow_events(record, scope.transport, last=tail, begin=begin):
-            if not isinstance(event, Happening):
+            if isinstance(event, Away | Back):
                 show_contact(event)
             elif output == "json":
-                document.print_json_line(document.happening(event))
+                document.print_json_line(document.event(event))
             else:
                 for entry in [event] if states else folding.take(event):
                     say(story_line(entry))
@@ -223,5 +224,5 @@ def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple
     story = read_events(record, scope.transport, last=None)
     if story.away is not None:
         return [], None  # the numbers are those of single hosts
-    lines = [story_line(entry) for one in story.happenings for entry in folding.take(one)]
-    return lines[-tail:], (story.happenings[-1].number + 1 if story.happenings else None)
+    lines = [story_line(entry) for one in story.lines for entry in folding.take(one)]
+    return lines[-tail:], (story.lines[-1]["n"] + 1 if story.lines else None)

@@ -89,7 +89,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
         hint = "dtctl down    ends and removes what is left of the cluster's runs, this one too"
-        errors.show_warning(f"{one.run} on {one.host} is damaged: {one.problem}", hint=hint)
+        errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
     errors.show_host_errors(known.errors)
     exit_for(known.errors, others=known.runs)
 
@@ -141,8 +141,10 @@ LOG_LINES = 500
 def top(scope: Scope) -> None:
     """Watch a run on a full screen: how far it is, its tasks and their logs, and what is wrong. Needs dtctl[top]."""
     from dtctl.operations.client.streams import Feed
+    from dtctl.operations.follow import follow_log
+    from dtctl.operations.losses import follow_loss
     from dtctl.operations.status import RunStatus
-    from dtctl.operations.watch import follow_log, follow_loss, watch_run
+    from dtctl.operations.watch import watch_run
     from dtctl.render.top.running import need_screen, show
 
     record, transport = scope.record(), scope.transport

@@ -24,7 +24,7 @@ from dtctl.operations.checks.dialling import Dialled, dial
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.checks.topic import Greeted, Heard, Line, Said, Scene, Topic, fails
+from dtctl.operations.checks.topic import Greeted, Heard, Line, Scene, Statement, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
@@ -60,7 +60,7 @@ class Checked:
 
     hosts: tuple[str, ...]
     found: tuple[Finding, ...]
-    told: Mapping[str, tuple[Line | Said, ...]]
+    lines: Mapping[str, tuple[Line | Statement, ...]]
     """By topic."""
     seconds: float
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -150,18 +150,18 @@ class _Asking:
     def hear(self, facts: Mapping[str, CheckFacts]) -> None:
         """A topic that asked nobody in this round hears of nobody; its rounds count on, and it is done."""
         for topic in self._topics:
-            told: Mapping[str, Mapping[str, Any]] = facts
-            own = {host: each[topic.name] for host, each in told.items() if each[topic.name] is not None}
+            answer: Mapping[str, Mapping[str, Any]] = facts
+            own = {host: each[topic.name] for host, each in answer.items() if each[topic.name] is not None}
             self._rounds[topic.name].append(own)
 
     def judged(self, seconds: float, errors: Mapping[str, DtctlError]) -> Checked:
         self._errors = errors
         found = [one for topic in self._topics for one in topic.judge(self._scene, self._heard(topic))]
-        told = {topic.name: tuple(topic.tell(self._scene, self._heard(topic))) for topic in self._topics}
+        lines = {topic.name: tuple(topic.describe(self._scene, self._heard(topic))) for topic in self._topics}
         return Checked(
             self._scene.hosts,
             tuple(sorted(found, key=lambda one: one.order)),
-            {name: lines for name, lines in told.items() if lines},
+            {name: own for name, own in lines.items() if own},
             seconds,
             dict(errors),
         )
@@ -188,10 +188,10 @@ def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, r
 
     def heard(host: Host, answer: CheckResult) -> None:
         asked: Mapping[str, object] = questions[host.name]
-        told: Mapping[str, object] = answer["facts"]
+        reported: Mapping[str, object] = answer["facts"]
         for topic, question in asked.items():
-            if (question is None) != (told[topic] is None):
-                raise Wrong.at(("facts", topic), "null" if question is None else "an answer", told[topic])
+            if (question is None) != (reported[topic] is None):
+                raise Wrong.at(("facts", topic), "null" if question is None else "an answer", reported[topic])
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
@@ -241,17 +241,17 @@ class InPassing:
         return opening()
 
     def met(self, session: Session) -> None:
-        """Its greeting tells the host's time, at some moment since the conversation was opened."""
-        told = session.facts.get("time")
-        if told is not None:
-            self._clocks[session.host.name] = (told - session.greeted(), told - self._opened[session.host.name])
+        """Its greeting has the host's time, at some moment since the conversation was opened."""
+        answer = session.facts.get("time")
+        if answer is not None:
+            self._clocks[session.host.name] = (answer - session.greeted(), answer - self._opened[session.host.name])
 
     def check(self, host: str, answer: Facts) -> None:
         """Raises Wrong for facts that are not those that the host was asked for."""
         asked = {name for name, question in (self.questions.get(host) or {}).items() if question is not None}
-        told = {name for name, facts in (answer["facts"] or {}).items() if facts is not None}
-        if asked != told:
-            raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(told))
+        reported = {name for name, facts in (answer["facts"] or {}).items() if facts is not None}
+        if asked != reported:
+            raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(reported))
 
     def hear(self, answers: Mapping[str, Facts]) -> None:
         """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
@@ -266,8 +266,8 @@ class InPassing:
         if self._scene is None or not any(self._rounds):
             return None
         found = judged(self._scene, self._rounds, self._clocks, self._seconds)
-        told = {host for facts in self._rounds for host in facts}
-        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in told))
+        answer = {host for facts in self._rounds for host in facts}
+        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in answer))
 
 
 def require_private(scene: Scene, record: RunRecord, transport: Transport, report: Report) -> None:

@@ -55,10 +55,10 @@ def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
 def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
     """As dtctl/agent/network/listening.py answers who shows the nonce."""
     connection.sendall(f"{nonce} ask\n".encode())
-    said = b""
-    while b"\n" not in said and len(said) < _LONGEST:
+    text = b""
+    while b"\n" not in text and len(text) < _LONGEST:
         piece = connection.recv(_LONGEST)
         if not piece:
             break
-        said += piece
-    return said.partition(b"\n")[0] == f"dtctl check {host}".encode()
+        text += piece
+    return text.partition(b"\n")[0] == f"dtctl check {host}".encode()

@@ -54,22 +54,22 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 
 
 def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    """One finding for all hosts that tell the same of a path, which they share as a rule."""
-    alike: dict[tuple[tuple[str, Any], ...], list[str]] = {}
+    """One finding for all hosts that report the same of a path, which they share as a rule."""
+    same: dict[tuple[tuple[str, Any], ...], list[str]] = {}
     rows_of: dict[tuple[tuple[str, Any], ...], str] = {}
-    for host, told in facts.items():
-        for disk in told["disks"]:
+    for host, answer in facts.items():
+        for disk in answer["disks"]:
             row = disk_row(disk)
             if row is not None:
                 left = {name: disk[name] for name in ("free_bytes", "size_bytes", "free_files")}
-                key = tuple({"where": disk["path"], **left, **_removable(scene, host, told["disks"], disk)}.items())
+                key = tuple({"where": disk["path"], **left, **_removable(scene, host, answer["disks"], disk)}.items())
                 rows_of[key] = row
-                alike.setdefault(key, []).append(host)
-    for key, hosts in alike.items():
+                same.setdefault(key, []).append(host)
+    for key, hosts in same.items():
         fields: dict[str, Any] = dict(key)
         yield found(rows_of[key], hosts, **fields)
-    for place in dict.fromkeys(place for told in facts.values() for place in told["silent"]):
-        yield found("disk_silent", [host for host, told in facts.items() if place in told["silent"]], where=place)
+    for place in dict.fromkeys(place for answer in facts.values() for place in answer["silent"]):
+        yield found("disk_silent", [host for host, answer in facts.items() if place in answer["silent"]], where=place)
 
 
 def _removable(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, str]:
@@ -95,9 +95,9 @@ def disk_row(disk: Disk) -> str | None:
 
 
 def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    for host, told in facts.items():
-        tasks = [task.id for task in scene.plan.on_host(host) if str(task.id) in told["took"]]
-        took, machine = sum(told["took"][str(task)] for task in tasks), told["machine"]
+    for host, answer in facts.items():
+        tasks = [task.id for task in scene.plan.on_host(host) if str(task.id) in answer["took"]]
+        took, machine = sum(answer["took"][str(task)] for task in tasks), answer["machine"]
         fields = {
             "took_bytes": took,
             "memory_bytes": machine["memory_bytes"],
@@ -105,7 +105,7 @@ def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
         }
         if took > machine["memory_bytes"]:
             yield found("memory_short", [host], tasks, **fields)
-        elif took > machine["available_bytes"] + told["taking_bytes"]:
+        elif took > machine["available_bytes"] + answer["taking_bytes"]:
             yield found("memory_taken", [host], tasks, **fields)
 
 
@@ -113,8 +113,8 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
     few_files: dict[int, list[str]] = {}
     few_threads: dict[int, list[str]] = {}
     ended: list[str] = []
-    for host, told in facts.items():
-        rights = told["rights"]
+    for host, answer in facts.items():
+        rights = answer["rights"]
         if rights is None:
             continue
         if rights["open_files"] is not None and rights["open_files"] < FEW_FILES:
@@ -131,23 +131,23 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         yield found("killed_at_logout", ended)
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     facts = heard.first
-    machines = {host: told["machine"] for host, told in facts.items()}
+    machines = {host: answer["machine"] for host, answer in facts.items()}
     yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in heard.greeted.items()})
     yield Line("processors", {host: machine["cpus"] for host, machine in machines.items()})
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
-    yield Line("tasks took_bytes", {host: sum(told["took"].values()) or None for host, told in facts.items()})
-    yield Line("GPUs", {host: gpu_words(told["gpus"]) for host, told in facts.items()})
-    yield Line("free disk_bytes", {host: _least(told) for host, told in facts.items()})
+    yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
+    yield Line("GPUs", {host: gpu_words(answer["gpus"]) for host, answer in facts.items()})
+    yield Line("free disk_bytes", {host: _least(answer) for host, answer in facts.items()})
     yield Line("clock", {host: clock_words(interval) for host, interval in heard.clocks.items()})
-    rights = {host: told["rights"] for host, told in facts.items() if told["rights"] is not None}
+    rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 
 
-def _least(told: Facts) -> int | None:
-    return min((disk["free_bytes"] for disk in told["disks"] if disk["size_bytes"]), default=None)
+def _least(answer: Facts) -> int | None:
+    return min((disk["free_bytes"] for disk in answer["disks"] if disk["size_bytes"]), default=None)
 
 
 OFF_S = 5.0
@@ -161,12 +161,12 @@ def clock_findings(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Findin
         return
     every = {**clocks, HERE: (0.0, 0.0)}
     usual = _middle(every.values()) if len(clocks) > 1 else 0.0
-    alike: dict[tuple[str, int], list[str]] = {}
+    same: dict[tuple[str, int], list[str]] = {}
     for host, interval in every.items():
         off = apart(interval, usual)
         if abs(off) >= OFF_S:
-            alike.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
-    for (way, off_s), hosts in alike.items():
+            same.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
+    for (way, off_s), hosts in same.items():
         others = [host for host in every if host not in hosts and abs(apart(every[host], usual)) < OFF_S]
         row = "clock_wrong" if off_s >= WRONG_S else "clock_off"
         if hosts == [HERE]:
@@ -210,38 +210,38 @@ _MOST_USERS = 3
 
 
 def gpu_findings(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
-    for host, told in facts.items():
+    for host, answer in facts.items():
         tasks = [task for task in scene.plan.on_host(host) if task.gpus]
-        yield from _missing(host, told, tasks)
+        yield from _missing(host, answer, tasks)
         if not scene.brief:
-            yield from _shared(scene, host, told)
+            yield from _shared(scene, host, answer)
         given = {index for task in tasks for index in task.gpus or ()}
-        yield from _in_use(host, told, given)
+        yield from _in_use(host, answer, given)
     yield from _drivers(facts)
 
 
-def _missing(host: str, told: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
-    have = {gpu["index"] for gpu in told["gpus"]}
+def _missing(host: str, answer: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
+    have = {gpu["index"] for gpu in answer["gpus"]}
     lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
-    if not lacking or (told["drivers"] and not told["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
+    if not lacking or (answer["drivers"] and not answer["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
         return
     wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
     seen = "gpus_missing" if have else "gpus_silent"
-    row = seen if told["nvidia_smi"] else "gpus_unseen"
+    row = seen if answer["nvidia_smi"] else "gpus_unseen"
     yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
 
 
-def _shared(scene: Scene, host: str, told: MachineFacts) -> Iterator[Finding]:
-    """None of these tasks is told which GPUs are its own."""
+def _shared(scene: Scene, host: str, answer: MachineFacts) -> Iterator[Finding]:
+    """None of these tasks gets GPUs of its own."""
     takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None]
-    if told["gpus"] and len(takers) > 1:
-        yield found("gpus_shared", [host], takers, have=len(told["gpus"]))
+    if answer["gpus"] and len(takers) > 1:
+        yield found("gpus_shared", [host], takers, have=len(answer["gpus"]))
 
 
-def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
-    for gpu in told["gpus"]:
+def _in_use(host: str, answer: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
+    for gpu in answer["gpus"]:
         if gpu["index"] in set(given) and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"]:
-            users = [one for one in told["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
+            users = [one for one in answer["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
             named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
             used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
             yield found("gpus_in_use", [host], gpu=gpu["index"], users=named, **used)
@@ -249,8 +249,8 @@ def _in_use(host: str, told: MachineFacts, given: Iterable[int]) -> Iterator[Fin
 
 def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     by_version: dict[str, list[str]] = {}
-    for host, told in facts.items():
-        for version in {gpu["driver"] for gpu in told["gpus"]}:
+    for host, answer in facts.items():
+        for version in {gpu["driver"] for gpu in answer["gpus"]}:
             by_version.setdefault(version, []).append(host)
     if len(by_version) > 1:
         versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
@@ -268,4 +268,4 @@ def _indexes(indexes: Iterable[int]) -> str:
     return ", ".join(map(str, sorted(indexes)))
 
 
-TOPIC = Topic("machine", ask, judge, tell)
+TOPIC = Topic("machine", ask, judge, describe)

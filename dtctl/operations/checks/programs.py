@@ -1,4 +1,4 @@
-"""What the trainers' programs need, as far as their text tells."""
+"""What the trainers' programs need, as far as their text shows."""
 
 from __future__ import annotations
 

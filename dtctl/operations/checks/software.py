@@ -105,9 +105,9 @@ def _not_allowed(scene: Scene, each: list[Found]) -> Iterator[Finding]:
 
 
 def _broken(each: list[Found]) -> Iterator[Finding]:
-    for said, group in _by(each, lambda python: python["problem"]).items():
-        if said:
-            yield found("python_broken", _hosts(group), _tasks(group), python=_python(group), said=said)
+    for text, group in _by(each, lambda python: python["problem"]).items():
+        if text:
+            yield found("python_broken", _hosts(group), _tasks(group), python=_python(group), said=text)
 
 
 def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
@@ -120,8 +120,8 @@ def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
         ]
         group = [one for one in group if one[2]]
         if needs.broken and group:
-            file, line, said = needs.broken
-            yield found("syntax_error", _hosts(group), _tasks(group), file=file, line=str(line), said=said)
+            file, line, text = needs.broken
+            yield found("syntax_error", _hosts(group), _tasks(group), file=file, line=str(line), said=text)
 
 
 def _lacking(scene: Scene, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
@@ -132,8 +132,8 @@ def _lacking(scene: Scene, each: list[Found], made_by_setup: bool) -> Iterator[F
             names = ", ".join(_with_place(scene, module, group) for module in missing)
             yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
     for problems, group in _by(each, _import_problems).items():
-        for module, said in problems:
-            yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=said)
+        for module, text in problems:
+            yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=text)
 
 
 def _with_place(scene: Scene, module: str, group: list[Found]) -> str:
@@ -220,7 +220,7 @@ def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Ite
         yield "summaries_without_tensorboard", tensorflow
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     firsts: dict[str, PythonFound] = {}
     for host, python, _ in _each(scene, heard):
         firsts.setdefault(host, python)
@@ -265,4 +265,4 @@ def _minor(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-TOPIC = Topic("software", ask, judge, tell)
+TOPIC = Topic("software", ask, judge, describe)

@@ -30,12 +30,12 @@ def least_usual(others: Sequence[float]) -> float:
 
 
 _WARMER = 10
-"""Degrees that make a difference worth telling."""
+"""Degrees that make a difference worth showing."""
 
 
 def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
     """Against the middle of the others."""
-    every = [(host, one) for host, told in facts.items() for one in told["gpus"]]
+    every = [(host, one) for host, answer in facts.items() for one in answer["gpus"]]
     for host, gpu in every:
         others = [one for _, one in every if one is not gpu and one["name"] == gpu["name"]]
         figures = [one["flops"] for one in others]
@@ -43,8 +43,8 @@ def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
             why = {**_less(gpu, others, "clock_mhz"), **_less(gpu, others, "lanes"), **_warmer(gpu, others)}
             speeds: dict[str, Any] = {"own_flops": gpu["flops"], "usual_flops": median(figures)}
             yield found("gpu_computes_slowly", [host], gpu=gpu["gpu"], model=gpu["name"], **speeds, **why)
-    for problem in dict.fromkeys(told["gpu_problem"] for told in facts.values() if told["gpu_problem"]):
-        hosts = [host for host, told in facts.items() if told["gpu_problem"] == problem]
+    for problem in dict.fromkeys(answer["gpu_problem"] for answer in facts.values() if answer["gpu_problem"]):
+        hosts = [host for host, answer in facts.items() if answer["gpu_problem"] == problem]
         yield found("gpus_not_measured", hosts, said=problem)
 
 
@@ -101,57 +101,59 @@ def _told(heard: Heard[Facts]) -> Mapping[str, Facts]:
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     facts = _told(heard)
-    for problem in dict.fromkeys(told["problem"] for told in facts.values() if not told["kind"]):
-        hosts = [host for host, told in facts.items() if not told["kind"] and told["problem"] == problem]
+    for problem in dict.fromkeys(answer["problem"] for answer in facts.values() if not answer["kind"]):
+        hosts = [host for host, answer in facts.items() if not answer["kind"] and answer["problem"] == problem]
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
     for kind in ("numpy", "python"):
-        alike = {host: told for host, told in facts.items() if told["kind"] == kind}
-        for host, told in alike.items():
-            yield from _slow(host, told, [one for other, one in alike.items() if other != host])
+        same = {host: answer for host, answer in facts.items() if answer["kind"] == kind}
+        for host, answer in same.items():
+            yield from _slow(host, answer, [one for other, one in same.items() if other != host])
     yield from slow(facts)
 
 
-def _slow(host: str, told: Facts, others: list[Facts]) -> Iterator[Finding]:
+def _slow(host: str, answer: Facts, others: list[Facts]) -> Iterator[Finding]:
     """Against the middle of the others: what is slow is not to pull it down."""
     if not others:
         return
     flops, copied = (median(one["flops"] for one in others), median(one["copied_bytes"] for one in others))
-    if told["flops"] < least_usual([one["flops"] for one in others]):
-        yield found("host_computes_slowly", [host], own_flops=told["flops"], usual_flops=flops, **_why(told, others))
-    elif told["copied_bytes"] < least_usual([one["copied_bytes"] for one in others]):
-        own: dict[str, Any] = {"own_bytes": told["copied_bytes"], "usual_bytes": copied}
-        yield found("host_copies_slowly", [host], **own, **_why(told, others))
+    if answer["flops"] < least_usual([one["flops"] for one in others]):
+        yield found(
+            "host_computes_slowly", [host], own_flops=answer["flops"], usual_flops=flops, **_why(answer, others)
+        )
+    elif answer["copied_bytes"] < least_usual([one["copied_bytes"] for one in others]):
+        own: dict[str, Any] = {"own_bytes": answer["copied_bytes"], "usual_bytes": copied}
+        yield found("host_copies_slowly", [host], **own, **_why(answer, others))
 
 
-def _why(told: Facts, others: list[Facts]) -> dict[str, Any]:
+def _why(answer: Facts, others: list[Facts]) -> dict[str, Any]:
     """What is different there."""
     usual_cpus = median(one["machine"]["cpus"] for one in others)
     why: dict[str, Any] = {}
-    if told["machine"]["cpus"] < usual_cpus:
-        why.update(cpus=told["machine"]["cpus"], usual_cpus=usual_cpus)
+    if answer["machine"]["cpus"] < usual_cpus:
+        why.update(cpus=answer["machine"]["cpus"], usual_cpus=usual_cpus)
     for name in ("model", "governor"):
-        own, theirs = _text(told, name), {_text(one, name) for one in others}
+        own, theirs = _text(answer, name), {_text(one, name) for one in others}
         if own and len(theirs) == 1 and theirs not in ({own}, {""}):
             why.update({name: own, f"usual_{name}": theirs.pop()})
-    if told["busy"]:
-        first = told["busy"][0]
+    if answer["busy"]:
+        first = answer["busy"][0]
         why.update(taker=f"{first['name']} of {first['user']} (pid {first['pid']})", taker_cpus=f"{first['cpu']:.2g}")
-    if (told["machine"]["stolen"] or 0.0) >= _STOLEN:
-        why["stolen_share"] = told["machine"]["stolen"]
+    if (answer["machine"]["stolen"] or 0.0) >= _STOLEN:
+        why["stolen_share"] = answer["machine"]["stolen"]
     return why
 
 
-def _text(told: Facts, name: str) -> str:
-    fields: Mapping[str, Any] = told
+def _text(answer: Facts, name: str) -> str:
+    fields: Mapping[str, Any] = answer
     return str(fields[name])
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     facts = _told(heard)
-    yield Line("processors are", {host: told["model"] for host, told in facts.items()})
-    yield Line("multiplies at_flops", {host: told["flops"] or None for host, told in facts.items()})
-    yield Line("its GPUs multiply at_flops", {host: least(told["gpus"]) for host, told in facts.items()})
-    yield Line("copies a second_bytes", {host: told["copied_bytes"] or None for host, told in facts.items()})
+    yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
+    yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
+    yield Line("its GPUs multiply at_flops", {host: least(answer["gpus"]) for host, answer in facts.items()})
+    yield Line("copies a second_bytes", {host: answer["copied_bytes"] or None for host, answer in facts.items()})
 
 
-TOPIC = Topic("speed", ask, judge, tell)
+TOPIC = Topic("speed", ask, judge, describe)

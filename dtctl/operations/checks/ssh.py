@@ -7,7 +7,7 @@ from statistics import median
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import SshFacts, SshQuestion
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, once
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, once
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.transport.fanout import WIDTH
 
@@ -17,7 +17,7 @@ LONG_S = 1.0
 """That start-up files may take."""
 SLOW_S = 3.0
 BEHIND = 3.0
-"""A login that takes so many times as long as the middle one, and SLOW_S, is told."""
+"""A login that takes so many times as long as the middle one, and SLOW_S, is a finding."""
 _MOST_SAID = 80
 
 
@@ -45,9 +45,9 @@ def _start_up(heard: Heard[Facts]) -> Iterator[Finding]:
             noisy.setdefault((facts["shell"], first[:_MOST_SAID]), []).append(host)
         if (facts["start_up_s"] or 0.0) > LONG_S:
             yield found("slow_start_up", (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
-    for row, alike in (("start_up_fails", broken), ("noisy_start_up", noisy)):
-        for (shell, said), hosts in alike.items():
-            yield found(row, hosts, shell=shell, said=said)
+    for row, same in (("start_up_fails", broken), ("noisy_start_up", noisy)):
+        for (shell, text), hosts in same.items():
+            yield found(row, hosts, shell=shell, said=text)
 
 
 def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
@@ -64,14 +64,14 @@ def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
     for host, facts in heard.first.items():
         if facts["machine"] and facts["max_startups"]:
             machines.setdefault((facts["machine"], facts["max_startups"]), []).append(host)
-    for (_, said), hosts in machines.items():
-        logins, limit = min(len(hosts), WIDTH), said.partition(":")[0]
+    for (_, text), hosts in machines.items():
+        logins, limit = min(len(hosts), WIDTH), text.partition(":")[0]
         if limit.isdecimal() and logins > int(limit):
             wanted = f"{2 * WIDTH}:30:{4 * WIDTH}"
-            yield found("max_startups", hosts, logins=logins, limit=limit, said=said, wanted=wanted)
+            yield found("max_startups", hosts, logins=logins, limit=limit, said=text, wanted=wanted)
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Statement]:
     if not heard.first:
         return
     yield Line("login shell", {host: facts["shell"] for host, facts in heard.first.items()})
@@ -79,16 +79,16 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
     if took:
         slowest = max(took, key=lambda host: took[host])
         fields = {"least": f"{min(took.values()):.2g}", "most": f"{took[slowest]:.2g}", "slowest": slowest}
-        yield Said("logins", {**fields, "width": WIDTH})
+        yield Statement("logins", {**fields, "width": WIDTH})
     yield Line("MaxStartups", {host: _limit(facts, facts["max_startups"]) for host, facts in heard.first.items()})
     yield Line("MaxSessions", {host: _limit(facts, facts["max_sessions"]) for host, facts in heard.first.items()})
 
 
 def _limit(facts: Facts, value: object) -> str:
-    """Nothing where nobody tells it."""
+    """Nothing where it is unknown."""
     if value is None:
         return "not known" if facts["told_by"] or facts["start_up_s"] is not None else ""
     return f"{value} (as the manual has it)" if facts["told_by"] == "default" else str(value)
 
 
-TOPIC = Topic("ssh", ask, judge, tell)
+TOPIC = Topic("ssh", ask, judge, describe)

@@ -9,7 +9,7 @@ from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuest
 from dtctl.agent.records.kinds import made
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, found, shown
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, shown
 from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.hosts import brought_along
@@ -47,8 +47,8 @@ def _first(scene: Scene, host: str) -> StorageQuestion:
 
 def _second(scene: Scene, facts: Mapping[str, Facts]) -> Mapping[str, StorageQuestion]:
     lead = scene.plan.coordinator.host
-    told = facts.get(lead)
-    wrote = {one["path"]: one["up"] for one in (told["written"] if told else ()) if not one["problem"]}
+    answer = facts.get(lead)
+    wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
     for host in concerned(scene.plan):
         # the n-th directory of one host is the n-th of another; a home may lie elsewhere there
@@ -68,46 +68,48 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 
 
 def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for host, told in facts.items():
-        for one in told["written"]:
+    same: dict[tuple[str, str, str], list[str]] = {}
+    for host, answer in facts.items():
+        for one in answer["written"]:
             if one["problem"] and not one["full"]:  # a full disk is among the machine's
                 there = one["at"] if one["up"] else ""
-                alike.setdefault((one["path"], one["problem"], there), []).append(host)
-    for (path, problem, there), hosts in alike.items():
+                same.setdefault((one["path"], one["problem"], there), []).append(host)
+    for (path, problem, there), hosts in same.items():
         fields = {"there": there} if there else {}
         yield found("place_unwritable", hosts, where=shown(path), said=problem, **fields)
 
 
 def _room(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    for host, told in facts.items():
-        for path, free, last in _saved(told):
+    for host, answer in facts.items():
+        for path, free, last in _saved(answer):
             fit = free // last
             if fit < ENOUGH:
                 fields: dict[str, Any] = {"free_bytes": free, "last_bytes": last, "fit": fit}
                 yield found("little_room_to_save" if fit else "no_room_to_save", [host], where=shown(path), **fields)
 
 
-def _saved(told: Facts) -> Iterator[tuple[str, int, int]]:
+def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
     """Of each directory with a checkpoint: its path, what is free there, and how large the newest one is."""
-    free = {one["path"]: one["free_bytes"] for one in told["written"] if one["at"]}
-    for one in told["checkpoints"]:
+    free = {one["path"]: one["free_bytes"] for one in answer["written"] if one["at"]}
+    for one in answer["checkpoints"]:
         if one["path"] in free and one["size_bytes"]:
             yield one["path"], free[one["path"]], one["size_bytes"]
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
         yield from sharing_lines(scene, heard.rounds[1])
     lead = scene.plan.coordinator.host
     if lead in heard.errors and concerned(scene.plan):
-        yield Said("sharing_not_known", {"lead": lead})
-    yield Line("room for checkpoints", {host: _fit(told) for host, told in heard.first.items() if told["checkpoints"]})
-    yield Line("data", {host: data_words(told) for host, told in heard.first.items() if told["data"]})
+        yield Statement("sharing_not_known", {"lead": lead})
+    yield Line(
+        "room for checkpoints", {host: _fit(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
+    )
+    yield Line("data", {host: data_words(answer) for host, answer in heard.first.items() if answer["data"]})
 
 
-def _fit(told: Facts) -> int | None:
-    return min((free // last for _, free, last in _saved(told)), default=None)
+def _fit(answer: Facts) -> int | None:
+    return min((free // last for _, free, last in _saved(answer)), default=None)
 
 
 def savers(plan: RunPlan) -> frozenset[str]:
@@ -130,8 +132,8 @@ def sharing_findings(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterat
     plan = scene.plan
     lead = plan.coordinator.host
     blind: dict[str, list[str]] = {}
-    for host, told in looked.items():
-        for one in told["looked"]:
+    for host, answer in looked.items():
+        for one in answer["looked"]:
             if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]:
                 blind.setdefault(one["path"], []).append(host)
     for path, hosts in blind.items():
@@ -164,19 +166,19 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
     return tuple(task.id for task in plan.tasks if task.role in roles and task.host in there)
 
 
-def sharing_lines(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Said]:
+def sharing_lines(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
     """Who sees the checkpoint directory of the lead's host."""
     lead = scene.plan.coordinator.host
     seeing: dict[str, list[str]] = {}
-    for host, told in looked.items():
-        for one in told["looked"]:
+    for host, answer in looked.items():
+        for one in answer["looked"]:
             seeing.setdefault(one["path"], []).extend([host] if lead in one["seen"] else [])
     for path, hosts in seeing.items():
         where = shown(path)
         if hosts:
-            yield Said("shared", {"where": where, "hosts": (lead, *hosts)})
+            yield Statement("shared", {"where": where, "hosts": (lead, *hosts)})
         else:
-            yield Said("not_shared", {"where": where, "lead": lead})
+            yield Statement("not_shared", {"where": where, "lead": lead})
 
 
 def data_places(scene: Scene, host: str) -> tuple[str, ...]:
@@ -186,19 +188,19 @@ def data_places(scene: Scene, host: str) -> tuple[str, ...]:
 
 
 def data_findings(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
-    told = [(host, one) for host, each in facts.items() for one in each["data"]]
-    for path in dict.fromkeys(one["path"] for _, one in told):
-        yield from _of_path(scene, shown(path), [(host, one) for host, one in told if one["path"] == path])
+    answer = [(host, one) for host, each in facts.items() for one in each["data"]]
+    for path in dict.fromkeys(one["path"] for _, one in answer):
+        yield from _of_path(scene, shown(path), [(host, one) for host, one in answer if one["path"] == path])
 
 
-def _of_path(scene: Scene, path: str, told: list[tuple[str, Data]]) -> Iterator[Finding]:
-    missing = [host for host, one in told if not one["there"]]
+def _of_path(scene: Scene, path: str, answer: list[tuple[str, Data]]) -> Iterator[Finding]:
+    missing = [host for host, one in answer if not one["there"]]
     if missing:
         yield found("data_missing", missing, _readers(scene, missing), where=path)
-    for problem in dict.fromkeys(one["problem"] for _, one in told if one["problem"]):
-        hosts = [host for host, one in told if one["problem"] == problem]
+    for problem in dict.fromkeys(one["problem"] for _, one in answer if one["problem"]):
+        hosts = [host for host, one in answer if one["problem"] == problem]
         yield found("data_unreadable", hosts, where=path, said=problem)
-    counted = [(host, one) for host, one in told if one["there"] and not one["problem"] and one["whole"]]
+    counted = [(host, one) for host, one in answer if one["there"] and not one["problem"] and one["whole"]]
     empty = [host for host, one in counted if not one["files"]]
     full = [(host, one) for host, one in counted if one["files"]]
     if empty and full:
@@ -231,11 +233,11 @@ def _readers(scene: Scene, hosts: list[str]) -> tuple[TaskId, ...]:
     return tuple(task.id for task in scene.plan.tasks if task.host in hosts and task.id.job not in servers)
 
 
-def data_words(told: StorageFacts) -> str:
+def data_words(answer: StorageFacts) -> str:
     """Of all directories of a host."""
-    files, size = sum(one["files"] for one in told["data"]), sum(one["size_bytes"] for one in told["data"])
-    more = "" if all(one["whole"] for one in told["data"]) else " or more"
-    return f"{files} files, {size / 1e6:.1f} MB{more}" if all(one["there"] for one in told["data"]) else "missing"
+    files, size = sum(one["files"] for one in answer["data"]), sum(one["size_bytes"] for one in answer["data"])
+    more = "" if all(one["whole"] for one in answer["data"]) else " or more"
+    return f"{files} files, {size / 1e6:.1f} MB{more}" if all(one["there"] for one in answer["data"]) else "missing"
 
 
-TOPIC = Topic("storage", ask, judge, tell)
+TOPIC = Topic("storage", ask, judge, describe)

@@ -31,13 +31,13 @@ class Scene:
 
     plan: RunPlan
     needs: Mapping[str, Needs] = field(default_factory=dict)
-    """Job -> what its program needs, as far as its text tells."""
+    """Job -> what its program needs, as far as its text shows."""
     brief: bool = False
     deep: bool = False
     network_speed: bool = False
     token: str = ""
     nonce: str = "0" * 32
-    """By which the hosts of this check know each other; nobody else is told."""
+    """By which the hosts of this check know each other; nobody else knows it."""
     reached_at: Mapping[str, str] = field(default_factory=dict)
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
@@ -89,16 +89,16 @@ class Heard(Generic[F]):
 class Line:
     """What is so, for people who want to see it: hosts with the same value are shown as one.
 
-    `what` is a label (`tensorflow`), or a name whose end says what the value is (`memory_bytes`, `connect_s`).
+    `what` is a label (`tensorflow`), or a name whose end names the unit (`memory_bytes`, `connect_s`).
     """
 
     what: str
     values: Mapping[str, object]
-    """By host: texts or numbers. Empty, or None: it has none; hosts that did not tell are left out."""
+    """By host: texts or numbers. Empty, or None: it has none; hosts that did not report it are left out."""
 
 
 @dataclass(frozen=True)
-class Said:
+class Statement:
     """What is so of the cluster as a whole: a row of a table of `render`, and its fields."""
 
     kind: str
@@ -109,14 +109,14 @@ class Said:
 class Topic(Generic[Q, F]):
     """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
 
-    `ask` gives the hosts' questions of the next round, by host; nobody: it is done. `judge` tells what is wrong, and
-    `tell` what is so. All of them see what was heard so far.
+    `ask` gives the hosts' questions of the next round, by host; nobody: it is done. `judge` finds what is wrong, and
+    `describe` what is so. All of them see what was heard so far.
     """
 
     name: str
     ask: Callable[[Scene, Heard[F]], Mapping[str, Q]]
     judge: Callable[[Scene, Heard[F]], Iterable[Finding]]
-    tell: Callable[[Scene, Heard[F]], Iterable[Line | Said]]
+    describe: Callable[[Scene, Heard[F]], Iterable[Line | Statement]]
     doors: Callable[[Scene, Heard[F]], Sequence[Door]] = lambda scene, heard: ()
     """What this machine is to try to connect to itself, during the next round."""
 

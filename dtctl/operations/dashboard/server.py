@@ -15,7 +15,7 @@ from dtctl.operations.report.tree import Report
 from dtctl.operations.webserver import Answer, Visit
 
 FAREWELL_S = 3.0
-"""For readers to be told of the end."""
+"""For readers to get the end."""
 
 
 class Board:
@@ -29,7 +29,7 @@ class Board:
         self._changed = threading.Condition()
 
     def put(self, parts: Mapping[str, str]) -> None:
-        """Those that are as before are not told again."""
+        """Those that are as before are not sent again."""
         with self._changed:
             changed = {name: text for name, text in parts.items() if self._parts.get(name, (0, None))[1] != text}
             if changed:
@@ -38,7 +38,7 @@ class Board:
                 self._changed.notify_all()
 
     def close(self) -> None:
-        """Readers are told that nothing more will come; returns when they were, or do not read."""
+        """Readers are sent that nothing more will come; returns when they were, or do not read."""
         with self._changed:
             self.closed = True
             self._changed.notify_all()
@@ -77,7 +77,7 @@ class Board:
 
 MOST_READERS = 32
 ALIVE_S = 15.0
-"""After so long a silence a reader is told that the connection stands, so that a lost one is noticed."""
+"""After so long a silence a reader is sent that the connection stands, so that a lost one is noticed."""
 RETRY_MS = 2000
 
 
@@ -100,14 +100,14 @@ def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
             return visit.refuse(503)
         last = visit.headers.get("Last-Event-ID") or parse_qs(query).get("from", [""])[0]
         visit.begin(200, {"Content-Type": "text/event-stream; charset=utf-8", **headers})
-        for text in told(board, int(last) if _is_number(last) else 0) if visit.command == "GET" else ():
+        for text in messages(board, int(last) if _is_number(last) else 0) if visit.command == "GET" else ():
             visit.wfile.write(text.encode())
         return None
 
     return answer
 
 
-def told(board: Board, number: int) -> Iterator[str]:
+def messages(board: Board, number: int) -> Iterator[str]:
     """Parts as they change, in the words of server-sent events (HTML, "Server-sent events")."""
     with board.reading():
         yield f"retry: {RETRY_MS}\n\n"
@@ -133,7 +133,7 @@ _TICK_S = 0.5
 def looks(
     following: Following, first: Report, board: Board, alive: Callable[[], bool]
 ) -> Iterator[Report | DtctlError]:
-    """How the run stands, or why nobody can tell, until nobody serves it any more; while nobody reads, nobody is asked.
+    """How the run stands, or why it is unknown, until nobody serves it any more; while nobody reads, nobody is asked.
 
     After the end of the run there is nothing more to look at, and this goes on without a word.
     """
@@ -142,9 +142,9 @@ def looks(
         if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE - took))) or over:
             continue
         began = time.monotonic()
-        told = _look(following)
-        over = isinstance(told, Report) and is_over(told.status)
-        yield told
+        look = _look(following)
+        over = isinstance(look, Report) and is_over(look.status)
+        yield look
         took = time.monotonic() - began
 
 

@@ -57,15 +57,15 @@ class Following:
 
     def _hear_story(self) -> None:
         """What is new of it; where hosts tell it in the coordinator's place, all of it."""
-        record, known = self._record, self._story.happenings
+        record, known = self._record, self._story.lines
         goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
-        begin = known[-1].number + 1 if goes_on else None
+        begin = known[-1]["n"] + 1 if goes_on else None
         try:
             told = read_events(record, self._kept, last=LINES, begin=begin)
         except DtctlError as error:
             self._story = dataclasses.replace(self._story, errors={record.coordinator: error})
             return
-        new = (*known, *told.happenings)[-LINES:] if goes_on and told.away is None else told.happenings
+        new = (*known, *told.lines)[-LINES:] if goes_on and told.away is None else told.lines
         self._story, self._told_by = Story(new, told.errors, told.away), record.coordinator
 
     def _read_scalars(self, *, hurry: bool) -> None:

@@ -10,11 +10,13 @@ from itertools import pairwise
 from typing import Any
 
 import dtctl
+from dtctl.agent.records.reasons import why_of
+from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.kept import NotAsked, for_one_look
 from dtctl.operations.client.snapshot import TaskStatus
-from dtctl.operations.events import Happening, Story, read_events
+from dtctl.operations.events import Story, read_events
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
@@ -29,49 +31,49 @@ MOST_ATTEMPTS = 100
 _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 
-def timeline(story: Sequence[Happening], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
+def timeline(story: Sequence[StoryLine], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
     """`story` in the order of its lines; `now` ends what goes on."""
-    told: dict[str, list[Happening]] = {}
+    told: dict[str, list[StoryLine]] = {}
     for one in story:
-        if one.kind == "task" and one.task is not None:
-            told.setdefault(one.task, []).append(one)
+        if one["kind"] == "task" and one["task"] is not None:
+            told.setdefault(one["task"], []).append(one)
     lines = tuple(
         TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
         for task in tasks
     )
-    begins = [story[0].time] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
+    begins = [story[0]["time"]] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
     ends = [one.end for line in lines for one in line.attempts]
     begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
     return Timeline(begin, max([begin, *ends]), lines, cut)
 
 
-def _attempts(task: TaskStatus, told: list[Happening], now: float) -> list[Attempt]:
-    moves = [one for one in told if one.before != one.after and one.after in set(TaskState)]
+def _attempts(task: TaskStatus, told: list[StoryLine], now: float) -> list[Attempt]:
+    moves = [one for one in told if one["from"] != one["to"] and one["to"] in set(TaskState)]
     found = _from_moves(task, moves, now) if moves else _from_history(task, now)
     return found[-MOST_ATTEMPTS:]
 
 
-def _from_moves(task: TaskStatus, moves: list[Happening], now: float) -> list[Attempt]:
+def _from_moves(task: TaskStatus, moves: list[StoryLine], now: float) -> list[Attempt]:
     """A wait stands with the attempt before it, and the first one with the first attempt."""
-    over = max(now, moves[-1].time)
+    over = max(now, moves[-1]["time"])
     bars: dict[int, list[Bar]] = {}
-    ended: dict[int, Happening] = {}
+    ended: dict[int, StoryLine] = {}
     for number, one in enumerate(moves):
-        state, attempt = TaskState(one.after), one.attempt or 0
-        end = moves[number + 1].time if number + 1 < len(moves) else over
+        state, attempt = TaskState(one["to"]), one["attempt"] or 0
+        end = moves[number + 1]["time"] if number + 1 < len(moves) else over
         if not state.final:
-            bars.setdefault(attempt, []).append(Bar(state, one.time, max(one.time, end)))
+            bars.setdefault(attempt, []).append(Bar(state, one["time"], max(one["time"], end)))
         else:
-            bars.setdefault(attempt, []).append(Bar(state, one.time, one.time))
-        if state not in (TaskState.STARTING, TaskState.RUNNING) and one.before not in ("pending", "backoff"):
+            bars.setdefault(attempt, []).append(Bar(state, one["time"], one["time"]))
+        if state not in (TaskState.STARTING, TaskState.RUNNING) and one["from"] not in ("pending", "backoff"):
             ended.setdefault(attempt, one)
     bars = {number: several for number, several in bars.items() if number or len(bars) == 1}
     return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
 
 
-def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: Happening | None) -> Attempt:
+def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: StoryLine | None) -> Attempt:
     state = task.state if number == task.entry["attempt"] else bars[-1].state
-    return Attempt(number, tuple(bars), state, end.why if end is not None else ())
+    return Attempt(number, tuple(bars), state, why_of(end) if end is not None else ())
 
 
 def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
@@ -130,7 +132,7 @@ def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) 
 def put_together(
     found: RunStatus, story: Story, scalars: Metrics, facts: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
 ) -> Report:
-    happenings = story.happenings
+    happenings = story.lines
     errors = _first_of_each_host(found.errors, story.errors, scalars.errors)
     return Report(
         made=time.time(),
@@ -139,7 +141,7 @@ def put_together(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
         timeline=timeline(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
-        story=tuple(one for one in happenings if one.kind != "task"),
+        story=tuple(one for one in happenings if one["kind"] != "task"),
         scalars=scalars,
         rates=() if any(one.tag in RATE_TAGS for one in scalars.series) else tuple(rates(scalars.series)),
         hosts=tuple(_host(name, found.record, facts.get(name, {})) for name in _hosts(found.record)),

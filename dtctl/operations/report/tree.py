@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact
+from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.events import Happening
 from dtctl.operations.metrics import Metrics, Series
 from dtctl.operations.report.configuration import Configuration
 from dtctl.operations.report.goodput import Goodput
@@ -94,7 +94,7 @@ class Report:
     status: RunStatus
     goodput: Goodput | None
     timeline: Timeline
-    story: tuple[Happening, ...]
+    story: tuple[StoryLine, ...]
     """Less what stands in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]

@@ -31,7 +31,7 @@ host has `no_tensorboard`; there are `no_files` yet; they are on several hosts, 
 
 @dataclass(frozen=True)
 class Looked:
-    """What the hosts have told; `run` None: none of them has one."""
+    """What the hosts have reported; `run` None: none of them has one."""
 
     run: str | None
     answers: Mapping[str, EventDirsResult]
@@ -137,7 +137,7 @@ class _File:
     names: tuple[str, ...]
     """Its path below the directory."""
     host: str
-    told: tuple[str, str, str]
+    source: tuple[str, str, str]
     inode: str = ""
     size: int = 0
 
@@ -145,7 +145,7 @@ class _File:
 class Copies:
     """Below `directory`, in a temporary `place` that is removed at the end. A context manager.
 
-    What hosts share comes from the first to tell of it.
+    What hosts share comes from the first to report it.
     """
 
     def __init__(self) -> None:
@@ -168,13 +168,13 @@ class Copies:
             self._stack.close()
 
     def had(self, host: str) -> list[dict[str, object]]:
-        """How far a host's files are here, as `event_files` is told."""
+        """How far a host's files are here, as `event_files` is asked."""
         with self._lock:
             return [
                 {
-                    "dir": file.told[0],
-                    "name": file.told[1],
-                    "file": file.told[2],
+                    "dir": file.source[0],
+                    "name": file.source[1],
+                    "file": file.source[2],
                     "inode": file.inode,
                     "size": file.size,
                 }
@@ -182,26 +182,26 @@ class Copies:
                 if file.host == host
             ]
 
-    def add(self, host: str, told: EventFile, data: bytes) -> None:
+    def add(self, host: str, answer: EventFile, data: bytes) -> None:
         """Raises Wrong for what would go elsewhere than below the directory, and DtctlError when the disk is full."""
-        key = (told["dir"], told["name"], told["identity"])
+        key = (answer["dir"], answer["name"], answer["identity"])
         with self._lock:
             if self._closed or self._owner.setdefault(key, host) != host:
                 return
-            file = self._file(host, told)
-            if told["offset"] == 0:
-                file.inode, file.size = told["inode"], 0
-            if (told["inode"], told["offset"]) != (file.inode, file.size):
-                raise wrong("offset", f"{file.size} of the file that was begun", told["offset"])
+            file = self._file(host, answer)
+            if answer["offset"] == 0:
+                file.inode, file.size = answer["inode"], 0
+            if (answer["inode"], answer["offset"]) != (file.inode, file.size):
+                raise wrong("offset", f"{file.size} of the file that was begun", answer["offset"])
             self._write(file, data)
 
-    def _file(self, host: str, told: EventFile) -> _File:
-        place = (host, told["dir"], told["name"], told["file"])
+    def _file(self, host: str, answer: EventFile) -> _File:
+        place = (host, answer["dir"], answer["name"], answer["file"])
         if place not in self._files:
             if len(self._files) >= MOST_FILES:
-                raise wrong("file", f"one of at most {MOST_FILES}", told["file"])
-            names = (self._label(host, told["dir"]), *_parts(told["name"]), *_parts(told["file"]))
-            self._files[place] = _File(names, host, (told["dir"], told["name"], told["file"]))
+                raise wrong("file", f"one of at most {MOST_FILES}", answer["file"])
+            names = (self._label(host, answer["dir"]), *_parts(answer["name"]), *_parts(answer["file"]))
+            self._files[place] = _File(names, host, (answer["dir"], answer["name"], answer["file"]))
         return self._files[place]
 
     def _label(self, host: str, directory: str) -> str:
@@ -277,9 +277,9 @@ def follow_copies(
         for name in place.sources:
             host, own = record.way_to(name), without(name, place.sources, looked.answers)
             streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
-        for told in streams.all(TICK_S):
-            assert told is None or isinstance(told, Copied | Away | Back)
-            yield told
+        for answer in streams.all(TICK_S):
+            assert answer is None or isinstance(answer, Copied | Away | Back)
+            yield answer
 
 
 def without(host: str, sources: Sequence[str], answers: Mapping[str, EventDirsResult]) -> list[FolderAt]:

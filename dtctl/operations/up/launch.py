@@ -6,6 +6,7 @@ And how each host is told of it, and what it may answer.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import getpass
 import os
 import secrets
@@ -26,12 +27,13 @@ from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
-from dtctl.plan.spec import digest, host_spec
+from dtctl.plan.spec import digest, host_spec, run_spec
 
 if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric import ec
 
+    from dtctl.agent.records.spec import Spec
     from dtctl.operations.checks.topic import Scene
 
 
@@ -63,6 +65,20 @@ class Start:
     """What the hosts are asked of themselves by the way."""
     allow_missing: int | None = None
     """So many hosts may be done without; None where that is no choice of the command's."""
+
+    @functools.cached_property
+    def run_spec(self) -> Spec:
+        """What all hosts have in common."""
+        assert self.record.run is not None
+        return run_spec(
+            self.plan,
+            run=self.record.run,
+            digest=self.digest,
+            bundle=self.bundle.id,
+            created=self.record.created,
+            controller=self.controller,
+            replaced=self.record.replaced,
+        )
 
     @property
     def expects_revival(self) -> bool:
@@ -138,19 +154,8 @@ def controller_name() -> str:
 def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
     """`absent`: of a run that goes on already."""
     record = launch.record
-    assert record.run is not None
     hooks = launch.plan.cluster.hooks.values()
-    spec = host_spec(
-        launch.plan,
-        host.name,
-        run=record.run,
-        digest=launch.digest,
-        bundle=launch.bundle.id,
-        created=record.created,
-        controller=launch.controller,
-        replaced=record.replaced,
-        absent=absent,
-    )
+    spec = host_spec(launch.plan, host.name, launch.run_spec, absent)
     return {
         **request(record, host, "up"),
         "spec": spec,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checks.topic import Line, Said, fails
+from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.machine.document import errors, picked, plain
 
@@ -68,7 +68,7 @@ def checked(told: Checked) -> dict[str, Any]:
         "seconds": round(told.seconds, 3),
         "problems": [_finding(one) for one in told.found if fails(one)],
         "warnings": [_finding(one) for one in told.found if not fails(one)],
-        "topics": {topic: [_line(one) for one in lines] for topic, lines in told.told.items()},
+        "topics": {topic: [_line(one) for one in lines] for topic, lines in told.lines.items()},
         "errors": errors(told.errors),
     }
 
@@ -90,7 +90,7 @@ def _finding(found: Finding) -> dict[str, Any]:
     }
 
 
-def _line(one: Line | Said) -> dict[str, Any]:
-    if isinstance(one, Said):
+def _line(one: Line | Statement) -> dict[str, Any]:
+    if isinstance(one, Statement):
         return {"kind": one.kind, "fields": plain(one.fields)}
     return {"what": one.what, "hosts": plain(one.values)}

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.whole_run import StoryLine
 from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-    from dtctl.operations.events import Happening
     from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
@@ -182,19 +182,19 @@ def stop(result: StopResult) -> dict[str, Any]:
     }
 
 
-def happening(one: Happening) -> dict[str, Any]:
+def event(one: StoryLine) -> dict[str, Any]:
     return {
-        "n": one.number,
-        "time": iso_utc(one.time),
-        "kind": one.kind,
-        "host": one.host,
-        "task": one.task,
-        "attempt": one.attempt,
-        "from": one.before,
-        "to": one.after,
-        "reason": sentence(one.why),
-        "why": list(one.why),
-        "by": one.by or None,
+        "n": one["n"],
+        "time": iso_utc(one["time"]),
+        "kind": one["kind"],
+        "host": one["host"],
+        "task": one["task"],
+        "attempt": one["attempt"],
+        "from": one["from"],
+        "to": one["to"],
+        "reason": sentence(why_of(one)),
+        "why": why_of(one),
+        "by": one["by"] or None,
     }
 
 

@@ -134,9 +134,9 @@ def dumps(found: Dumps) -> dict[str, Any]:
         "tasks": [
             {
                 **picked(one, "task host"),
-                **picked(one.told, "attempt state"),
-                "processes": [_process(process) for process in one.told["processes"]],
-                "processesOmitted": one.told["omitted"],
+                **picked(one.answer, "attempt state"),
+                "processes": [_process(process) for process in one.answer["processes"]],
+                "processesOmitted": one.answer["omitted"],
             }
             for one in found.tasks
         ],

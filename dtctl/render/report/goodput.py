@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import PARTS as ORDER
-from dtctl.agent.run.goodput import told_in_short
+from dtctl.agent.run.goodput import summary
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ MEANINGS = {
 
 def goodput_line(goodput: Goodput) -> str:
     """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
-    told = sentence(told_in_short(goodput.seconds))  # type: ignore[arg-type]
+    told = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
     return "; ".join([told, *map(gain_words, goodput.gains[:1])])
 
 

@@ -10,7 +10,7 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.tree import Report
 from dtctl.operations.report.writing import MARK
-from dtctl.render.events import happening_line
+from dtctl.render.events import event_line
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
@@ -115,7 +115,7 @@ def _story(report: Report) -> Iterator[str]:
     told = report.story[-MOST_LINES:]
     if len(report.story) > len(told):
         yield f"- {count(len(report.story) - len(told), 'line')} before: dtctl events tells them all"
-    yield from (f"- {_text(happening_line(one))}" for one in told)
+    yield from (f"- {_text(event_line(one))}" for one in told)
 
 
 def _hosts(report: Report) -> Iterator[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.events import Happening
+from dtctl.agent.records.whole_run import StoryLine
 from dtctl.operations.report.tree import HostFacts, Report
 from dtctl.render.errors import note
-from dtctl.render.events import happening_line
+from dtctl.render.events import event_line
 from dtctl.render.report import curves, timeline
 from dtctl.render.report import goodput as words
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
@@ -184,9 +184,9 @@ def checkpoint_problems(report: Report) -> list[str]:
 
 
 def _story(report: Report) -> Html:
-    told: list[Happening] = list(report.story[-MOST_LINES:])
+    told: list[StoryLine] = list(report.story[-MOST_LINES:])
     left = len(report.story) - len(told)
-    items = [tag("li", happening_line(one)) for one in told]
+    items = [tag("li", event_line(one)) for one in told]
     more = tag("p", f"{count(left, 'line')} before: dtctl events tells them all.", class_="soft") if left else None
     folded = tag(
         "details", tag("summary", count(len(told), "line")), more, tag("ul", items), open=len(told) <= 30 or None

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.config.names import check_host, check_names, check_own_host, check_user, split_place
 from dtctl.errors import TransportError, UsageError
@@ -111,7 +111,7 @@ class ConfigFiles:
                 self._parsed[user, port] = config
             return self._parsed[user, port]
 
-    def lookup(self, settings: SshSettings) -> SSHConfigDict:
+    def lookup(self, settings: SshSettings) -> Mapping[str, Any]:
         """The options for one host, keys in lower case; not to be changed."""
         settings = split_target(settings)
         return self.parsed(settings.user, settings.port).lookup(settings.target)

@@ -8,96 +8,26 @@ always given to it, the first socket is ours, and everything about keys goes thr
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fabric import Config, Connection
 from paramiko.client import MissingHostKeyPolicy
 
-from dtctl.errors import TransportError
 from dtctl.transport.fanout import ALONE_S, Still, idle
 from dtctl.transport.local import Child
-from dtctl.transport.ssh import errors, known_hosts
-from dtctl.transport.ssh.known_hosts import HostKey, Pinned
+from dtctl.transport.ssh.known_hosts import HostKey
 from dtctl.transport.ssh.protocol import DEAD_AFTER_S, SshProtocol
+from dtctl.transport.stream import RemoteExit
 
 if TYPE_CHECKING:
     from paramiko.pkey import PKey
 
-    from dtctl.transport.ssh.errors import Destination
-    from dtctl.transport.ssh.known_hosts import KnownHosts
+    from dtctl.transport.ssh.route import HostKeys
 
 PROXY_END_S = 1.0
-
-
-@dataclass(frozen=True)
-class HostKeys:
-    """What may be believed of one host's keys."""
-
-    destination: Destination
-    name: str
-    """In known_hosts (`host_key_name`, or HostKeyAlias)."""
-    known: KnownHosts
-    files: Sequence[Path]
-    """known_hosts files."""
-    accept_new: bool = False
-    said: Path | None = None
-    """The first of the files, where a cluster file has chosen it."""
-    project: Path | None = None
-    """The directory of that cluster file."""
-
-    @property
-    def own_file(self) -> Path:
-        """Where new keys belong. Raises TransportError if the files keep nothing, or if it is not theirs to choose."""
-        for file in self.files:
-            if file == Path(os.devnull):
-                continue
-            if file == self.said:
-                known_hosts.check_place(file, self.project)
-            return file
-        raise TransportError(
-            f"there is no file to keep the host key of {self.destination.name} in",
-            hint="set `ssh: {known_hosts: PATH}`, or UserKnownHostsFile in ~/.ssh/config",
-        )
-
-    def pinned(self) -> list[HostKey]:
-        """In the order of the files."""
-        return [line.key for line in self.known.of(self.name, self.files) if not line.revoked]
-
-    def types(self) -> list[str]:
-        """Key types to ask for first."""
-        return [key.type for key in self.pinned()]
-
-    def check(self, key: HostKey, protocol: SshProtocol) -> None:
-        """Raises HostKeyError."""
-        lines = self.known.of(self.name, self.files)
-        # A host of which keys are revoked, but none is known, is a new one (`check_key_in_hostkeys`, hostfile.c).
-        if self.accept_new and not any(not line.revoked or line.key == key for line in lines):
-            lines = self.known.learn(self.name, key, self.own_file)
-            if not lines:
-                return
-        self.compare(key, lines)
-
-    def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:
-        """Raises HostKeyError unless the key is one of those in the lines, and not revoked."""
-        same = [line for line in pinned if line.key == key]
-        for line in same:
-            if line.revoked:
-                raise errors.revoked_key(self.destination, key, line)
-        if same:
-            return
-        others = [line for line in pinned if not line.revoked]
-        if not others:
-            raise errors.unknown_key(self.destination, key, self.files)
-        # The pinned types were asked for first: a host that has one of those keys would have shown it.
-        nearest = next((line for line in others if line.key.type == key.type), others[0])
-        raise errors.changed_key(self.destination, self.name, key, nearest)
 
 
 class Policy(MissingHostKeyPolicy):
@@ -221,15 +151,13 @@ class ProxyCommand:
 
     def __init__(self, command: str) -> None:
         self.command = command.replace("%%", "%")
-        self.exit_code: int | None = None
+        self.ending: RemoteExit | None = None
         """Known after `close`."""
-        self.stderr = ""
         self._child = Child(["/bin/sh", "-c", f"exec {self.command}"])
         self.connection = self._child.connection
 
     def close(self) -> None:
         self.connection.close()
-        if self.exit_code is None:
-            self.exit_code = self._child.wait(PROXY_END_S)
-            self.stderr = self._child.stderr().decode("utf-8", "replace")
+        if self.ending is None:
+            self.ending = self._child.wait(PROXY_END_S)
             self._child.close()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.errors import HostKeyError, TransportError
+from dtctl.transport.stream import RemoteExit, text_of
 
 if TYPE_CHECKING:
     from dtctl.transport.ssh.keyring import LoginRefused
@@ -176,13 +177,26 @@ def through_gateway(to: Destination, error: TransportError) -> TransportError:
     )
 
 
-def proxy_command_failed(to: Destination, command: str, exit_code: int | None, stderr: str) -> TransportError:
-    ended = f"it ended with exit code {exit_code}"
+def proxy_command_failed(to: Destination, command: str, ending: RemoteExit) -> TransportError:
     return TransportError(
         f"the ProxyCommand of {to.name} fails",
-        detail="\n".join(filter(None, [f"{command}\n{ended}", stderr.strip()])),
+        detail="\n".join(filter(None, [f"{command}\n{ending}", text_of(ending.stderr)])),
         shared_summary="the ProxyCommand fails",
     )
+
+
+def cannot_log_in_by_ssh(to: Destination, user: str, words: str) -> TransportError:
+    """Of the `ssh` program, whose words are shown, and not understood."""
+    return TransportError(
+        f"ssh cannot log in to {to} as {user}",
+        detail=words,
+        hint=to.try_command(user),
+        shared_summary="ssh cannot log in",
+    )
+
+
+def shows_no_key(to: Destination, words: str) -> TransportError:
+    return TransportError(f"ssh cannot get a host key of {to}", detail=words, shared_summary="ssh gets no host key")
 
 
 def no_session(to: Destination, reason: str) -> TransportError:

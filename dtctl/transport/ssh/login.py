@@ -7,8 +7,9 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,14 +20,13 @@ from paramiko.ssh_exception import ChannelException, SSHException
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors
-from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
-from dtctl.transport.ssh.connection import HostKeys, StrictConnection
+from dtctl.transport.ssh.config import ConfigFiles, split_target
+from dtctl.transport.ssh.connection import StrictConnection
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.keyring import KeyAuthentication, Keyring, LoginRefused, Passphrase
-from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, host_key_name
-
-FAILURE_KEPT_S = 5.0
-"""So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""
+from dtctl.transport.ssh.known_hosts import HostKey
+from dtctl.transport.ssh.protocol import SshProtocol
+from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
 
 
 @dataclass
@@ -132,16 +132,12 @@ FIRST_PAUSE_S = 0.1
 LONGEST_PAUSE_S = 2.0
 """Between tries when an sshd drops connections because too many logins are unfinished (MaxStartups)."""
 
-LONGEST_TIMEOUT_S = 86400.0
-"""The kernel takes no timeout of weeks."""
 
-
-class Logins:
+class Logins(Routes):
     """Logs in to hosts; what many of them need (files, keys, gateways) is read and opened once. For many threads."""
 
     def __init__(self, files: ConfigFiles, passphrase: Passphrase | None = None) -> None:
-        self.files = files
-        self.known_hosts = KnownHosts()
+        super().__init__(files)
         self._keyring = Keyring(passphrase)
         self._gateways = Gateways(self._log_in_to_gateway)
         self._configs: dict[tuple[Any, ...], Config] = {}
@@ -149,44 +145,31 @@ class Logins:
 
     def log_in(self, name: str, settings: SshSettings) -> Login:
         """`name` is the host's in the inventory. Raises TransportError."""
-        return self.log_in_if(self.host_keys(name, settings, name), settings)
-
-    def log_in_if(self, host_keys: HostKeys, settings: SshSettings) -> Login:
-        """The same with another judgement of the host's own keys."""
         self.hops(settings)  # raises where they form a circle
-        return self._log_in(host_keys, settings)
+        return self._log_in(self.host_keys(name, settings, name), settings)
 
-    def hops(self, settings: SshSettings) -> list[SshSettings]:
-        """The jump hosts on the way, nearest first, as settings of their own."""
-        found: list[SshSettings] = []
-        gateway = self._gateway(settings)
-        while isinstance(gateway, SshSettings):
-            if gateway in found:
-                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="look at ProxyJump")
-            found.insert(0, gateway)
-            gateway = self._gateway(gateway)
-        return found
-
-    def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
-        """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
-        options = self.files.lookup(settings)
-        to = Destination(name, str(options["hostname"]), _port(options), trust)
-        alias = options.get("hostkeyalias")
-        return HostKeys(
-            to,
-            host_key_name(str(alias)) if alias else host_key_name(to.address, to.port),
-            self.known_hosts,
-            known_hosts_files(settings, options),
-            accept_new=settings.host_keys == "accept-new",
-            said=said_known_hosts(settings),
-            project=Path(settings.project) if settings.project else None,
-        )
+    def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
+        first = self._look(name, settings, ())
+        shown = {first.key.type: first.key}
+        for key_type in first.offered:
+            if key_type not in shown:
+                with suppress(TransportError):  # Dropbear offers types of which it then has no key
+                    shown[key_type] = self._look(name, settings, (key_type,)).key
+        return list(dict.fromkeys(shown.values()))
 
     def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
-        """Believes these keys from now on; gives the file that they are written to."""
-        self.known_hosts.pin(host_keys.name, keys, host_keys.own_file)
+        file = super().pin(host_keys, keys)
         self._gateways.forget_failures()
-        return host_keys.own_file
+        return file
+
+    def _look(self, name: str, settings: SshSettings, types: tuple[str, ...]) -> Shown:
+        keys = self.host_keys(name, settings)
+        looking = Looking(keys.destination, keys.name, keys.known, keys.files, wanted=types)
+        try:
+            self._log_in(looking, settings)
+        except Shown as shown:
+            return shown
+        raise AssertionError("a key is looked at before the login")
 
     def _log_in(self, host_keys: HostKeys, settings: SshSettings) -> Login:
         gateway = self._gateway(settings)
@@ -206,25 +189,11 @@ class Logins:
     def _log_in_to_gateway(self, settings: SshSettings) -> Login:
         return self._log_in(self.host_keys(settings.target, settings), settings)
 
-    def _gateway(self, settings: SshSettings) -> SshSettings | str | None:
-        """The last jump host before the target, or a ProxyCommand, or None. The first to be set wins, as in OpenSSH."""
-        options = self.files.lookup(settings)
-        first = next((key for key in options if key in ("proxyjump", "proxycommand")), None)
-        if first == "proxycommand" and not settings.jump:
-            return options["proxycommand"]
-        jump = settings.jump or options.get("proxyjump", "none")
-        if jump.lower() == "none":
-            return None
-        gateway = last_gateway(settings, jump)
-        own = self.files.lookup(gateway)
-        is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
-        return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
-
     def _connect(
         self, settings: SshSettings, host_keys: HostKeys, via: StrictConnection | str | None
     ) -> StrictConnection:
         settings = split_target(settings)
-        timeout_s = _timeout_s(settings, self.files.lookup(settings))
+        timeout_s = connect_timeout(settings, self.files.lookup(settings))
         deadline = time.monotonic() + timeout_s
         for attempt in itertools.count(1):
             remaining = max(1.0, deadline - time.monotonic())
@@ -271,8 +240,8 @@ def explain(connection: StrictConnection, to: Destination, error: BaseException,
         assert isinstance(error, OSError)
         return errors.cannot_connect(to, error, timeout_s)
     if not protocol.remote_version:
-        if proxy is not None and proxy.exit_code != 0:
-            return errors.proxy_command_failed(to, proxy.command, proxy.exit_code, proxy.stderr)
+        if proxy is not None and proxy.ending is not None and proxy.ending.exit_code != 0:
+            return errors.proxy_command_failed(to, proxy.command, proxy.ending)
         is_late = connection.is_late() or isinstance(error.__context__, TimeoutError)
         return errors.silent(to, timeout_s) if is_late else None
     if connection.is_late():
@@ -280,16 +249,27 @@ def explain(connection: StrictConnection, to: Destination, error: BaseException,
     return errors.no_handshake(to, error)
 
 
-def _port(options: Mapping[str, Any]) -> int:
-    try:
-        return int(options.get("port", 22))
-    except ValueError as error:
-        raise TransportError(f"Port {options['port']} in the SSH configuration is not a number") from error
+class Shown(Exception):
+    """Ends a connection as soon as the host has shown a key."""
+
+    def __init__(self, key: HostKey, offered: list[str]) -> None:
+        self.key = key
+        self.offered = offered
+        """Types of all keys that the host has."""
 
 
-def _timeout_s(settings: SshSettings, options: Mapping[str, Any]) -> float:
-    """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
-    unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
-    configured = str(options.get("connecttimeout", ""))
-    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
-    return min(said, LONGEST_TIMEOUT_S)
+@dataclass(frozen=True)
+class Looking(HostKeys):
+    """In place of a judgement: looks at the key and goes away."""
+
+    wanted: tuple[str, ...] = ()
+
+    def types(self) -> list[str]:
+        return list(self.wanted)
+
+    def check(self, key: HostKey, protocol: SshProtocol) -> None:
+        raise Shown(key, [_key_type(name) for name in protocol.offered_key_types() if name in protocol.key_types()])
+
+
+def _key_type(algorithm: str) -> str:
+    return "ssh-rsa" if algorithm.startswith("rsa-sha2-") else algorithm

@@ -1,38 +1,146 @@
-"""The same way to a host as a command line for OpenSSH's own client, for `dtctl ssh`."""
+"""The same way to a host for OpenSSH's own client: its command line, and what it reads in the user's ssh_config."""
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import re
 import shlex
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dtctl.errors import UsageError
+from dtctl.config.names import check_own_host
+from dtctl.errors import TransportError, UsageError
+from dtctl.folder import PRIVATE, Folder
 from dtctl.model import SshSettings
+from dtctl.paths import cache_directory, check_private
 from dtctl.transport.ssh import known_hosts
 from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
 
 if TYPE_CHECKING:
     from dtctl.model import Host
 
+Own = Callable[[SshSettings], Sequence[str]]
+"""Words for the `ssh` to one host on the way."""
+
+LONGEST_DIRECTORY = 60
+"""Of 104 bytes that the path of a socket may have; `ssh` adds to it what makes a new one unique."""
+CONFIG_TIMEOUT_S = 30.0
+"""For a `Match exec` of the user's."""
+
+
+class OpensshConfig(ConfigFiles):
+    """What `ssh` itself makes of its files."""
+
+    def lookup(self, settings: SshSettings) -> Mapping[str, Any]:
+        return self._looked_up(split_target(settings))
+
+    @functools.cache  # noqa: B019 (one for a command)
+    def _looked_up(self, settings: SshSettings) -> Mapping[str, Any]:
+        done = run(["ssh", *_destination(settings, self), "-G", settings.target], CONFIG_TIMEOUT_S)
+        if done.returncode != 0:
+            detail = done.stderr.decode("utf-8", "replace").strip()
+            raise TransportError(f"`ssh -G` cannot tell how {settings.target} is reached", detail=detail)
+        found: dict[str, str] = {}
+        for line in done.stdout.decode("utf-8", "replace").splitlines():
+            key, _, value = line.partition(" ")
+            if key.endswith("knownhostsfile"):  # it prints no quotes around a path with blanks
+                value = " ".join(f'"{path}"' for path in re.split(r" (?=[/~]|none$)", value))
+            found.setdefault(key, value)
+        check_own_host(found["hostname"])
+        return found
+
+
+def run(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[bytes]:
+    """Raises TransportError where there is no `ssh`, and when it takes too long."""
+    try:
+        return subprocess.run(
+            words, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, start_new_session=True
+        )
+    except FileNotFoundError as error:
+        raise no_program() from error
+    except subprocess.TimeoutExpired as error:
+        raise TransportError(f"`ssh` has not ended within {timeout_s:g} s", detail=shlex.join(words)) from error
+
+
+def no_program() -> TransportError:
+    return TransportError(
+        "there is no `ssh` on this machine", hint="install OpenSSH's client, or leave out `ssh: {client: openssh}`"
+    )
+
 
 def ssh_command(host: Host, *, ssh_config: Path | None = None) -> list[str]:
     """Words that log in to `host`; those of a remote command may follow. `ssh_config` as for ssh -F."""
     assert isinstance(host.reach, SshSettings)
-    files = ConfigFiles(ssh_config)
-    settings = split_target(host.reach)
-    return ["ssh", *_options(settings, files), settings.target]
+    settings, files = split_target(host.reach), OpensshConfig(ssh_config)
+    kept = ["-o", f"ControlPath={quoted(path)}"] if (path := _kept(settings, files)) else []
+    if not settings.jump or settings.jump.lower() == "none":
+        return ssh_words(settings, files, own=lambda _: kept + (["-o", "ProxyJump=none"] if settings.jump else []))
+    if not settings.identity_file and not settings.known_hosts:
+        return ssh_words(settings, files, own=lambda _: [*kept, "-J", str(settings.jump)])
+    hops: list[SshSettings] = []
+    while (at := hops[0] if hops else settings).jump:
+        hops.insert(0, last_gateway(at, str(at.jump)))
+    return ssh_words(settings, files, hops, lambda one: kept if one is settings else [])
 
 
-def _options(settings: SshSettings, files: ConfigFiles) -> list[str]:
+def _kept(settings: SshSettings, files: ConfigFiles) -> Path | None:
+    """The socket of a connection that is kept."""
+    from dtctl.transport.ssh.control import is_alive
+
+    path = control_path(settings, files) if settings.client == "openssh" else None
+    return path if path and is_alive(path) else None
+
+
+def ssh_words(
+    settings: SshSettings, files: ConfigFiles, hops: Sequence[SshSettings] = (), own: Own = lambda _: ()
+) -> list[str]:
+    """`own` words come first, so that they win. -J takes neither a key nor known_hosts to a gateway: each of the `hops`
+    is an `ssh` of its own."""
+    words: list[str] = []
+    for one in (*hops, settings):
+        proxy = ["-o", f"ProxyCommand={shlex.join(words[:-1])} -W [%h]:%p {shlex.quote(words[-1])}"] if words else []
+        words = ["ssh", *own(one), *_options(one, files), *proxy, one.target]
+        if one is not settings:
+            words = [word.replace("%", "%%") for word in words]
+    return words
+
+
+def control_path(settings: SshSettings, files: ConfigFiles) -> Path:
+    """Of the socket of a kept connection: a name for all that leads to the host, in a directory of ours alone."""
+    config = files.path or Path("~/.ssh/config")
+    changed = config.expanduser().stat().st_mtime_ns if config.expanduser().exists() else 0
+    way = replace(settings, connect_timeout_s=0, keep_s=0), str(config.absolute()), changed, os.uname().nodename
+    return _directory(cache_directory()) / hashlib.sha256(repr(way).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _directory(cache: Path) -> Path:
+    directory = cache / "ssh"
+    if len(os.fsencode(directory)) > LONGEST_DIRECTORY:
+        directory = Path(f"/tmp/dtctl-{os.geteuid()}")
+    with Folder(directory, make=PRIVATE):
+        check_private(directory)
+    return directory
+
+
+def _destination(settings: SshSettings, files: ConfigFiles) -> list[str]:
     words = ["-F", str(files.path.expanduser())] if files.path else []
     words += ["-l", settings.user] if settings.user else []
     words += ["-p", str(settings.port)] if settings.port else []
-    words += ["-o", f"IdentityFile={_quoted(settings.identity_file)}"] if settings.identity_file else []
+    return words
+
+
+def _options(settings: SshSettings, files: ConfigFiles) -> list[str]:
+    words = _destination(settings, files)
+    words += ["-o", f"IdentityFile={quoted(settings.identity_file)}"] if settings.identity_file else []
     words += ["-o", f"StrictHostKeyChecking={'accept-new' if settings.host_keys == 'accept-new' else 'yes'}"]
     words += ["-o", f"ConnectTimeout={max(1, round(settings.connect_timeout_s))}"]
-    return [*words, *_known_hosts(settings, files), *_jump(settings, files)]
+    return [*words, *_known_hosts(settings, files)]
 
 
 def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
@@ -44,23 +152,12 @@ def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
         known_hosts.check_place(said, Path(settings.project) if settings.project else None)
         known_hosts.check_content(said)
     paths = [path for path in known_hosts_files(settings, files.lookup(settings)) if path.parts[:2] != ("/", "etc")]
-    words = " ".join(_quoted(path) for path in paths)
+    words = " ".join(quoted(path) for path in paths)
     return ["-o", f"UserKnownHostsFile={words}", "-o", "UpdateHostKeys=no"]
 
 
-def _quoted(path: str | Path) -> str:
+def quoted(path: str | Path) -> str:
     """A path for -o, which splits words, and expands %d and ${HOME} in them. Raises UsageError."""
     if re.search(r'["\\\x00-\x1f\x7f]|\$\{', str(path)):
         raise UsageError(f"ssh cannot be given the path {str(path)!r}", hint="name the file without quotes and ${...}")
     return f'"{path}"'.replace("%", "%%")
-
-
-def _jump(settings: SshSettings, files: ConfigFiles) -> list[str]:
-    """-J takes neither a key nor known_hosts to the gateway: where there are such, the gateway is an ssh of its own."""
-    if not settings.jump or settings.jump.lower() == "none":
-        return ["-o", "ProxyJump=none"] if settings.jump else []
-    if not settings.identity_file and not settings.known_hosts:
-        return ["-J", settings.jump]
-    gateway = last_gateway(settings, settings.jump)
-    inner = shlex.join(["ssh", *_options(gateway, files)]).replace("%", "%%")
-    return ["-o", f"ProxyCommand={inner} -W [%h]:%p {shlex.quote(gateway.target).replace('%', '%%')}"]

@@ -14,10 +14,10 @@ from dtctl.agent.run.cause import (
     cause,
     cause_of_end,
     complains,
+    is_location,
+    is_substance,
+    is_vague,
     kind_of_error,
-    says_nothing_yet,
-    tells_what,
-    tells_where,
 )
 from tests.fuzz import cases
 
@@ -272,7 +272,7 @@ def test_a_line_that_tells_of_an_error_by_itself_is_known(line: str, tells: bool
     ],
 )
 def test_what_a_line_of_a_long_message_is_for_is_known(line: str, says: tuple[bool, bool, bool]) -> None:
-    assert (tells_where(line), tells_what(line), says_nothing_yet(line)) == says
+    assert (is_location(line), is_substance(line), is_vague(line)) == says
 
 
 LINES = [

@@ -46,7 +46,7 @@ class Run:
 
     @property
     def in_short(self) -> str:
-        return sentence(goodput.told_in_short(goodput.parts(self.account)))
+        return sentence(goodput.summary(goodput.parts(self.account)))
 
 
 def started() -> Run:
@@ -288,7 +288,7 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
 def test_in_short_the_largest_parts_come_first_and_the_smallest_not_at_all(
     seconds: dict[str, float], words: str
 ) -> None:
-    assert sentence(goodput.told_in_short(seconds)) == words  # type: ignore[arg-type]
+    assert sentence(goodput.summary(seconds)) == words  # type: ignore[arg-type]
 
 
 def test_the_oldest_spans_become_sums() -> None:

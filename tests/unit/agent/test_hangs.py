@@ -18,6 +18,7 @@ from dtctl.agent.run.hangs import (
     Watchdog,
     has_never_hung,
     hung_in_a_row,
+    is_done,
     is_judged_by_progress,
     is_waited_for,
     limit_of_first_step,
@@ -351,3 +352,10 @@ def test_how_long_a_task_takes_until_it_listens_is_learnt_from_its_own_attempts(
     ready_s: float, first_step_s: float | None, stall_s: float | None, limit_s: float | None
 ) -> None:
     assert limit_of_readiness(made(Entry, ready_s=ready_s), first_step_s, stall_s) == limit_s
+
+
+@pytest.mark.parametrize(
+    ("step", "target", "done"), [(None, 9, False), (9, None, False), (8, 9, False), (9, 9, True), (10, 9, True)]
+)
+def test_a_run_is_done_once_its_target_step_is_reached(step: int | None, target: int | None, done: bool) -> None:
+    assert is_done(step, target) is done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from dtctl.agent.run.policy import (
     names,
     unknown_exit,
     verdict,
+    while_idle,
     why_ended,
     why_of_error,
 )
@@ -92,10 +94,53 @@ def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str,
     assert (decision.state, sentence(decision.why)) == (state, reason)
 
 
+FAILED = {"state": "backoff", "reason": "exit code 3"}
+PEERS_UNREADY = {**FAILED, "history": [made(Past, attempt=1, started=0.0, ended=1.0, asked=False, early=True)]}
+EARLY = intent("run", early=True)
+
+
+@pytest.mark.parametrize(
+    ("entry", "wanted", "is_due", "outcome"),
+    [
+        ({}, intent("hold"), False, None),
+        ({}, intent("run", reason="up"), False, ("starting", "up", 1)),
+        ({}, STOP, False, ("stopped", "enough", 1)),
+        ({}, FINISH, False, ("stopped", "stopped", 1)),
+        ({}, intent("finish", reason="over"), False, ("stopped", "over", 1)),
+        ({}, GANG, False, ("pending", "ps:0 was lost", 1)),
+        (FAILED, RUN, False, None),
+        (FAILED, RUN, True, ("starting", "", 1)),
+        (FAILED, intent("hold"), True, None),
+        (FAILED, GANG, False, ("pending", "ps:0 was lost", 1)),
+        (FAILED, intent("run", generation=2, restarts=3), False, ("starting", "restart", 3)),
+        (FAILED, FINISH, False, ("failed", "exit code 3", 1)),  # who has failed when the run ends was not stopped
+        (FAILED, intent("stop", by="coordinator"), False, ("failed", "exit code 3", 1)),
+        (FAILED, intent("stop", by="ada@laptop"), False, ("stopped", "stopped", 1)),
+        (PEERS_UNREADY, EARLY, True, None),
+        (PEERS_UNREADY, RUN, False, ("starting", "", 1)),
+        (PEERS_UNREADY, FINISH, False, ("stopped", "stopped", 1)),
+        ({"state": "succeeded"}, STOP, True, None),
+        ({"state": "failed"}, RUN, True, None),
+        ({"state": "succeeded"}, GANG, False, ("pending", "ps:0 was lost", 1)),
+        ({"state": "failed"}, RESTART, False, ("starting", "restart", 0)),
+    ],
+)
+def test_a_task_of_which_nothing_runs_follows_its_intent(
+    entry: dict[str, Any], wanted: Intent, is_due: bool, outcome: tuple[str, str, int] | None
+) -> None:
+    given = made(Entry, **{"restarts": 1, **entry})
+    decided = while_idle(given, wanted, may_start=True, is_due=is_due)
+    assert (decided and (decided.state, sentence(decided.why), decided.restarts)) == outcome
+    held_back = while_idle(given, wanted, may_start=False, is_due=is_due)
+    assert (held_back is None) == (decided is None or wanted["want"] == "run"), "until the run is known to be this one"
+
+
 def test_restarts_are_counted_until_the_budget_is_used_up() -> None:
     assert [decide(code(1), restarts=count).state for count in range(4)] == ["backoff"] * 3 + ["failed"]
-    assert decide(code(1), restarts=1).restarts == 2
-    assert sentence(decide(code(1), restarts=3).why) == "exit code 1, after 3 restarts"
+    again = decide(code(1), restarts=1)
+    assert (again.restarts, again.delay_s) == (2, 1.0)
+    failed = decide(code(1), restarts=3)
+    assert (sentence(failed.why), failed.restarts) == ("exit code 1, after 3 restarts", 3)
 
 
 def test_a_long_life_gives_the_budget_and_the_short_delay_back() -> None:

@@ -53,7 +53,7 @@ def test_a_run_that_cannot_be_read_is_told_of_with_the_reason(
     assert runs.every(talk) == []
     (found,) = damaged_runs.every(talk)
     problem = f"{spec} cannot be read: {os.strerror(reason)}"
-    assert found.told() == {"run": "r-1", "host": "h1", "cluster": "c", "problem": problem}
+    assert found.record() == {"run": "r-1", "host": "h1", "cluster": "c", "problem": problem}
 
 
 def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(

@@ -190,7 +190,7 @@ def test_lines_fold_hosts_that_have_the_same() -> None:
     value = dataclasses.replace(found, hosts=("a", "b", "c", "d"))
     from dtctl.render.checks import shown
 
-    assert dict(shown(value.told["software"], 4))["tensorflow"] == "2.21.0"
+    assert dict(shown(value.lines["software"], 4))["tensorflow"] == "2.21.0"
 
 
 def test_findings_and_signatures_have_the_same_names() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.operations.checks.topic import Line, Said
+from dtctl.operations.checks.topic import Line, Statement
 from dtctl.render.checks import shown
 
 EIGHT = [f"gpu-{number}" for number in range(1, 9)]
@@ -33,8 +33,11 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
             Line("multiplies at_flops", {host: 1e9 * number or None for number, host in enumerate(EIGHT)}),
             [("multiplies at", "1 GFLOP/s (gpu-2) to 7 GFLOP/s (gpu-8); gpu-1: none")],
         ),
-        (Said("not_shared", {"where": "~/saved", "lead": "gpu-1"}), [("", "checkpoints: ~/saved is on gpu-1 alone")]),
+        (
+            Statement("not_shared", {"where": "~/saved", "lead": "gpu-1"}),
+            [("", "checkpoints: ~/saved is on gpu-1 alone")],
+        ),
     ],
 )
-def test_a_line(line: Line | Said, said: list[tuple[str, str]]) -> None:
+def test_a_line(line: Line | Statement, said: list[tuple[str, str]]) -> None:
     assert shown([line], 8) == said

@@ -79,7 +79,7 @@ def test_clocks_are_judged_with_the_machines() -> None:
 
 
 def lines(heard: Heard[Any]) -> Mapping[str, Mapping[str, object]]:
-    return {one.what: one.values for one in TOPIC.tell(scene(), heard) if isinstance(one, Line)}
+    return {one.what: one.values for one in TOPIC.describe(scene(), heard) if isinstance(one, Line)}
 
 
 def test_each_figure_of_a_machine_is_told_by_host() -> None:

@@ -164,7 +164,7 @@ def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> N
 
 def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_host() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
-        return {one.what: one.values for one in TOPIC.tell(DEEP, Heard(rounds)) if isinstance(one, Line)}
+        return {one.what: one.values for one in TOPIC.describe(DEEP, Heard(rounds)) if isinstance(one, Line)}
 
     names = ("processors are", "multiplies at_flops", "copies a second_bytes", "its GPUs multiply at_flops")
     assert lines({"a": fast()}) == {name: {} for name in names}

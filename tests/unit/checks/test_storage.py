@@ -9,7 +9,7 @@ import pytest
 from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC
-from dtctl.operations.checks.topic import Heard, Line, Said, fails
+from dtctl.operations.checks.topic import Heard, Line, Statement, fails
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
 from tests.unit.clusters import cluster, job, ssh_host
@@ -169,7 +169,7 @@ def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> 
 
 
 def lines(*rounds: Any) -> dict[str, Any]:
-    return {one.what: one.values for one in TOPIC.tell(scene(), Heard(rounds)) if isinstance(one, Line)}
+    return {one.what: one.values for one in TOPIC.describe(scene(), Heard(rounds)) if isinstance(one, Line)}
 
 
 @pytest.mark.parametrize("saved", [{"size_bytes": 0}, {"path": "/elsewhere"}])
@@ -188,7 +188,9 @@ def test_room_is_told_by_the_directory_with_the_least_and_data_by_host() -> None
 
 def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
     def said(*rounds: Any) -> list[tuple[str, Any]]:
-        return [(one.kind, dict(one.fields)) for one in TOPIC.tell(scene(), Heard(rounds)) if isinstance(one, Said)]
+        return [
+            (one.kind, dict(one.fields)) for one in TOPIC.describe(scene(), Heard(rounds)) if isinstance(one, Statement)
+        ]
 
     assert said(WROTE) == []
     assert said(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
@@ -198,5 +200,5 @@ def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
 def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
     without = {host: facts for host, facts in WROTE.items() if host != "c"}
     heard = Heard([without], errors={"c": DtctlError("c does not answer")})
-    assert Said("sharing_not_known", {"lead": "c"}) in list(TOPIC.tell(scene(), heard))
-    assert not any(isinstance(one, Said) for one in TOPIC.tell(scene(), Heard([WROTE])))
+    assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.describe(scene(), heard))
+    assert not any(isinstance(one, Statement) for one in TOPIC.describe(scene(), Heard([WROTE])))

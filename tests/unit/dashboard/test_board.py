@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dtctl.operations.dashboard import server
-from dtctl.operations.dashboard.server import Board, told
+from dtctl.operations.dashboard.server import Board, messages
 
 
 def test_a_reader_gets_what_is_newer_than_what_it_has_seen() -> None:
@@ -40,7 +40,7 @@ def test_a_slow_reader_goes_without_what_was_between() -> None:
 def test_the_words_are_those_of_server_sent_events() -> None:
     board = Board()
     board.put({"a": "line\nline", "title": "x"})
-    frames = told(board, 0)
+    frames = messages(board, 0)
     assert next(frames) == "retry: 2000\n\n"
     first = next(frames)
     assert first.startswith("id: 1\nevent: parts\ndata: ")
@@ -58,7 +58,7 @@ def test_a_silence_is_broken_so_that_a_lost_connection_is_noticed(monkeypatch: p
     monkeypatch.setattr(server, "ALIVE_S", 0.01)
     board = Board()
     board.put({"a": "1"})
-    frames = told(board, 1)
+    frames = messages(board, 1)
     assert [next(frames), next(frames)][1] == ": alive\n\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,12 +13,13 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations import follow as following
+from dtctl.operations import watch
 from dtctl.operations.client import streams
 from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.follow import Ended, Event, Seen, follow
+from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
+from dtctl.operations.status import RunStatus
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -42,7 +44,7 @@ class Watched(Agents):
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, fields["type"]
         if kind == "watch" and session not in self._readers:
-            return self.watches.pop(0)
+            return self.watches.pop(0) if host == "c" else [dict(RESULT)]
         if kind == "logs":
             self._readers.append(session)
             log = {"task": fields["tasks"][0], "attempt": 1, "offset": 0, "end": 9, "time": 1.0}
@@ -68,7 +70,7 @@ def followed(agents: Agents, *tasks: str, unreachable: Mapping[str, DtctlError] 
 def test_without_logs_one_connection_tells_it_all() -> None:
     agents = Watched([states(told()), states(END), RESULT])
     events = followed(agents)
-    assert [type(event) for event in events] == [Seen, Seen, Ended]
+    assert [type(event) for event in events] == [RunStatus] * 4 + [Ended]
     assert {host for host, _, _ in agents.asked} == {"c"}
     (ended,) = (event for event in events if isinstance(event, Ended))
     assert ended.status.verdict.outcome is Outcome.SUCCEEDED
@@ -77,7 +79,7 @@ def test_without_logs_one_connection_tells_it_all() -> None:
 
 def test_a_coordinator_that_goes_away_is_waited_for() -> None:
     events = followed(Watched([states(told()), ConnectionLost("gone")], [states(END), RESULT]))
-    assert [type(event) for event in events] == [Seen, Away, Back, Seen, Ended]
+    assert [type(event) for event in events] == [RunStatus, RunStatus, Away, Back, *[RunStatus] * 3, Ended]
 
 
 def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
@@ -112,10 +114,16 @@ def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:
 
 
 def test_a_run_that_is_stopped_while_its_coordinator_is_gone_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watch, "LOOK_AGAIN_S", 0.01)
+    monkeypatch.setattr(watch, "TOGETHER_S", 0.0)
     seen: list[str] = []
 
     class StoppedLater(Watched):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+            if fields["type"] == "watch" and session.host.name != "c":
+                time.sleep(watch.LOOK_AGAIN_S)  # its tasks still run
+            return super().__call__(session, fields)
+
         def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
             answer = super().status(host, view)
             if host == "c" or seen.count(host) < 2:

@@ -14,7 +14,7 @@ from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.result import UpReport, UpResult
 from dtctl.operations.up.up import up
-from dtctl.plan.spec import host_spec
+from dtctl.plan.spec import host_spec, run_spec
 from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
 from tests.unit.operations.test_up import READY, Notes, entry, launch, willing
 
@@ -100,8 +100,8 @@ def test_hosts_that_choose_ports_have_all_to_be_there(launch: Start) -> None:
 
 def spec_in_run(launch: Start) -> Any:
     """Of digits-0, which was started without d."""
-    fields: dict[str, Any] = {"digest": "d", "bundle": None, "controller": "x", "replaced": {}, "absent": ["d"]}
-    return host_spec(launch.plan, "c", run=OLD, created=7.0, **fields)
+    fields: dict[str, Any] = {"digest": "d", "bundle": None, "controller": "x", "replaced": {}}
+    return host_spec(launch.plan, "c", run_spec(launch.plan, run=OLD, created=7.0, **fields), absent=["d"])
 
 
 def joining(launch: Start, **changed: Any) -> dict[str, Any]:

@@ -420,5 +420,5 @@ def test_a_host_tells_only_its_own_story() -> None:
             return [*forged, {"type": "result", "run": "digits-1", "next": 1}]
 
     story = read_events(record(), FakeTransport(Teller(), {"c": TransportError("off")}), last=None)
-    assert story.happenings == ()
+    assert story.lines == ()
     assert set(story.errors) == {"c", "d"}

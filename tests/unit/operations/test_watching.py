@@ -16,10 +16,12 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations import watch as watching
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import MOST, Away, Back, Feed
+from dtctl.operations.follow import follow_log
 from dtctl.operations.logs import LogLines
+from dtctl.operations.losses import follow_loss
 from dtctl.operations.metrics import Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watch import Over, follow_log, follow_loss, watch_run
+from dtctl.operations.watch import Over, watch_run
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import PATIENCE_S

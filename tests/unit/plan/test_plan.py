@@ -16,7 +16,7 @@ from dtctl.model import Cluster, Job, Launch, Recovery, TaskId, TfConfig, Traine
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
-from dtctl.plan.spec import digest, host_spec
+from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host
 
 NAMES = {name: f"{name}.example" for name in "abcd"}
@@ -247,7 +247,7 @@ def test_the_lead_is_the_chief_or_else_the_first_worker(jobs: tuple[str, ...], l
 def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
     plan = planned(cluster(dirs={"output": "out"}))
     made = {"run": "digits-1", "digest": "d", "bundle": "b" * 64, "created": 1.0}
-    spec = host_spec(plan, "c", **made, controller="me@here", replaced={"e": "c"})  # type: ignore[arg-type]
+    spec = host_spec(plan, "c", run_spec(plan, **made, controller="me@here", replaced={"e": "c"}))  # type: ignore[arg-type]
     assert [one["id"] for one in spec["tasks"]] == ["worker:0"]
     assert [one["task"] for one in spec["roster"]] == ["ps:0", "ps:1", "worker:0", "worker:1"]
     assert spec["checkpoint_dirs"] == spec["dirs"] == ["\0HOME/dtctl/digits/out"]
@@ -258,10 +258,9 @@ def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
 def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None:
     recovery = Recovery(mode="gang", max_restarts=3, retry=(75,), stall_s=0.0, host_timeout_s=60.0)
     value = cluster(recovery=recovery, ttl_s=5.0, keep=2, target_step=300, fail_fast=False, active_deadline_s=9.0)
-    specs = [
-        host_spec(planned(value), host, run="r", digest="d", bundle=None, created=1.0, controller="me", replaced={})
-        for host in "abcd"
-    ]
+    plan = planned(value)
+    common = run_spec(plan, run="r", digest="d", bundle=None, created=1.0, controller="me", replaced={})
+    specs = [host_spec(plan, host, common) for host in "abcd"]
     own = ("host", "tasks")
     assert all({**spec, **dict.fromkeys(own)} == {**specs[0], **dict.fromkeys(own)} for spec in specs)
     spec = specs[0]

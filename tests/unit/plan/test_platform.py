@@ -12,7 +12,7 @@ from dtctl.errors import ConfigError
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
-from dtctl.plan.spec import host_spec
+from dtctl.plan.spec import host_spec, run_spec
 
 FILE = """\
 name: digits
@@ -81,7 +81,7 @@ def test_what_the_file_says_itself_stands(tmp_path: Path) -> None:
 def test_data_has_to_be_there_on_hosts_that_train(tmp_path: Path) -> None:
     plan = planned(tmp_path, "platform: flags")
     said: dict[str, Any] = {"run": "r", "digest": "", "bundle": None, "created": 0.0, "controller": "", "replaced": {}}
-    specs = {host: host_spec(plan, host, **said) for host in "ab"}
+    specs = {host: host_spec(plan, host, run_spec(plan, **said)) for host in "ab"}
     assert (specs["a"]["brought_along"], specs["b"]["brought_along"]) == ([], ["/mnt/digits"])
     assert specs["b"]["dirs"] == ["\0HOME/dtctl/digits/out"]
 
@@ -93,7 +93,7 @@ def test_data_among_the_runs_own_directories_is_the_trainers_to_make(tmp_path: P
     file.write_text(f"{text}dirs: {{data: {data}}}\n")
     plan = plan_run(load_cluster(file), {"a": "a"}, local_python="python3")
     said: dict[str, Any] = {"run": "r", "digest": "", "bundle": None, "created": 0.0, "controller": "", "replaced": {}}
-    assert host_spec(plan, "a", **said)["brought_along"] == []
+    assert host_spec(plan, "a", run_spec(plan, **said))["brought_along"] == []
 
 
 def test_on_this_machine_the_hosts_have_no_directories_of_their_own(tmp_path: Path) -> None:

@@ -16,8 +16,8 @@ from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
-from dtctl.operations.events import Attempted, Folding, Happening, folded, follow_events, read_events
-from dtctl.render.events import happening_line, incident_lines, news, story_line
+from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
+from dtctl.render.events import event_line, incident_lines, news, story_line
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -50,7 +50,7 @@ class Tellers(Agents):
 def test_the_coordinator_shows_the_whole_story() -> None:
     transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
     story = read_events(record(), transport, last=None)
-    assert [one.number for one in story.happenings] == [0, 1]
+    assert [one["n"] for one in story.lines] == [0, 1]
     assert transport.opened == ["c"]
 
 
@@ -64,7 +64,7 @@ def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
     own: dict[str, Script] = {"a": [line(0, 1.0), line(1, 5.0)], "d": [line(0, 3.0, host="d", task="worker:1")]}
     transport = FakeTransport(Tellers(own=own), {"c": TransportError("no route to c")})
     story = read_events(record(), transport, last=2)
-    assert [(one.time, one.host) for one in story.happenings] == [(3.0, "d"), (5.0, "a")]
+    assert [(one["time"], one["host"]) for one in story.lines] == [(3.0, "d"), (5.0, "a")]
     assert list(story.errors) == ["c"]
     assert story.away is not None
 
@@ -79,8 +79,8 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
             return [line(fields["from"], 3.0), {"type": "result", "run": "digits-1", "next": 3}]
 
     seen = list(follow_events(record(), FakeTransport(Breaks()), last=None))
-    assert [one.number for one in seen if isinstance(one, Happening)] == [0, 1, 2]
-    assert [type(one) for one in seen if not isinstance(one, Happening)] == [Away, Back]
+    assert [one["n"] for one in seen if not isinstance(one, Away | Back)] == [0, 1, 2]
+    assert [type(one) for one in seen if isinstance(one, Away | Back)] == [Away, Back]
 
 
 @pytest.mark.parametrize(
@@ -152,9 +152,9 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
     ],
 )
 def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
-    happening = Happening.of(checked(StoryLine, line(0, 1000.0, **fields)))
+    happening = checked(StoryLine, line(0, 1000.0, **fields))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
-    assert happening_line(happening) == f"{stamp}  {words}"
+    assert event_line(happening) == f"{stamp}  {words}"
 
 
 def told_of(**fields: Any) -> Coordination:
@@ -208,20 +208,20 @@ def test_what_was_over_before_following_began_is_not_news() -> None:
 EXIT = because([fact("exited", code=1), fact("cause", text="KeyError: 'x'")])
 
 
-def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "worker:0", **fields: Any) -> Happening:
+def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "worker:0", **fields: Any) -> StoryLine:
     line = {"time": at, "kind": "task", "host": "gpu-1", "task": task, "attempt": attempt, "from": before, "to": after}
-    return Happening.of(checked(StoryLine, {**line, **fields}))
+    return checked(StoryLine, {**line, **fields})
 
 
-def decided(at: float, text: str) -> Happening:
-    return Happening.of(checked(StoryLine, {"time": at, "kind": "decision", "reason": text}))
+def decided(at: float, text: str) -> StoryLine:
+    return checked(StoryLine, {"time": at, "kind": "decision", "reason": text})
 
 
-def attempts_shown(*story: Happening) -> list[str]:
+def attempts_shown(*story: StoryLine) -> list[str]:
     return [re.sub(r"^\S+ \S+  ", "", story_line(one)) for one in folded(story)]
 
 
-def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[Happening]:
+def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[StoryLine]:
     before = "pending" if attempt == 1 else "backoff"
     return [moved(at, before, "starting", attempt, task), moved(at + 1, "starting", "running", attempt, task)]
 
@@ -233,7 +233,7 @@ ENDING, DAMAGE = because([fact("ending")]), because([fact("said", text="state.js
 FAILS = moved(20, "running", "backoff", **EXIT)
 FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted"
 
-STORIES: dict[str, tuple[list[Happening], list[str]]] = {
+STORIES: dict[str, tuple[list[StoryLine], list[str]]] = {
     "from its start to its end": (
         [
             *begun(10),
@@ -300,7 +300,7 @@ STORIES: dict[str, tuple[list[Happening], list[str]]] = {
 
 
 @pytest.mark.parametrize(("story", "shown"), STORIES.values(), ids=STORIES)
-def test_attempts_are_one_line_each(story: list[Happening], shown: list[str]) -> None:
+def test_attempts_are_one_line_each(story: list[StoryLine], shown: list[str]) -> None:
     assert attempts_shown(*story) == shown
 
 

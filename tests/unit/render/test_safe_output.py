@@ -27,7 +27,7 @@ from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
-from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import Hook, TaskId, TaskState
@@ -38,7 +38,7 @@ from dtctl.operations.checkpoints.push import Placed, Pushed
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
-from dtctl.operations.checks.topic import Line, Said, found
+from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.outcome import Outcome, Verdict
@@ -48,7 +48,7 @@ from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
-from dtctl.operations.events import Attempted, Happening, Story
+from dtctl.operations.events import Attempted, Story
 from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
@@ -295,9 +295,11 @@ AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
-def happenings() -> list[Happening]:
-    usual = Happening(1, 1.0, "task", "a", "ps:0", 2, "running", "failed", SAID, "me")
-    return [usual] + [dataclasses.replace(usual, kind=kind) for kind in ("condition", "contact", "request", "other")]
+def happenings() -> list[StoryLine]:
+    line = {"n": 1, "time": 1.0, "host": "a", "task": "ps:0", "attempt": 2, "from": "running", "to": "failed"}
+    usual = checked(StoryLine, {**line, "why": list(SAID), "by": "me"})
+    others: list[Any] = [{**usual, "kind": kind} for kind in ("condition", "contact", "request", "other")]
+    return [usual, *others]
 
 
 def mistakes() -> ConfigError:
@@ -345,7 +347,7 @@ CHECKED = Checked(
     {
         "software": (
             Line("tensorflow", {f"a{BAD}": f"2.21.0{BAD}", "b": "2.19.0"}),
-            Said("not_shared", {"where": f"/d{BAD}", "lead": f"a{BAD}"}),
+            Statement("not_shared", {"where": f"/d{BAD}", "lead": f"a{BAD}"}),
         )
     },
     1.0,
@@ -499,7 +501,7 @@ def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) 
         {"directories": machine_checkpoints.pruned(poisoned(PRUNED))},
         machine_checkpoints.pulled(dataclasses.replace(PULLED, files=(Path(f"a{BAD}"),))),
         document.known_run(dataclasses.replace(RUN, created=1e300)),
-        document.happening(poisoned(dataclasses.replace(happenings()[0], time=float("nan")))),
+        document.event(poisoned({**happenings()[0], "time": float("nan")})),
         {"problems": document.problems(poisoned_mistakes().problems)},
         {"nan": float("nan"), "far": [float("inf"), (-float("inf"),)], BAD: "half \ud800 whole \ud83d\ude00"},
     ]

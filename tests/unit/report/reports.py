@@ -6,16 +6,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from dtctl.agent.records.kinds import checked
+from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.whole_run import RunView
+from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination
-from dtctl.operations.events import Happening, Story
+from dtctl.operations.events import Story
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together
 from dtctl.operations.report.tree import Report
@@ -51,13 +51,15 @@ def account() -> dict[str, Any]:
     return dict(kept)
 
 
-def happening(at: float, task: str, before: str, after: str, attempt: int = 1, *why: Fact) -> Happening:
-    return Happening(0, at, "task", "c", task, attempt, before, after, why, "")
+def happening(at: float, task: str, before: str, after: str, attempt: int = 1, *why: Fact) -> StoryLine:
+    fields = {"host": "c", "task": task, "attempt": attempt, "from": before, "to": after, "why": list(why)}
+    return checked(StoryLine, {"time": at, **fields})
 
 
 def story() -> Story:
+    decided = {"from": "Running", "to": "Failed", "why": [CAUSE]}
     moves = [
-        Happening(0, 1000.0, "request", None, None, None, None, None, (fact("asked_up"),), EVIL),
+        made(StoryLine, time=1000.0, kind="request", why=[fact("asked_up")], by=EVIL),
         happening(1010.0, "worker:0", "pending", "starting"),
         happening(1011.0, "worker:0", "starting", "running"),
         happening(1060.0, "worker:0", "running", "running", 1, fact("ending")),
@@ -65,7 +67,7 @@ def story() -> Story:
         happening(1068.0, "worker:0", "backoff", "starting", 2),
         happening(1069.0, "worker:0", "starting", "running", 2),
         happening(1100.0, "worker:0", "running", "failed", 2, CAUSE),
-        Happening(9, 1100.0, "condition", None, "worker:0", None, "Running", "Failed", (CAUSE,), ""),
+        checked(StoryLine, {"n": 9, "time": 1100.0, "kind": "condition", "task": "worker:0", **decided}),
     ]
     return Story(tuple(moves))
 

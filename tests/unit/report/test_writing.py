@@ -152,7 +152,7 @@ WORKER = TaskId("worker", 0)
 
 
 def lines(now: float = 1100.0):  # type: ignore[no-untyped-def]
-    return timeline(story().happenings, status().tasks.values(), now, cut=False)
+    return timeline(story().lines, status().tasks.values(), now, cut=False)
 
 
 def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
@@ -163,7 +163,7 @@ def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
     assert [(bar.state.value, bar.begin, bar.end) for bar in first.bars] == [
         ("starting", 1010.0, 1011.0), ("running", 1011.0, 1062.0), ("backoff", 1062.0, 1068.0),
     ]  # fmt: skip
-    assert first.why == second.why == (CAUSE,)
+    assert first.why == second.why == [CAUSE]
     assert second.bars[-1].begin == second.bars[-1].end == 1100.0
     assert (told.begin, told.end) == (1000.0, 1100.0)
     assert described(line) == "attempt 1 ended after 52s, attempt 2 failed after 32s"

@@ -22,7 +22,6 @@ from dtctl.config.names import why_not_written
 from dtctl.errors import ConfigError, ExitCode, HostKeyError, TransportError, UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh import known_hosts
-from dtctl.transport.ssh.connection import HostKeys
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.known_hosts import (
     HostKey,
@@ -34,6 +33,7 @@ from dtctl.transport.ssh.known_hosts import (
     parse_known_hosts,
 )
 from dtctl.transport.ssh.openssh import ssh_command
+from dtctl.transport.ssh.route import HostKeys
 from tests.fuzz import cases
 
 needs_keygen = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen not found")

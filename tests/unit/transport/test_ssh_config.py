@@ -143,5 +143,5 @@ def test_openssh_is_called_with_the_same_settings(home: Path) -> None:
 
 def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
     words = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
-    options = ["-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15", "-J", "a,b"]
+    options = ["-J", "a,b", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15"]
     assert words == ["ssh", *options, "gpu-a"]

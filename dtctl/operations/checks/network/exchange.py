@@ -149,8 +149,8 @@ def rounds(sources: Sequence[str], targets: Sequence[str], most: int = MOST_ROUN
         for number, source in enumerate(sources)
     ]
     left = list(dict.fromkeys(pair for pair in wanted if pair[0] != pair[1]))
-    told: list[tuple[Pair, ...]] = []
-    while left and len(told) < most:
+    answer: list[tuple[Pair, ...]] = []
+    while left and len(answer) < most:
         busy: set[str] = set()
         now = []
         for pair in left:
@@ -158,8 +158,8 @@ def rounds(sources: Sequence[str], targets: Sequence[str], most: int = MOST_ROUN
                 now.append(pair)
                 busy.update(pair)
         left = [pair for pair in left if pair not in now]
-        told.append(tuple(now))
-    return tuple(told)
+        answer.append(tuple(now))
+    return tuple(answer)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from dtctl.operations.checks.network.view import (
     open_places,
     places_of,
 )
-from dtctl.operations.checks.topic import Heard, Said, Scene, found
+from dtctl.operations.checks.topic import Heard, Scene, Statement, found
 from dtctl.operations.diagnosis.signature import Finding
 
 MOST_DOORS = 256
@@ -61,7 +61,7 @@ def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
 
 
 def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
-    """Nothing where this machine is one of the hosts: what it reaches tells nothing of others."""
+    """Nothing where this machine is one of the hosts: what it reaches proves nothing about others."""
     own = {address for facts in heard.first.values() for address in addresses_of(facts)}
     return [one for one in heard.dialled if one.seen_from not in own]
 
@@ -78,13 +78,13 @@ def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterat
             yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(ports[host])))
 
 
-def tell(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Said]:
+def describe(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Statement]:
     if heard.tried_doors:
         opened = _opened(heard)
         inside = bool(heard.dialled) and not opened
         kind = "doors_inside" if inside else "doors_open" if opened else "doors_closed"
         open_doors = len({(one.door.host, one.door.port) for one in opened})
-        yield Said(kind, {"open": open_doors, "doors": heard.tried_doors})
+        yield Statement(kind, {"open": open_doors, "doors": heard.tried_doors})
 
 
 def is_exposed(finding: Finding) -> bool:
@@ -118,12 +118,12 @@ def proxy_findings(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding
 
 def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
     """Of each host the first that its logins have."""
-    alike: dict[tuple[str, str], list[str]] = {}
+    same: dict[tuple[str, str], list[str]] = {}
     for host, facts in heard.first.items():
-        told = (one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1])
-        if (first := next(told, None)) is not None:
-            alike.setdefault(first, []).append(host)
-    for (variable, value), hosts in alike.items():
+        answer = (one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1])
+        if (first := next(answer, None)) is not None:
+            same.setdefault(first, []).append(host)
+    for (variable, value), hosts in same.items():
         yield found("proxy_left_out", hosts, variable=variable, value=value)
 
 

@@ -34,15 +34,15 @@ def firewall(
 ) -> tuple[Rules, ...]:
     """`ports`: of each host those that are to be closed to strangers; `addresses`: of every host of the cluster.
 
-    What they say is said in IPv4 and IPv6; addresses that are neither are left out.
+    They have rules for IPv4 and IPv6; addresses that are neither are left out.
     """
     friends = sorted({address for each in addresses.values() for address in each if version(address)}, key=_order)
-    alike: dict[tuple[int, ...], list[str]] = {}
+    same: dict[tuple[int, ...], list[str]] = {}
     for host, own in ports.items():
         if own:
-            alike.setdefault(tuple(sorted(set(own))), []).append(host)
+            same.setdefault(tuple(sorted(set(own))), []).append(host)
     make = {"nftables": _nftables, "iptables": _iptables, "ufw": _ufw}[kind]
-    return tuple(Rules(tuple(hosts), own, *map(tuple, make(cluster, own, friends))) for own, hosts in alike.items())
+    return tuple(Rules(tuple(hosts), own, *map(tuple, make(cluster, own, friends))) for own, hosts in same.items())
 
 
 def version(address: str) -> int:
@@ -61,7 +61,7 @@ def _order(address: str) -> tuple[int, int]:
 def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tuple[list[str], list[str]]:
     """A table of its own, which can be loaded again and removed as a whole."""
     table = "dtctl_" + "".join(letter if letter.isalnum() else "_" for letter in cluster)
-    said = f"tcp dport {{ {', '.join(map(str, ports))} }}"
+    text = f"tcp dport {{ {', '.join(map(str, ports))} }}"
     families = {4: "ip", 6: "ip6"}
     own = {family: [one for one in friends if version(one) == number] for number, family in families.items()}
     lines = [
@@ -70,9 +70,9 @@ def _nftables(cluster: str, ports: Sequence[int], friends: Sequence[str]) -> tup
         f"table inet {table} {{",
         "  chain input {",
         "    type filter hook input priority -10; policy accept;",
-        f'    {said} iifname "lo" accept',
-        *(f"    {said} {family} saddr {{ {', '.join(some)} }} accept" for family, some in own.items() if some),
-        f"    {said} drop",
+        f'    {text} iifname "lo" accept',
+        *(f"    {text} {family} saddr {{ {', '.join(some)} }} accept" for family, some in own.items() if some),
+        f"    {text} drop",
         "  }",
         "}",
     ]
@@ -135,7 +135,7 @@ def rules_of(plan: RunPlan, kind: Kind, look: Look = addresses_of) -> tuple[Rule
 
 
 def _known(names: Mapping[str, str], look: Look, file: str) -> dict[str, tuple[str, ...]]:
-    """The addresses of each host; all that are not known are told at once."""
+    """The addresses of each host; all that are unknown are reported at once."""
     found: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}
     for host, name in names.items():
@@ -144,12 +144,12 @@ def _known(names: Mapping[str, str], look: Look, file: str) -> dict[str, tuple[s
         except (OSError, UnicodeError) as error:
             unknown[host] = str(getattr(error, "strerror", None) or error)
     if unknown:
-        first, said = next(iter(unknown.items()))
+        first, text = next(iter(unknown.items()))
         asked = " ".join(names[host] for host in unknown)
         raise PreflightError(
             f"this machine cannot look up {', '.join(names[host] for host in unknown)}, so no rule can name "
             f"{'that host' if len(unknown) == 1 else 'those hosts'}",
-            detail=said,
+            detail=text,
             hint=f"dtctl exec @{first} -- getent hosts {asked}    shows the addresses, if the hosts know them\n"
             f"hosts.{first}.address: IP in {file}    in place of the name",
         )

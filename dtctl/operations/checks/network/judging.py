@@ -10,7 +10,7 @@ from dtctl.agent.records.network import Bound
 from dtctl.operations.checks.network.view import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3
-"""Causes of a kind that are told one by one."""
+"""Causes of a kind that are shown one by one."""
 
 Rest = list[Attempt]
 """Attempts that failed, and that nothing explains yet."""
@@ -32,9 +32,9 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
     kinds: dict[str, list[Cause]] = {}
     for cause in causes:
         kinds.setdefault(cause.kind, []).append(cause)
-    for kind, alike in kinds.items():
-        yield from alike[:MOST_ALIKE]
-        if rest := alike[MOST_ALIKE:]:
+    for kind, same in kinds.items():
+        yield from same[:MOST_ALIKE]
+        if rest := same[MOST_ALIKE:]:
             hosts = tuple(dict.fromkeys(host for cause in rest for host in cause.hosts))
             others = tuple(dict.fromkeys(host for cause in rest for host in cause.others))
             yield Cause("more_alike", hosts, others, {"of": kind, "count": len(rest)})
@@ -64,7 +64,7 @@ def _tried(view: View) -> Iterator[Cause]:
 
 
 def _own_names(view: View) -> Iterator[Cause]:
-    """Harmless to TensorFlow, which listens on every address; gloo and others tell their peers what it stands for."""
+    """Harmless to TensorFlow, which listens on every address; gloo and others send their peers what it resolves to."""
     found: dict[str, dict[str, str]] = {}
     for host, names in view.resolved.items():
         for named in names:
@@ -176,7 +176,7 @@ def _without(rest: Rest, explained: Rest) -> Rest:
 Direction = Literal["in", "out"]
 
 MOST_PAIRS = 6
-"""That are told one by one. More of them have a cause that no pair tells."""
+"""That are shown one by one. More of them have a cause that no pair shows."""
 
 
 @dataclass(frozen=True)
@@ -267,18 +267,18 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
         limited = len(ports) < len(by_port)
         covers = frozenset(one for port in ports for one in by_port[port])
-        # of a port that one host alone has, one connection tells nothing about who is to blame
+        # of a port that one host alone has, one connection does not show who is to blame
         if ports and (not limited or len({one.pair for one in covers}) > 1):
             found.append(_Whole(host, direction, tuple(sorted(ports)), limited, covers))
     return found
 
 
 def _told(wholes: Iterable[_Whole]) -> list[Cause]:
-    """A host that is cut off both ways is told once; hosts with the same fault are told together."""
+    """A host that is cut off both ways is shown once; hosts with the same fault are shown together."""
     by_host: dict[str, dict[Direction, _Whole]] = {}
     for whole in wholes:
         by_host.setdefault(whole.host, {})[whole.direction] = whole
-    alike: dict[tuple[str, tuple[int, ...], bool, tuple[tuple[str, str], ...]], list[_Whole]] = {}
+    same: dict[tuple[str, tuple[int, ...], bool, tuple[tuple[str, str], ...]], list[_Whole]] = {}
     for ways in by_host.values():
         both = len(ways) == 2 and not any(whole.limited for whole in ways.values())
         for direction, whole in ways.items():
@@ -286,9 +286,9 @@ def _told(wholes: Iterable[_Whole]) -> list[Cause]:
                 continue
             kind = "cut_off" if both else f"firewall_{direction}"
             ports = whole.ports if whole.limited or kind == "firewall_in" else ()
-            alike.setdefault((kind, ports, whole.limited, tuple(_how(whole.covers).items())), []).append(whole)
+            same.setdefault((kind, ports, whole.limited, tuple(_how(whole.covers).items())), []).append(whole)
     causes = []
-    for (kind, ports, limited, how), group in alike.items():
+    for (kind, ports, limited, how), group in same.items():
         hosts = tuple(dict.fromkeys(whole.host for whole in group))
         ends = (one for whole in group for one in whole.covers)
         others = dict.fromkeys(one.target if kind == "firewall_out" else one.source for one in sorted(ends, key=_key))
@@ -309,7 +309,7 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
     for one in sorted(rest, key=_key):
         back = one.pair[::-1] in whole
         if not back and one.source > one.target and one.pair[::-1] in broken:
-            continue  # told with the other direction
+            continue  # shown with the other direction
         groups.setdefault((one.target, back), []).append(one)
     return [
         Cause(
@@ -323,7 +323,7 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
 
 
 def _how(failed: Iterable[Attempt]) -> dict[str, str]:
-    """drop: nothing came back; reject: somebody said no, and `text` is the system's word for it."""
+    """drop: nothing came back; reject: it was refused, and `text` is the system's error."""
     words = {one.hindrance: one.text for one in sorted(failed, key=_key)}
     refusals = {kind: text for kind, text in words.items() if kind != "timeout"}
     if not refusals:

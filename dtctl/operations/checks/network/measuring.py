@@ -1,4 +1,4 @@
-"""The rounds in which hosts measure what they can exchange, and what is told of that."""
+"""The rounds in which hosts measure what they can exchange, and the findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQue
 from dtctl.operations.checks.network import exchange
 from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
 from dtctl.operations.checks.network.view import Place
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, found
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.strategies import PS
 
@@ -63,7 +63,7 @@ def _exchanged(scene: Scene, heard: Heard[Facts], since: int) -> list[exchange.R
 
 
 def _measured(scene: Scene, answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
-    """What a host tells of others than those of the plan counts for nothing."""
+    """Reports about hosts that are not in the plan are ignored."""
     return {
         (host, one["host"]): one
         for host, facts in answers.items()
@@ -80,12 +80,12 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
         yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, heard))
     failed: dict[str, list[str]] = {}
     known = exchange.paces(exchanged)
-    for (source, target), said in _failures(heard, since):
+    for (source, target), text in _failures(heard, since):
         lost = [host for host in (source, target) if host not in known and host not in heard.errors]
-        failed.setdefault(said, []).extend(host for host in lost if host in scene.hosts)
-    for said, hosts in failed.items():
+        failed.setdefault(text, []).extend(host for host in lost if host in scene.hosts)
+    for text, hosts in failed.items():
         if hosts:
-            yield found("exchange_failed", dict.fromkeys(hosts), said=said)
+            yield found("exchange_failed", dict.fromkeys(hosts), said=text)
 
 
 def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:
@@ -96,16 +96,16 @@ def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:
 
 def _figures(behind: Behind) -> dict[str, Any]:
     own, usual = behind.own, behind.usual
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     if behind.sends_slowly:
-        told.update(sent_bytes=own.sends, usual_sent_bytes=usual.sends)
+        answer.update(sent_bytes=own.sends, usual_sent_bytes=usual.sends)
     if behind.receives_slowly:
-        told.update(received_bytes=own.receives, usual_received_bytes=usual.receives)
+        answer.update(received_bytes=own.receives, usual_received_bytes=usual.receives)
     if behind.answers_late:
-        told.update(latency_ms=_ms(own.latency_s), usual_latency_ms=_ms(usual.latency_s))
+        answer.update(latency_ms=_ms(own.latency_s), usual_latency_ms=_ms(usual.latency_s))
     if own.again >= 0.005 and own.again > 2 * usual.again:
-        told["again"] = f"{100 * own.again:.2g} %"
-    return told
+        answer["again"] = f"{100 * own.again:.2g} %"
+    return answer
 
 
 def _ms(seconds: float) -> str:
@@ -115,16 +115,16 @@ def _ms(seconds: float) -> str:
 def _different(behind: Behind, heard: Heard[Facts]) -> dict[str, Any]:
     """Its link beside those of the others, where they have something in common."""
     links = _links(heard)
-    told: dict[str, Any] = {}
+    answer: dict[str, Any] = {}
     if behind.host not in links:
-        return told
-    told["interface"], own = links.pop(behind.host)
+        return answer
+    answer["interface"], own = links.pop(behind.host)
     others = [link for _, link in links.values()]
     for name, of in _SHOWN.items():
         usual = {of(link) for link in others}
         if of(own) and len(usual) == 1 and usual not in ({of(own)}, {""}):
-            told.update({name: of(own), f"usual_{name}": usual.pop()})
-    return told
+            answer.update({name: of(own), f"usual_{name}": usual.pop()})
+    return answer
 
 
 _SHOWN: Mapping[str, Callable[[Link], str]] = {
@@ -154,11 +154,11 @@ def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
     return links
 
 
-def tell(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Said]:
+def describe(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Statement]:
     exchanged = _exchanged(scene, heard, since) if scene.deep else []
     paces = exchange.paces(exchanged)
     if scene.deep and not exchanged and _pairs(scene, heard, since):
-        yield Said("not_exchanged")  # nobody listens for this check
+        yield Statement("not_exchanged")  # nobody listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})
@@ -166,7 +166,7 @@ def tell(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Said]
     yield from _told_speed(scene, heard, heard.rounds[since : since + len(planned)])
 
 
-def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str, Facts]]) -> Iterator[Said]:
+def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str, Facts]]) -> Iterator[Statement]:
     speed = summed({pair: one for each in answers for pair, one in _measured(scene, each).items()})
     if speed is None:
         return
@@ -179,16 +179,16 @@ def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str
         "farthest": " to ".join(speed.farthest),
         "farthest_ms": _ms(speed.farthest_s),
     }
-    yield Said("speed", fields)
+    yield Statement("speed", fields)
     serving = sum(task.id.job == PS for task in scene.plan.tasks)
     variables = _variables_bytes(heard)
     moved = variables / max(1, serving) if variables else 1e6
     fields = {"moved_bytes": moved, "least_ms": _ms(least_step_s(speed, moved))}
-    yield Said(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
+    yield Statement(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
 
 
 def _variables_bytes(heard: Heard[Facts]) -> float | None:
     """Of the newest complete checkpoint, as the topic of storage has heard of it; None: there is none."""
-    told = heard.others.get("storage", ())
-    sizes = [one["size_bytes"] for answers in told for facts in answers.values() for one in facts["checkpoints"]]
+    answer = heard.others.get("storage", ())
+    sizes = [one["size_bytes"] for answers in answer for facts in answers.values() for one in facts["checkpoints"]]
     return max(sizes, default=None) or None

@@ -27,7 +27,7 @@ from dtctl.operations.checks.network.view import (
     open_places,
     places_of,
 )
-from dtctl.operations.checks.topic import Heard, Line, Said, Scene, Topic, fails, found
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.strategies import PS
 
@@ -99,15 +99,15 @@ def _measured_since(scene: Scene, heard: Heard[Facts]) -> int:
 
 
 def _is_gone(place: Place, heard: Heard[Facts]) -> bool:
-    """Asked once more, its host does not tell of the same listener: that it was not reached tells nothing.
+    """Asked once more, its host does not report the same listener: that it was not reached proves nothing.
 
     A task may have ended, or may have been started again meanwhile.
     """
     return len(heard.rounds) < 3 or not _sockets(place, heard.first) & _sockets(place, heard.rounds[2])
 
 
-def _sockets(place: Place, told: Mapping[str, Facts]) -> set[int]:
-    own = told[place.host]["bound"] if place.host in told else ()
+def _sockets(place: Place, answer: Mapping[str, Facts]) -> set[int]:
+    own = answer[place.host]["bound"] if place.host in answer else ()
     return {inode for one in own if (one["whose"], one["state"]) == (place.whose, "live") for inode in one["sockets"]}
 
 
@@ -152,7 +152,7 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
 
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    """In brief what fails alone: Debian's 127.0.1.1 is not to be told at every start, and `up` refuses taken ports."""
+    """In brief what fails alone: Debian's 127.0.1.1 is not shown at every start, and `up` refuses taken ports."""
     for one in _judged(scene, heard):
         if not scene.brief or (fails(one) and one.signature.name != "port_taken"):
             yield one
@@ -194,13 +194,13 @@ def _in_order(scene: Scene, hosts: Iterable[str]) -> list[str]:
     return [host for host in scene.hosts if host in wanted]
 
 
-def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
+def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Statement]:
     if scene.brief or len(heard.rounds) < 2:
         return
     attempts = _view(scene, heard).attempts
     coverage = _coverage(scene, heard)
     if attempts:
-        yield Said(
+        yield Statement(
             "connections" if coverage.is_whole else "connections_sampled",
             {
                 "reached": sum(not one.hindrance for one in attempts),
@@ -210,13 +210,13 @@ def tell(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Said]:
                 "hosts": tuple(coverage.tries),
             },
         )
-    yield from exposure.tell(scene, heard)
-    yield from measuring.tell(scene, heard, _measured_since(scene, heard))
+    yield from exposure.describe(scene, heard)
+    yield from measuring.describe(scene, heard, _measured_since(scene, heard))
 
 
 assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
 
-TOPIC = Topic("network", ask, judge, tell, exposure.doors)
+TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 
 
 MOST = 4000
@@ -263,8 +263,8 @@ def spread(hosts: Sequence[str], places: Sequence[Place], vital: Sequence[Place]
     for number, host in enumerate(hosts):
         for step in distances(len(hosts), partners):
             chosen[host].update(dict.fromkeys(on.get(hosts[(number + step) % len(hosts)], ())))
-    told = {host: tuple(found) for host, found in chosen.items()}
-    return Coverage(told, sum(map(len, told.values())), whole, partners)
+    answer = {host: tuple(found) for host, found in chosen.items()}
+    return Coverage(answer, sum(map(len, answer.values())), whole, partners)
 
 
 def _of(places: Sequence[Place], host: str, most: int, turn: int) -> list[Place]:

@@ -1,4 +1,4 @@
-"""All that the hosts have told of the network between them, as values."""
+"""All that the hosts have reported of the network between them, as values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COORDINATOR = "coordinator"
 """Whose place it is that is no task's."""
 
 TELLS_ITS_ADDRESS = ("ddp", "kvstore")
-"""Strategies whose tasks tell each other what their own names stand for. They do not speak gRPC."""
+"""Strategies whose tasks send each other what their own names resolve to. They do not speak gRPC."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class View:
     attempts: tuple[Attempt, ...] = ()
 
     def addresses(self, host: str) -> frozenset[str]:
-        """By which others can reach it, as it says itself."""
+        """By which others can reach it, by its own report."""
         own = set(self.of_interfaces.get(host, ()))
         for named in self.resolved.get(host, ()):
             own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
@@ -94,7 +94,7 @@ def places_of(plan: RunPlan) -> list[Place]:
 def open_places(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Place, bool]:
     """Those that somebody listens at now, with the ports that hosts have chosen; True: a trainer of the live run does.
 
-    What a host tells of ports that the plan knows, or of tasks that it does not have, counts for nothing.
+    What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
     """
     known = {(place.host, place.whose): place for place in places_of(plan)}
     found = {}
@@ -127,7 +127,7 @@ def is_public(address: str) -> bool:
 class Cause:
     """One cause of whatever many connections have failed of it.
 
-    `hosts`: where it is to be mended. `others`: whom it concerns there.
+    `hosts`: where it is to be fixed. `others`: whom it concerns there.
     """
 
     kind: str

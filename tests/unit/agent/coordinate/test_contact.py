@@ -22,7 +22,7 @@ def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
     world.cut.add("b")
     world.run_for(61)
     assert world.condition == "Running"
-    assert world.mending["a"]  # who waits for a host that is away does not hang
+    assert world.recovering["a"]  # who waits for a host that is away does not hang
     world.cut.clear()
     world.run_for(2)
     assert set(world.attempts.values()) == {1}
@@ -33,10 +33,10 @@ def test_nobody_waits_for_the_host_of_a_worker_that_trains_alone() -> None:
     world = async_ps()
     world.cut.add("d")
     world.run_for(61)
-    assert not world.mending["a"]
+    assert not world.recovering["a"]
     world.die("worker:1")
     world.run_for(0.5)
-    assert not world.mending["a"]
+    assert not world.recovering["a"]
 
 
 def test_host_timeout_fails_the_run_and_stops_the_others() -> None:

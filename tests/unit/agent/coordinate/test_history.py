@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.coordinate.history import BURST_BYTES, REFILL_BYTES_S, TELL_S, Quota
+from dtctl.agent.coordinate.history import BURST_BYTES, REFILL_BYTES_S, REPORT_S, Quota
 from dtctl.agent.records.reasons import fact
 from dtctl.agent.run import goodput
 from tests.unit.agent.coordinate.world import World, async_ps, collective
@@ -174,7 +174,7 @@ def test_what_was_left_out_is_told_at_once_and_then_once_a_minute() -> None:
         quota.takes(BURST_BYTES + 1, 100.0)
     assert quota.left_out(99.0) == 0
     assert quota.left_out(100.0) == 3
-    assert quota.left_out(100.0 + TELL_S) == 0
+    assert quota.left_out(100.0 + REPORT_S) == 0
     quota.takes(BURST_BYTES + 1, 101.0)
-    assert quota.left_out(100.0 + TELL_S - 0.01) == 0
-    assert quota.left_out(100.0 + TELL_S) == 1
+    assert quota.left_out(100.0 + REPORT_S - 0.01) == 0
+    assert quota.left_out(100.0 + REPORT_S) == 1

@@ -116,13 +116,13 @@ def test_a_step_that_was_told_only_before_it_began_says_that_the_run_tells_them(
 
 def test_somebody_is_being_mended_until_every_open_incident_is_back() -> None:
     view = views.running("sync-ps")
-    assert incidents.is_mending(view) is False
+    assert incidents.is_recovering(view) is False
     first, second = lost(view, "worker:0"), lost(view, "worker:1")
-    assert incidents.is_mending(view) is True
+    assert incidents.is_recovering(view) is True
     incidents.begin(view, first, 1011.0)
-    assert incidents.is_mending(view) is True
+    assert incidents.is_recovering(view) is True
     incidents.begin(view, second, 1011.0)
-    assert incidents.is_mending(view) is False
+    assert incidents.is_recovering(view) is False
 
 
 def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:

@@ -140,7 +140,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
             "state are not those of its own tasks (chief:0)",
         ),
         ("state", {"run": "demo-1", "host": "bad", "tasks": {}}, "state are not those of its own tasks (worker:1)"),
-        ("state", {"run": "demo-1", "host": "good", "tasks": {"worker:1": {}}}, "it tells the state of good"),
+        ("state", {"run": "demo-1", "host": "good", "tasks": {"worker:1": {}}}, "it reports the state of good"),
         ("state", {"run": "demo-2", "host": "bad", "tasks": {"worker:1": {}}}, "in run demo-2"),
     ],
 )
@@ -183,7 +183,7 @@ def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert desk.state_of("good") == before
     [told] = [text for text in desk.contacts() if "cannot be true" in text]
-    assert "it tells of worker:0, which is not its own task" in told
+    assert "it reports worker:0, which is not its own task" in told
     desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
     assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
 
@@ -226,7 +226,7 @@ def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> N
     event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
     assert "lie" not in [line["reason"] for line in desk.story]
-    assert desk.links.refused == [("bad", "it tells of worker:0, which is not its own task")]
+    assert desk.links.refused == [("bad", "it reports worker:0, which is not its own task")]
 
 
 def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:

@@ -124,5 +124,5 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
     book = OrderBook(view)
     for host in view.hosts:
         book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
-    assert book.news(mending=False, may_go=lambda host: False, may_start=True) == []
+    assert book.news(recovering=False, may_go=lambda host: False, may_start=True) == []
     assert len(looks) < 10 * workers

@@ -139,10 +139,10 @@ def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
     world.tasks["ps:0"].ready_s = 30.0
     world.die("ps:0")
     world.run_for(20)
-    assert set(world.mending.values()) == {True}
+    assert set(world.recovering.values()) == {True}
     world.until(lambda: recovered(world))
     world.tick()
-    assert set(world.mending.values()) == {False}
+    assert set(world.recovering.values()) == {False}
 
 
 def hung(world: World, why: Fact) -> None:

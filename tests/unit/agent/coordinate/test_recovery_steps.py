@@ -103,7 +103,7 @@ def test_what_is_held_is_what_the_scope_says(strategy: str, task: str, restarted
     run.dies(task)
     assert run.step() is None
     assert (run.held, run.recovery.blocked()) == (restarted, restarted)
-    assert run.recovery.mending
+    assert run.recovery.recovering
 
 
 def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() -> None:
@@ -159,7 +159,7 @@ def test_an_agents_own_task_is_noted_and_not_held() -> None:
     views.told(run.view, "worker:0", step=501)
     run.step(104.0, 1014.0)
     assert one["recovered"] == 1014.0
-    assert not run.recovery.mending
+    assert not run.recovery.recovering
 
 
 def test_the_next_delay_that_ends_is_the_shortest_of_those_that_wait() -> None:
@@ -496,7 +496,7 @@ def test_each_restart_of_everybody_in_vain_is_waited_for_twice_as_long() -> None
 @pytest.mark.parametrize("why", ["a host is away", "another is not back", "it is done", "it would start over", "off"])
 def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
     recovery = {"stall_s": 0.0 if why == "off" else 20.0, "max_restarts": 9}
-    run = Run(recovery=recovery, target_step=500 if why == "it is done" else 1000, needs_checkpoint=True)
+    run = Run(recovery=recovery, target_step=499 if why == "it is done" else 1000, needs_checkpoint=True)
     views.told(run.view, "worker:1", first_step_s=2.0)
     if why == "it would start over":
         run.checkpoint = None

@@ -199,11 +199,11 @@ def orders(**fields: Any) -> Any:
 
 
 def test_who_is_out_of_touch_takes_silence_for_waiting(followed: Any) -> None:
-    assert followed({"type": "connected"}).mending
-    assert not followed(WELCOME).mending
-    assert followed(orders(mending=True)).mending
-    assert not followed(orders()).mending
-    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).mending
+    assert followed({"type": "connected"}).recovering
+    assert not followed(WELCOME).recovering
+    assert followed(orders(mending=True)).recovering
+    assert not followed(orders()).recovering
+    assert followed({"type": "gone", "reason": "nothing was heard", "heard": 100.5}).recovering
 
 
 def test_what_peers_took_for_their_first_step_is_told_with_each_order(followed: Any) -> None:

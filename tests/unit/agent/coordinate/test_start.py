@@ -274,7 +274,7 @@ def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending
     world = without_e(start_timeout_s=20.0, recovery={"host_timeout_s": 30.0})
     world.run_for(120)
     assert world.condition == "Running"
-    assert not any(world.mending.values())
+    assert not any(world.recovering.values())
 
 
 def test_the_run_succeeds_and_ends_without_it() -> None:
@@ -371,7 +371,7 @@ def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard:
     world.crash("e")
     world.run_for(2)
     assert world.data["hosts"]["e"]["absent"]
-    assert not any(world.mending.values()), "nobody waits for it"
+    assert not any(world.recovering.values()), "nobody waits for it"
     assert "e is out of the run again: its `up` was given up" in [line["reason"] for line in world.story]
     world.lost_session_on.clear()
     anew = World("async-ps", ABSENT_PLACES, absent=["e"]).tasks["worker:1"]

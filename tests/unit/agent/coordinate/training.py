@@ -229,7 +229,7 @@ class Trial(World):
         return process.mode == "ok" and self.now - process.began >= self.tasks[task].ready_s
 
     def is_excused(self, host: str) -> bool:
-        return self.mending.get(host, False) or host not in self._greeted
+        return self.recovering.get(host, False) or host not in self._greeted
 
     def is_whole(self) -> bool:
         """Nobody is missed, no loss is open, and it has just made a step."""
@@ -271,7 +271,7 @@ class Trial(World):
             taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
             for name, intent in taken.items():
                 self.tasks[name].intent = intent.copy()
-            self.mending[host] = message["mending"]
+            self.recovering[host] = message["mending"]
             self.first_steps[host] = message["first_steps"]
         self.story += self.coordinator.story
         if self.coordinator.story:
@@ -356,7 +356,7 @@ class Trial(World):
         if process is not None and int(self.now / SAVE_S) != int((self.now - STEP_S) / SAVE_S):
             self.checkpoint, self.damaged = self.trained, False
 
-    def _mend(self, distrust: bool) -> list[str]:
+    def _repair(self, distrust: bool) -> list[str]:
         if not self.damaged:
             return []
         self.damaged = False

@@ -115,7 +115,7 @@ class World:
         """Hosts that alone have lost it."""
         self.older: set[str] = set()
         """Hosts with an agent of a build that tells no progress alone."""
-        self.mending: dict[str, bool] = {}
+        self.recovering: dict[str, bool] = {}
         self.story: list[StoryLine] = []
         self._greeted: set[str] = set()
         self._reports: dict[str, Report] = {}
@@ -125,7 +125,7 @@ class World:
         self._make_coordinator(first_view(self.spec, self.wall))
 
     def _make_coordinator(self, data: RunView) -> None:
-        services = Services(self._newest_checkpoint, self._mend, lambda: 0.0, lambda: self.loss)
+        services = Services(self._newest_checkpoint, self._repair, lambda: 0.0, lambda: self.loss)
         self.coordinator = Coordinator(self.spec, data, services, self.now)
         self._greeted.clear()
 
@@ -135,7 +135,7 @@ class World:
         fields = {"prefix": "ckpt", "time": 0.0, "size_bytes": 1, "shards": 1, "complete": True, "problem": None}
         return made(Checkpoint, step=self.checkpoint, **fields)
 
-    def _mend(self, distrust: bool) -> list[str]:
+    def _repair(self, distrust: bool) -> list[str]:
         self.distrusted = distrust
         done, self.mended = self.mended, []
         return done
@@ -218,7 +218,7 @@ class World:
             taken = intents.newer({name: self.tasks[name].intent for name in self._on(host)}, message["intents"])
             for name, intent in taken.items():
                 self.tasks[name].intent = intent.copy()
-            self.mending[host] = message["mending"]
+            self.recovering[host] = message["mending"]
             if message["over"]:
                 self._over.add(host)
         self.story += self.coordinator.story

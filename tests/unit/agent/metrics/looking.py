@@ -17,7 +17,7 @@ def points(reader: Reader, tag: str = "loss") -> list[tuple[int, float]]:
     """Steps and values of one tag, in all directories."""
     return [
         (step, float(value))
-        for folder in reader.told(lambda name: name == tag, 2000)
+        for folder in reader.series(lambda name: name == tag, 2000)
         for series in folder["series"]
         for step, value in zip(series["steps"], series["values"], strict=True)
     ]
@@ -33,7 +33,7 @@ def agreed(out: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     reader.look()
     assert reader.problems() == []
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
-    for folder in reader.told(lambda _: True, 2000):
+    for folder in reader.series(lambda _: True, 2000):
         own = {one["tag"]: _points_of(one) for one in folder["series"]}
         found[folder["name"]] = own
         assert repr(own) == repr(_as_tensorboard_reads(out / folder["name"]))  # in which a NaN is another

@@ -54,7 +54,7 @@ def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.M
     monkeypatch.undo()
     whole = Reader([str(out)])
     whole.look()
-    assert found.told(lambda _: True, 2000) == whole.told(lambda _: True, 2000)
+    assert found.series(lambda _: True, 2000) == whole.series(lambda _: True, 2000)
 
 
 def test_little_is_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,7 +104,7 @@ def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, c
     path.write_bytes(bytes(kept))
     again = Reader([str(base / "out")], str(base / "run"))
     again.look()
-    again.told(lambda _: True, 100)
+    again.series(lambda _: True, 100)
 
 
 def steps(series: Series) -> list[int]:

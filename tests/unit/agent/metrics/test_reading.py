@@ -39,7 +39,7 @@ def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
     for name in ("train", "validation"):
         (out / name).mkdir()
         (out / name / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(2, "loss", 0.25) + scalar(2, "lr", 1.0))
-    told = look(out).told(lambda tag: tag == "loss", 100)
+    told = look(out).series(lambda tag: tag == "loss", 100)
     assert [(folder["dir"], folder["name"]) for folder in told] == [(str(out), "train"), (str(out), "validation")]
     assert [series["tag"] for folder in told for series in folder["series"]] == ["loss", "loss"]
     series = told[0]["series"][0]
@@ -174,14 +174,14 @@ def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_SERIES", 10)
     (out / NAME).write_bytes(b"".join(scalar(1, f"tag{number}", 1.0) for number in range(25)))
     reader = look(out)
-    assert len(reader.told(lambda _: True, 10)[0]["series"]) == 10
+    assert len(reader.series(lambda _: True, 10)[0]["series"]) == 10
     assert reader.omitted == 15
 
 
 def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_POINTS_TOLD", 20)
     (out / NAME).write_bytes(b"".join(scalar(step, f"tag{tag}", 1.0) for tag in range(10) for step in range(50)))
-    assert [len(series["steps"]) for series in look(out).told(lambda _: True, 100)[0]["series"]] == [2] * 10
+    assert [len(series["steps"]) for series in look(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
 
 def test_a_look_ends_in_time_and_the_next_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,7 +209,7 @@ def test_a_directory_that_was_emptied_is_forgotten(out: Path) -> None:
     reader = look(out)
     (out / NAME).unlink()
     reader.look()
-    assert reader.told(lambda _: True, 10) == []
+    assert reader.series(lambda _: True, 10) == []
     (out / LATER).write_bytes(scalar(5, "loss", 2.0))
     reader.look()
     assert points(reader) == [(5, 2.0)]
@@ -233,7 +233,7 @@ def test_a_link_in_a_circle_ends(out: Path) -> None:
 def test_directories_that_are_not_there_yet_are_no_problem(tmp_path: Path) -> None:
     reader = Reader([str(tmp_path / "later")])
     reader.look()
-    assert (reader.told(lambda _: True, 1), reader.problems()) == ([], [])
+    assert (reader.series(lambda _: True, 1), reader.problems()) == ([], [])
 
 
 @cases
@@ -247,7 +247,7 @@ def test_any_file_is_read_or_said_to_be_damaged(
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     (out / NAME).write_bytes(bytes(whole))
     reader = look(out)
-    for folder in reader.told(lambda _: True, 10):
+    for folder in reader.series(lambda _: True, 10):
         checked(FolderTold, folder)
     for problem in reader.problems():
         checked(Problem, problem)

@@ -16,7 +16,7 @@ class QuietRole:
     over = False
     connected = True
     may_start = True
-    mending = False
+    recovering = False
     first_steps: ClassVar[dict[str, float]] = {}
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
@@ -39,7 +39,7 @@ class ScriptedRole:
         self.over = False
         self.connected = True
         self.may_start = True
-        self.mending = False
+        self.recovering = False
         self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script

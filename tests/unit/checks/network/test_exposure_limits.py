@@ -11,7 +11,7 @@ from dtctl.model import Host, Local
 from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.network import exposure
 from dtctl.operations.checks.network.exposure import MOST_DOORS, doors
-from dtctl.operations.checks.topic import Heard, Said, Scene
+from dtctl.operations.checks.topic import Heard, Scene, Statement
 from tests.unit.checks.network.rounds import listening
 from tests.unit.checks.network.test_tasks import asked
 from tests.unit.checks.scenes import scene
@@ -114,5 +114,5 @@ def test_an_address_of_the_internet_is_told_once_and_not_where_it_was_tried_or_n
 )
 def test_how_many_doors_were_open_is_told(found: tuple[Dialled, ...], kind: str, count: int) -> None:
     value = scene()
-    assert list(exposure.tell(value, heard(value, *found))) == [Said(kind, {"open": count, "doors": 4})]
-    assert list(exposure.tell(value, heard(value, *found, doors=0))) == []
+    assert list(exposure.describe(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
+    assert list(exposure.describe(value, heard(value, *found, doors=0))) == []

@@ -33,7 +33,7 @@ def well() -> dict[str, SshFacts]:
 def test_logins_that_are_as_they_should_be_are_told_in_four_lines() -> None:
     assert judged(TOPIC, scene(), well()) == []
     heard = Heard([well()], greeted={host: Greeted({}, 0.3) for host in "abcd"})
-    assert shown(TOPIC.tell(scene(), heard), 4) == [
+    assert shown(TOPIC.describe(scene(), heard), 4) == [
         ("login shell", "/bin/bash"),
         ("", "a login takes 0.3 to 0.3 s with the start of Python (the slowest: a); up to 24 at once"),
         ("MaxStartups", "10:30:100"),
@@ -77,7 +77,7 @@ def test_hosts_that_are_one_machine_are_compared_with_what_its_server_takes() ->
 
 def test_what_cannot_be_read_is_said_to_be_unknown() -> None:
     unknown = {host: facts(host, max_startups=None, max_sessions=None, told_by="") for host in "abcd"}
-    rows = dict(shown(TOPIC.tell(scene(), Heard([unknown])), 4))
+    rows = dict(shown(TOPIC.describe(scene(), Heard([unknown])), 4))
     assert rows["MaxStartups"] == rows["MaxSessions"] == "not known"
 
 

@@ -12,7 +12,7 @@ from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Launch, Local, Trainer
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Heard, Said, Scene, fails
+from dtctl.operations.checks.topic import Heard, Scene, Statement, fails
 from dtctl.render.checks import shown
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.checks.scenes import judged, scene, sentence, told
@@ -96,7 +96,7 @@ def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
     rounds = [first, reaching(second)]
     assert asked(value, *rounds) == {}
     assert judged(TOPIC, value, *rounds) == []
-    assert list(TOPIC.tell(value, Heard(rounds))) == []
+    assert list(TOPIC.describe(value, Heard(rounds))) == []
     lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
     assert len(judged(TOPIC, value, *lost)) == 1
 
@@ -119,7 +119,7 @@ def test_a_network_that_works_is_told_with_the_connections_that_were_tried() -> 
     value = scene()
     rounds = played(value)
     assert judged(TOPIC, value, *rounds) == []
-    lines = [line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said)]
+    lines = [line for line in TOPIC.describe(value, Heard(rounds)) if isinstance(line, Statement)]
     assert [(line.kind, line.fields["reached"], line.fields["tried"]) for line in lines] == [("connections", 15, 15)]
 
 
@@ -127,7 +127,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     names = [f"h{number}" for number in range(200)]
     value = scene(cluster(job("worker", names, [2222] * 200)))
     rounds = played(value)
-    (said,) = TOPIC.tell(value, Heard(rounds))
+    (said,) = TOPIC.describe(value, Heard(rounds))
     ((_, text),) = shown([said], 200)
     assert text.startswith("3999 of 3999 ")
     assert "connections between h[0-199] work; these are a part of the 39999 that there are" in text
@@ -176,7 +176,7 @@ def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_e
     value = proxied(http_proxy="http://p:1")
     (finding,) = judged(TOPIC, value, *played(value))
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy", ("b", "c"), True)
-    assert "would send what is meant for a,b,c to the proxy http://p:1" in sentence(finding)
+    assert "would send its traffic to a,b,c through the proxy http://p:1" in sentence(finding)
     value = proxied(http_proxy="http://p:1", no_grpc_proxy="a,b,c")
     assert judged(TOPIC, value, *played(value)) == []
 
@@ -203,7 +203,7 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
         rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
     assert sorted(pairs) == [("c", "a"), ("c", "b"), ("d", "a"), ("d", "b")]
     checkpoints = {"storage": [{"c": {"checkpoints": [{"path": "/saved", "size_bytes": 164_000}]}}]}
-    lines = list(TOPIC.tell(value, Heard(rounds, others=checkpoints)))
+    lines = list(TOPIC.describe(value, Heard(rounds, others=checkpoints)))
     text = "\n".join(words for _, words in shown(lines, 4))
     assert "4 pairs measured: 0.2 ms there and back, 500 MB a second" in text
     assert "one step moves 82.0 kB to each ps and back (the newest checkpoint, shared among them): 0.73 ms" in text
@@ -246,7 +246,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
     for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
         value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
-        (said,) = (line for line in TOPIC.tell(value, Heard(rounds)) if isinstance(line, Said))
+        (said,) = (line for line in TOPIC.describe(value, Heard(rounds)) if isinstance(line, Statement))
         assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
         assert asked(value, *rounds) == {}
 
@@ -308,7 +308,7 @@ def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_dif
         "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
         "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
     )
-    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.tell(value, Heard(rounds)), 4))
+    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.describe(value, Heard(rounds)), 4))
     assert "sends a second " in text
 
 
@@ -347,5 +347,5 @@ def test_beside_a_live_run_nobody_exchanges_data_and_that_is_said() -> None:
             slot.update(state="live", sockets=[7])
     rounds = [first, reaching(asked(value, first))]
     assert asked(value, *rounds) == {}
-    assert Said("not_exchanged") in list(TOPIC.tell(value, Heard(rounds)))
-    assert Said("not_exchanged") not in list(TOPIC.tell(value, Heard(exchanged(value))))
+    assert Statement("not_exchanged") in list(TOPIC.describe(value, Heard(rounds)))
+    assert Statement("not_exchanged") not in list(TOPIC.describe(value, Heard(exchanged(value))))

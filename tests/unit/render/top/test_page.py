@@ -15,9 +15,9 @@ from dtctl.model import TaskId
 from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away
+from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.status import RunStatus
-from dtctl.operations.watch import Losses
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
 from dtctl.render.top.page import curves, page, spread, wrapped, wrong

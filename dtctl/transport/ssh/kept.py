@@ -1,0 +1,211 @@
+"""The agent on a host over the user's own `ssh`, which logs in once and keeps the connection for later commands."""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import SshSettings
+from dtctl.transport import payload
+from dtctl.transport.fanout import idle
+from dtctl.transport.local import Child, ChildStream
+from dtctl.transport.ssh import errors
+from dtctl.transport.ssh.config import ConfigFiles, split_target
+from dtctl.transport.ssh.control import Control, KeptProcess, is_alive
+from dtctl.transport.ssh.known_hosts import HostKey, parse_known_hosts, read
+from dtctl.transport.ssh.openssh import OpensshConfig, control_path, no_program, quoted, run, ssh_words
+from dtctl.transport.ssh.route import FAILURE_KEPT_S, HostKeys, Routes, connect_timeout
+from dtctl.transport.stream import RemoteExit, converse, text_of
+from dtctl.transport.timeouts import Waiting, unobserved
+
+if TYPE_CHECKING:
+    from dtctl.model import Host
+    from dtctl.transport.seam import Session, TransportOptions
+
+ANSWER_S = 5.0
+"""For a host to open a session on a connection that is kept; else a new one is made."""
+LOGIN_S = 60.0
+"""Beyond the time for the connection: for a key that wants to be touched or confirmed."""
+
+QUIET = (
+    *("BatchMode=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
+    *("RemoteCommand=none", "RequestTTY=no", "ServerAliveInterval=15", "ServerAliveCountMax=3"),
+)
+"""Nothing of the user's own sessions; and a connection that is dead ends by itself."""
+UNSEEN = (
+    *("ControlPath=none", "ControlMaster=no", "PreferredAuthentications=none"),
+    *("StrictHostKeyChecking=accept-new", "UpdateHostKeys=no", "HashKnownHosts=no"),
+)
+"""For a look at a host's key, which is written to a file of its own, and goes no further than that."""
+KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-nistp521", "rsa-sha2-512,rsa-sha2-256")
+
+
+class OpensshTransport:
+    def __init__(self, files: ConfigFiles | None = None, waiting: Waiting = unobserved) -> None:
+        self.logins = KeptLogins(files or ConfigFiles())
+        self._waiting = waiting
+
+    @classmethod
+    def of(cls, means: TransportOptions) -> OpensshTransport:
+        return cls(means.ssh_files, means.waiting)
+
+    def open(self, host: Host) -> Session:
+        assert isinstance(host.reach, SshSettings)
+        with idle():
+            process = self.logins.run(host.name, split_target(host.reach), payload.LOADER)
+        return converse(host, ChildStream(process, closing_s=0), self._waiting)
+
+
+@dataclass
+class _Login:
+    """What has become of the last attempt to log in to a host, which one thread makes for all."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    error: DtctlError | None = None
+    failed_at: float = 0.0
+
+
+class KeptLogins(Routes):
+    """Connections by their control sockets. Safe for many threads, and for many processes: who logs in gives his socket
+    its name when the login is complete, and one that had it before is used by nobody new."""
+
+    def __init__(self, files: ConfigFiles) -> None:
+        super().__init__(OpensshConfig(files.path))
+        self._lock = threading.Lock()
+        self._logins: dict[Path, _Login] = {}
+
+    def run(self, name: str, settings: SshSettings, command: str) -> KeptProcess:
+        """Over the kept connection, or a new one. `name` is the host's in the inventory. Raises TransportError."""
+        path = control_path(settings, self.files)
+        while True:
+            tried = _identity(path)
+            with suppress(OSError):  # there is none, its host does not answer, or opens no more sessions on it
+                return _session(path, command, ANSWER_S)
+            if made := self._log_in_once(name, settings, path, tried, command):
+                return made
+
+    def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
+        settings = split_target(settings)
+        timeout_s = self._timeout_s(settings)
+        own = [f"ConnectTimeout={round(timeout_s)}", *UNSEEN, *QUIET]
+        hops = self._reach_gateways(name, settings)
+        shown: list[HostKey] = []
+        for types in KEY_TYPES:
+            with tempfile.TemporaryDirectory() as directory:
+                file = Path(directory, "known_hosts")
+                files = [f"UserKnownHostsFile={quoted(file)}", "GlobalKnownHostsFile=/dev/null"]
+                options = [*files, f"HostKeyAlgorithms={types}", *own]
+                done = run([*self._words(settings, hops, options), "true"], timeout_s + LOGIN_S)
+                shown += [line.key for line in parse_known_hosts(read(file), file)]
+        if not shown:
+            to = self.host_keys(name, settings).destination
+            raise errors.shows_no_key(to, text_of(done.stderr))
+        return list(dict.fromkeys(shown))
+
+    def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
+        file = super().pin(host_keys, keys)
+        with self._lock:
+            self._logins.clear()
+        return file
+
+    def _log_in_once(
+        self, name: str, settings: SshSettings, path: Path, tried: int | None, command: str = ""
+    ) -> KeptProcess | None:
+        """Runs the command, if there is one; None where another thread or process has logged in since `tried`."""
+        with self._lock:
+            login = self._logins.setdefault(path, _Login())
+        with login.lock:
+            if login.error is not None and time.monotonic() - login.failed_at < FAILURE_KEPT_S:
+                raise login.error
+            if (now := _identity(path)) is not None and now != tried:
+                return None
+            try:
+                return self._log_in(name, settings, path, command)
+            except DtctlError as error:
+                login.error, login.failed_at = error, time.monotonic()
+                raise
+
+    def _log_in(self, name: str, settings: SshSettings, path: Path, command: str) -> KeptProcess | None:
+        timeout_s = self._timeout_s(settings)
+        hops = self._reach_gateways(name, settings)
+        new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+        own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
+        words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={round(timeout_s)}", *own])
+        begun = time.monotonic()
+        try:
+            child = Child([*words[:-1], "-fN", words[-1]])
+        except FileNotFoundError as error:
+            raise no_program() from error
+        ending = child.wait(timeout_s + LOGIN_S)
+        child.close()
+        if ending.exit_code != 0:
+            raise self._explain(name, settings, ending, is_late=time.monotonic() - begun >= timeout_s)
+        try:
+            return _session(new, command, timeout_s) if command else None
+        except OSError as error:
+            raise errors.no_session(self.host_keys(name, settings).destination, str(error)) from error
+        finally:
+            new.rename(path)
+
+    def _explain(self, name: str, settings: SshSettings, ending: RemoteExit, *, is_late: bool) -> TransportError:
+        """What a failed login means. The words of `ssh` are only shown: the host's key is looked at once more."""
+        keys = self.host_keys(name, settings, name)
+        if ending.exit_code is None:
+            return errors.login_timed_out(keys.destination, self._timeout_s(settings) + LOGIN_S)
+        if not is_late:
+            with suppress(TransportError):
+                shown = self.scan(name, settings)
+                try:
+                    keys.judge(shown)
+                except TransportError as error:
+                    error.detail = "\n".join(filter(None, [error.detail, text_of(ending.stderr)]))
+                    return error
+        user = str(self.files.lookup(settings)["user"])
+        return errors.cannot_log_in_by_ssh(keys.destination, user, text_of(ending.stderr))
+
+    def _reach_gateways(self, name: str, settings: SshSettings) -> list[SshSettings]:
+        hops = self.hops(settings)
+        for hop in hops:
+            path = control_path(hop, self.files)
+            tried = None if is_alive(path) else _identity(path)
+            try:
+                self._log_in_once(hop.target, hop, path, tried)
+            except TransportError as error:
+                raise errors.through_gateway(self.host_keys(name, settings).destination, error) from error
+        return hops
+
+    def _words(self, settings: SshSettings, hops: Sequence[SshSettings], own: Sequence[str]) -> list[str]:
+        def options(one: SshSettings) -> list[str]:
+            gateway = [f"ControlPath={quoted(control_path(one, self.files))}", "ControlMaster=no", *QUIET]
+            direct = ["ProxyJump=none"] if (one.jump or "").lower() == "none" else []
+            return [word for option in (*(own if one is settings else gateway), *direct) for word in ("-o", option)]
+
+        return ssh_words(settings, self.files, hops, options)
+
+    def _timeout_s(self, settings: SshSettings) -> float:
+        return connect_timeout(settings, self.files.lookup(settings))
+
+
+def _session(path: Path, command: str, timeout_s: float) -> KeptProcess:
+    control = Control(path)
+    try:
+        return control.run(command, timeout_s)
+    except BaseException:
+        control.close()
+        raise
+
+
+def _identity(path: Path) -> int | None:
+    """Of the socket that has this name now."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None

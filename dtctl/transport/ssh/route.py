@@ -1,0 +1,175 @@
+"""Where a host is, which gateways lead to it and which keys it may show: by the cluster file and ssh_config."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dtctl.errors import TransportError
+from dtctl.model import SshSettings
+from dtctl.transport.ssh import errors, known_hosts
+from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts
+from dtctl.transport.ssh.errors import Destination
+from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, Pinned, host_key_name
+
+if TYPE_CHECKING:
+    from dtctl.transport.ssh.protocol import SshProtocol
+
+FAILURE_KEPT_S = 5.0
+"""So that a hundred hosts do not try, one after the other, a gateway that times out or bans who fails too often."""
+
+LONGEST_TIMEOUT_S = 86400.0
+"""The kernel takes no timeout of weeks."""
+
+
+@dataclass(frozen=True)
+class HostKeys:
+    """What may be believed of one host's keys."""
+
+    destination: Destination
+    name: str
+    """In known_hosts (`host_key_name`, or HostKeyAlias)."""
+    known: KnownHosts
+    files: Sequence[Path]
+    """known_hosts files."""
+    accept_new: bool = False
+    said: Path | None = None
+    """The first of the files, where a cluster file has chosen it."""
+    project: Path | None = None
+    """The directory of that cluster file."""
+
+    @property
+    def own_file(self) -> Path:
+        """Where new keys belong. Raises TransportError if the files keep nothing, or if it is not theirs to choose."""
+        for file in self.files:
+            if file == Path(os.devnull):
+                continue
+            if file == self.said:
+                known_hosts.check_place(file, self.project)
+            return file
+        raise TransportError(
+            f"there is no file to keep the host key of {self.destination.name} in",
+            hint="set `ssh: {known_hosts: PATH}`, or UserKnownHostsFile in ~/.ssh/config",
+        )
+
+    def pinned(self) -> list[HostKey]:
+        """In the order of the files."""
+        return [line.key for line in self.known.of(self.name, self.files) if not line.revoked]
+
+    def types(self) -> list[str]:
+        """Key types to ask for first."""
+        return [key.type for key in self.pinned()]
+
+    def check(self, key: HostKey, protocol: SshProtocol) -> None:
+        """Raises HostKeyError."""
+        lines = self.known.of(self.name, self.files)
+        # A host of which keys are revoked, but none is known, is a new one (`check_key_in_hostkeys`, hostfile.c).
+        if self.accept_new and not any(not line.revoked or line.key == key for line in lines):
+            lines = self.known.learn(self.name, key, self.own_file)
+            if not lines:
+                return
+        self.compare(key, lines)
+
+    def judge(self, shown: Sequence[HostKey]) -> None:
+        """Raises HostKeyError when none of all the keys of a host may be believed."""
+        lines = self.known.of(self.name, self.files)
+        revoked = {line.key for line in lines if line.revoked}
+        pinned = {line.key for line in lines} - revoked
+        if not set(shown) & pinned and (pinned or revoked or not self._may_know_others()):
+            types = {key.type for key in pinned}
+            self.compare(min(shown, key=lambda key: (key not in revoked, key.type not in types)), lines)
+
+    def _may_know_others(self) -> bool:
+        """A key that stands in no file may be new, or be vouched for by an authority."""
+        return self.accept_new or any("@cert-authority" in known_hosts.read(file) for file in self.files)
+
+    def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:
+        """Raises HostKeyError unless the key is one of those in the lines, and not revoked."""
+        same = [line for line in pinned if line.key == key]
+        for line in same:
+            if line.revoked:
+                raise errors.revoked_key(self.destination, key, line)
+        if same:
+            return
+        others = [line for line in pinned if not line.revoked]
+        if not others:
+            raise errors.unknown_key(self.destination, key, self.files)
+        # The pinned types were asked for first: a host that has one of those keys would have shown it.
+        nearest = next((line for line in others if line.key.type == key.type), others[0])
+        raise errors.changed_key(self.destination, self.name, key, nearest)
+
+
+class Routes:
+    """What either client has to know of a host before it connects. Safe for many threads."""
+
+    def __init__(self, files: ConfigFiles) -> None:
+        self.files = files
+        self.known_hosts = KnownHosts()
+
+    def hops(self, settings: SshSettings) -> list[SshSettings]:
+        """The jump hosts on the way, nearest first, as settings of their own."""
+        found: list[SshSettings] = []
+        gateway = self._gateway(settings)
+        while isinstance(gateway, SshSettings):
+            if gateway in found:
+                raise TransportError(f"the jump hosts of {settings.target} form a circle", hint="look at ProxyJump")
+            found.insert(0, gateway)
+            gateway = self._gateway(gateway)
+        return found
+
+    def host_keys(self, name: str, settings: SshSettings, trust: str = "") -> HostKeys:
+        """How the keys of a host are to be judged; `trust` is the host for which `dtctl trust` pins them."""
+        options = self.files.lookup(settings)
+        to = Destination(name, str(options["hostname"]), _port(options), trust)
+        alias = options.get("hostkeyalias")
+        return HostKeys(
+            to,
+            host_key_name(str(alias)) if alias else host_key_name(to.address, to.port),
+            self.known_hosts,
+            known_hosts_files(settings, options),
+            accept_new=settings.host_keys == "accept-new",
+            said=said_known_hosts(settings),
+            project=Path(settings.project) if settings.project else None,
+        )
+
+    def scan(self, name: str, settings: SshSettings) -> list[HostKey]:
+        """The keys that a host shows before any login, one of each type. Raises TransportError."""
+        raise NotImplementedError
+
+    def pin(self, host_keys: HostKeys, keys: Iterable[HostKey]) -> Path:
+        """Believes these keys from now on; gives the file that they are written to."""
+        self.known_hosts.pin(host_keys.name, keys, host_keys.own_file)
+        return host_keys.own_file
+
+    def _gateway(self, settings: SshSettings) -> SshSettings | str | None:
+        """The last jump host before the target, or a ProxyCommand, or None. The first to be set wins, as in OpenSSH."""
+        options = self.files.lookup(settings)
+        first = next((key for key in options if key in ("proxyjump", "proxycommand")), None)
+        if first == "proxycommand" and not settings.jump:
+            command: str | None = options["proxycommand"]
+            return command
+        jump = settings.jump or options.get("proxyjump", "none")
+        if jump.lower() == "none":
+            return None
+        gateway = last_gateway(settings, jump)
+        own = self.files.lookup(gateway)
+        is_itself = (own["hostname"], _port(own)) == (options["hostname"], _port(options))
+        return None if is_itself else gateway  # `Host *` with a ProxyJump is meant for all the others
+
+
+def _port(options: Mapping[str, Any]) -> int:
+    try:
+        return int(options.get("port", 22))
+    except ValueError as error:
+        raise TransportError(f"Port {options['port']} in the SSH configuration is not a number") from error
+
+
+def connect_timeout(settings: SshSettings, options: Mapping[str, Any]) -> float:
+    """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
+    unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
+    configured = str(options.get("connecttimeout", ""))
+    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    return min(said, LONGEST_TIMEOUT_S)
