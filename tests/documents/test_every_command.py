@@ -68,7 +68,7 @@ def test_many_cluster_files_are_whole() -> None:
     assert len([file for file in FILES if file.is_whole]) > 15
 
 
-def test_the_words_about_a_command_are_not_part_of_it() -> None:
+def test_an_explanation_is_not_part_of_its_command() -> None:
     assert bare("dtctl plan          what would run where") == "dtctl plan"
     assert bare("pip install .  # in the clone") == "pip install ."
     assert bare("dtctl logs -g 'loss|accuracy' -t") == "dtctl logs -g 'loss|accuracy' -t"

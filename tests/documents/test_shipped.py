@@ -24,7 +24,7 @@ def test_the_manual_page_has_every_command() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("man"), reason="there is no man here")
-def test_man_has_nothing_to_say_about_the_page() -> None:
+def test_man_accepts_the_page_without_warnings() -> None:
     done = subprocess.run(["man", "--warnings", "-l", str(PAGE)], capture_output=True, text=True, check=True)
     assert done.stderr == ""
     assert "EXIT STATUS" in done.stdout
@@ -68,6 +68,6 @@ def test_a_shell_understands_its_script(shell: str, script: str) -> None:
     subprocess.run([shell, "-n", str(SHARE / script)], check=True)
 
 
-def test_the_wheel_takes_share_along_and_says_that_it_has_types() -> None:
+def test_the_wheel_holds_share_and_py_typed() -> None:
     assert (ROOT / "dtctl" / "py.typed").exists(), "for those who import dtctl.trainer"
     assert '[tool.hatch.build.targets.wheel.shared-data]\nshare = "share"' in (ROOT / "pyproject.toml").read_text()

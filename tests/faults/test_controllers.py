@@ -39,7 +39,9 @@ class Gate:
 
 
 @pytest.mark.nightly
-def test_of_two_controllers_one_wins_and_the_other_is_told_who(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
+def test_the_second_of_two_controllers_is_refused_with_the_name_of_the_first(
+    fleet: Fleet, user: Desk, tmp_path: Path
+) -> None:
     gate = Gate(fleet, user.name)
     stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
     with desk(tmp_path / "other", name=user.name) as other:
@@ -127,7 +129,7 @@ def is_none(fleet: Fleet) -> bool:
 
 
 @pytest.mark.nightly
-def test_those_who_look_can_be_killed_without_harm(fleet: Fleet, user: Desk) -> None:
+def test_killed_readers_do_not_harm_the_run(fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     for command in ("status", "wait", "logs -f", "events -f"):

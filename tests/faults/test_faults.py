@@ -26,7 +26,9 @@ PARAMETERS = [pytest.param(one, id=one.id, marks=[] if one.quick else [pytest.ma
 
 
 @pytest.mark.parametrize("scenario", PARAMETERS)
-def test_the_run_comes_to_its_end(scenario: Scenario, fleet: Fleet, user: Desk, rows: list[Row]) -> None:
+def test_the_run_recovers_from_the_fault_and_ends(
+    scenario: Scenario, fleet: Fleet, user: Desk, rows: list[Row]
+) -> None:
     with scenario.around(fleet):
         row = come_to_its_end(scenario, stand_in(fleet, user, scenario.way, **scenario.settings))
     rows.append(row)
@@ -126,7 +128,7 @@ def test_a_full_disk_under_the_checkpoints(fleet: Fleet, user: Desk, rows: list[
         rows.append(report.measure("the disk of the checkpoints is full", "async-ps", struck, scene.story()))
 
 
-def test_a_run_without_its_controller_mends_itself_and_ends(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
+def test_a_run_without_its_controller_recovers_and_ends(fleet: Fleet, user: Desk, tmp_path: Path) -> None:
     scene = stand_in(fleet, user, ASYNC)
     scene.up()
     with user.start("logs", "-f") as following:

@@ -33,7 +33,7 @@ RECOVERY = {"max_restarts": 10000, "max_run_restarts": 10000, "stall": "6s", "fi
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.strategy)
-def test_a_run_survives_faults_that_come_together(way: Way, fleet: Fleet, user: Desk) -> None:
+def test_a_run_survives_simultaneous_faults(way: Way, fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, way, recovery=RECOVERY, target_step=FAR)
     scene.up()
     worst = strike_and_mend(scene, SEED, FAULTS // len(WAYS))

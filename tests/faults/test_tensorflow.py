@@ -68,7 +68,7 @@ def test_training_goes_on(scene: Scene, rows: list[Row], name: str, strike: Stri
         assert scene.lost_checkpoints(checkpoints) == []
 
 
-def test_the_run_ends_by_itself_and_has_learnt(scene: Scene) -> None:
+def test_the_run_ends_and_its_model_is_accurate(scene: Scene) -> None:
     scene.enough(TRAINERS)
     scene.user.dtctl("wait", timeout_s=600)
     assert scene.cluster()["condition"]["type"] == "Succeeded"

@@ -95,7 +95,7 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
 
 
 @pytest.mark.nightly
-def test_what_a_check_says_names_hosts_causes_and_commands(broken: Desk, fleet: Fleet) -> None:
+def test_check_names_hosts_causes_and_commands(broken: Desk, fleet: Fleet) -> None:
     done = broken.run("check")
     assert done.returncode == 5
     for line in (

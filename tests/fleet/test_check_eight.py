@@ -110,7 +110,7 @@ def test_each_of_nine_faults_is_found_beside_the_others_and_nothing_else(user: D
         raise AssertionError(remedy)
 
 
-def test_what_is_typed_against_a_firewall_lets_the_hosts_in_and_nobody_else(user: Desk, eight: Fleet) -> None:
+def test_the_remedy_for_a_firewall_admits_the_hosts_alone(user: Desk, eight: Fleet) -> None:
     user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-[1-8]:\n")
     with ExitStack() as wrong:
         wrong.enter_context(faults.shut(eight["gpu-6"], "2222"))

@@ -48,7 +48,7 @@ def check(user: Desk, *words: str) -> dict[str, dict[str, Any]]:
     return {one["signature"]: one for one in [*told["problems"], *told["warnings"]]}
 
 
-def test_a_check_tells_each_of_several_faults_apart_and_names_the_hosts(user: Desk, fleet: Fleet) -> None:
+def test_check_reports_several_faults_at_once_with_their_hosts(user: Desk, fleet: Fleet) -> None:
     write(user)
     with ExitStack() as wrong:
         wrong.enter_context(faults.shut(fleet["gpu-2"], "2222"))
@@ -160,7 +160,7 @@ def test_a_proxy_that_the_file_hands_to_the_trainers_is_a_problem_until_it_is_ex
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", ["iptables", "nftables"])
-def test_the_rules_that_are_printed_let_the_hosts_in_and_nobody_else(user: Desk, fleet: Fleet, kind: str) -> None:
+def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fleet, kind: str) -> None:
     if kind == "nftables" and shutil.which("nft") is None:
         pytest.skip("nft (Debian: nftables) not found")
     user.write_cluster(CLUSTER % "{{}}", hosts="hosts:\n  gpu-[1-5]:\n")
@@ -179,7 +179,7 @@ def test_the_rules_that_are_printed_let_the_hosts_in_and_nobody_else(user: Desk,
 
 
 @pytest.mark.nightly
-def test_the_speed_of_the_network_is_told_as_what_it_means(user: Desk, fleet: Fleet) -> None:
+def test_network_speed_is_shown_as_time_of_a_step(user: Desk, fleet: Fleet) -> None:
     write(user)
     shown = user.dtctl("check", "--network-speed")
     assert "4 pairs measured: " in shown

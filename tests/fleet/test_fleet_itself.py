@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.errors import ConnectionLost, HostKeyError, TransportError
+from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
-from dtctl.transport.connect import Transports
 from dtctl.transport.seam import answering
 from dtctl.transport.ssh import protocol
 from dtctl.transport.ssh.config import ConfigFiles
@@ -42,24 +41,6 @@ def transport(pair: Fleet, monkeypatch: pytest.MonkeyPatch) -> SshTransport:
     return SshTransport(ConfigFiles(pair.ssh_config))
 
 
-def test_a_crash_ends_all_and_a_boot_brings_back_the_files_with_another_boot_id(
-    pair: Fleet, transport: SshTransport
-) -> None:
-    host = pair["gpu-2"]
-    boot_id = host.exec("cat", "/proc/sys/kernel/random/boot_id")
-    (host.home / "kept").write_text("kept")
-    session = answering(transport, Host("gpu-2", SshSettings("gpu-2")))
-    pair.crash(host)
-    assert not host.is_up
-    pair.boot(host)
-    assert host.exec("cat", "kept") == "kept"
-    assert host.exec("cat", "/proc/sys/kernel/random/boot_id") != boot_id
-    assert host.processes() == []
-    with pytest.raises(ConnectionLost):
-        session.receive(30)
-    session.close()
-
-
 def test_a_host_that_is_cut_off_is_noticed_and_heals(
     pair: Fleet, transport: SshTransport, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -80,19 +61,6 @@ def test_a_host_that_is_cut_off_is_noticed_and_heals(
     assert pair["gpu-2"].is_up
     pair.heal(pair["gpu-2"])
     eventually(lambda: _opens(transport, host), what="the host to be reached again")
-
-
-def test_a_fleet_that_is_not_trusted_can_be_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payload, "opening", lambda: OPENING)
-    with Fleet(1, prefix="new-", trusted=False) as fleet:
-        transports = Transports(ssh_config=fleet.ssh_config)
-        host = Host("new-1", SshSettings("new-1"))
-        with pytest.raises(HostKeyError, match="is not known"):
-            answering(transports, host)
-        trust = transports.trust()
-        (station,) = trust.route(host)
-        assert trust.pin(station, trust.scan(station)) == fleet.known_hosts
-        answering(transports, host).close()
 
 
 def test_what_a_killed_test_run_left_behind_is_removed_by_the_next() -> None:

@@ -38,7 +38,7 @@ def running(user: Desk, fleet: Fleet) -> Desk:
     return user
 
 
-def test_without_the_coordinators_host_every_host_is_asked_and_it_is_said(running: Desk, fleet: Fleet) -> None:
+def test_without_the_coordinators_host_status_asks_every_host_and_reports_it(running: Desk, fleet: Fleet) -> None:
     fleet.crash(fleet["gpu-2"])
     try:
         done = running.run("status")
@@ -61,7 +61,7 @@ def test_a_host_that_the_coordinator_has_lost_has_lost_tasks(running: Desk, flee
         fleet.boot(fleet["gpu-3"])
 
 
-def test_stop_names_the_host_that_nobody_reaches_and_keeps_its_promise(running: Desk, fleet: Fleet) -> None:
+def test_stop_names_the_unreachable_host_and_stops_it_later(running: Desk, fleet: Fleet) -> None:
     fleet.crash(fleet["gpu-3"])
     try:
         eventually(lambda: running.states()["worker:1"] == "lost", 60)

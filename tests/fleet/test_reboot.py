@@ -75,7 +75,7 @@ def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(
     running(host, 2)
 
 
-def test_status_says_that_a_machine_answers_whose_agent_does_not_and_what_to_type(user: Desk, fleet: Fleet) -> None:
+def test_status_reports_a_host_that_answers_without_its_agent(user: Desk, fleet: Fleet) -> None:
     file = write(user)
     file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))
     host = fleet["gpu-4"]

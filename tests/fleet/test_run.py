@@ -179,7 +179,7 @@ def test_a_process_id_that_was_given_to_somebody_else_is_not_touched(user: Desk,
         host.exec("kill", str(innocent))
 
 
-def test_a_host_that_crashed_is_told_as_lost_and_its_tasks_go_on_when_it_is_back(user: Desk, fleet: Fleet) -> None:
+def test_a_crashed_host_is_lost_and_its_tasks_restart_when_it_is_back(user: Desk, fleet: Fleet) -> None:
     write(user)
     user.dtctl("up")
     host = fleet["gpu-4"]

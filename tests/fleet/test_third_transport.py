@@ -68,7 +68,7 @@ def test_a_host_that_cannot_be_entered_is_named(user: Desk, fleet: Fleet) -> Non
     assert "the agent does not start on gpu-4" in done.stderr
 
 
-def test_an_unfit_entry_is_told_in_its_place(user: Desk, fleet: Fleet) -> None:
+def test_an_invalid_transport_entry_is_reported_with_its_place(user: Desk, fleet: Fleet) -> None:
     user.write_cluster(CLUSTER, hosts="hosts:\n  gpu-1: {transport: nsenter}\n  gpu-[2-4]:\n")
     done = user.run("validate")
     assert done.returncode == 3

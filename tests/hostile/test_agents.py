@@ -137,7 +137,7 @@ def test_a_lie_ends_one_connection_and_reaches_nothing_else(silent: Liar, what: 
     assert silent.cluster.hosts["b"].supervisor(silent.cluster.specs["b"]) == silent.coordinator
 
 
-def test_a_flood_of_events_fills_no_disk_and_keeps_nobody_from_being_heard(silent: Liar) -> None:
+def test_a_flood_of_events_fills_no_disk_and_blocks_no_agent(silent: Liar) -> None:
     connection = silent.connect()
     hello = silent.hello()
     connection.send(line({**hello, "events": 10**6}))
@@ -175,7 +175,7 @@ def test_a_liar_beside_the_genuine_agent_is_hung_up_on_and_that_one_comes_back(l
     assert others(liar) == before
 
 
-def test_lies_are_told_with_the_name_of_the_host(liar: Liar) -> None:
+def test_invalid_messages_are_reported_with_the_name_of_the_host(liar: Liar) -> None:
     liar.tell(*LIES["intents of a foreign task"](liar.hello()))
     told = [one["reason"] for one in liar.cluster.story() if one["kind"] == "contact" and one["host"] == "c"]
     assert any(text.startswith("c said something that cannot be true, and was hung up on: ") for text in told)

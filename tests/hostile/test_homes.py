@@ -65,7 +65,7 @@ def test_a_directory_of_ours_that_another_user_has_made_is_refused(home: Desk, n
 
 
 @pytest.mark.parametrize("name", OWN)
-def test_a_directory_of_ours_that_others_may_write_to_is_refused_until_that_is_mended(home: Desk, name: str) -> None:
+def test_an_own_directory_that_others_may_write_to_is_refused_until_repaired(home: Desk, name: str) -> None:
     own = home.home / name
     own.mkdir(parents=True)
     os.chown(own, -1, NOBODY)

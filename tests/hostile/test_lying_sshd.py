@@ -127,7 +127,7 @@ def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) ->
     assert bait.dialled == 0
 
 
-def test_keys_are_looked_at_without_a_word_from_the_agent(bench: Bench) -> None:
+def test_trust_reads_keys_without_the_agent(bench: Bench) -> None:
     told = lies("c", "silence in place of the greeting")
     bench.begin([(TRUST, told)])
     (done,) = bench.ended(told)

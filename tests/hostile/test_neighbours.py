@@ -69,7 +69,7 @@ def goes_on(place: Neighbourhood) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", at_night(CHECKPOINTS, but=BY_DAY))
-def test_what_stands_beside_the_checkpoints_holds_nobody_up(place: Neighbourhood, what: str) -> None:
+def test_foreign_files_beside_checkpoints_block_no_command(place: Neighbourhood, what: str) -> None:
     before, attempts = place.untouched(), set(place.steps())
     try:
         with doing("beside checkpoints", what=what, directory=str(place.output)) as deed:
@@ -125,7 +125,7 @@ def test_nothing_of_a_run_can_be_opened_or_locked_by_another_user(place: Neighbo
         assert deed.end() == []
 
 
-def test_its_processes_tell_another_user_nothing_and_hear_nothing_from_him(place: Neighbourhood) -> None:
+def test_processes_of_a_run_are_closed_to_another_user(place: Neighbourhood) -> None:
     pids = list(place.desk.processes())
     assert len(pids) > 5
     with doing("read environments", pids=pids) as deed:
@@ -135,7 +135,7 @@ def test_its_processes_tell_another_user_nothing_and_hear_nothing_from_him(place
     goes_on(place)
 
 
-def test_no_command_line_tells_a_secret(place: Neighbourhood) -> None:
+def test_no_command_line_holds_a_secret(place: Neighbourhood) -> None:
     """Of all that ran from before the start until every task did."""
     seen = "\n".join(place.seen)
     assert re.search("-IS\0[^\0]*\0supervise", seen)  # isolated from what stands where it was typed
@@ -162,7 +162,7 @@ def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(pl
             assert not leads.startswith("/") or leads.startswith((str(place.desk.home / ".dtctl"), "/dev/null")), leads
 
 
-def test_the_coordinators_port_is_taken_in_the_gap_and_left_again(place: Neighbourhood) -> None:
+def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: Neighbourhood) -> None:
     with doing("take a port", port=place.port) as deed:
         deed.hear()
         os.kill(place.supervisor(LEAD), signal.SIGKILL)
@@ -186,7 +186,7 @@ def tells(place: Neighbourhood, words: tuple[str, ...]) -> bool:
     return any(all(word in reason for word in words) for reason in place.story())
 
 
-def test_a_trainers_port_is_taken_in_the_gap_and_the_failure_says_so(place: Neighbourhood) -> None:
+def test_a_failure_names_the_port_taken_between_two_attempts(place: Neighbourhood) -> None:
     task = place.desk.task("worker:0")
     with doing("take a port", port=place.worker_port) as deed:
         deed.hear()

@@ -68,7 +68,7 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     assert requests == [(words, True) for words in ("up", "stop worker:1", "restart worker:1", "stop")]
 
 
-def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> None:
+def test_events_show_a_run_from_its_start_to_its_end(home: Desk) -> None:
     home.write_cluster(CLUSTER + "settle: 1s\n", seconds=1, fail_attempts=1, only="worker:0")
     home.dtctl("up", "--local")
     told = home.dtctl("events", "-f").splitlines()
@@ -88,7 +88,7 @@ def test_the_story_of_a_run_is_told_from_its_start_to_its_end(home: Desk) -> Non
 
 
 @pytest.mark.nightly
-def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
+def test_events_show_a_loss_with_its_recovery(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     eventually(lambda: any(task["step"] for task in home.status()["tasks"]), 60)  # else it cannot be said to train
@@ -99,7 +99,7 @@ def test_the_story_of_a_loss_is_told_with_its_recovery(home: Desk) -> None:
     assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; training again after ", text, re.MULTILINE)
 
 
-def test_a_stop_goes_on_when_whoever_asked_for_it_is_interrupted(home: Desk) -> None:
+def test_a_stop_is_completed_after_its_command_is_interrupted(home: Desk) -> None:
     home.write_cluster(ignore_sigterm=True)
     home.dtctl("up", "--local")
     with home.start("stop", "--grace", "3s") as stopping:
@@ -145,7 +145,7 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
     assert home.task("worker:1")["host"] == "node-2"
 
 
-def test_a_host_that_refuses_is_told_while_another_still_sets_up(home: Desk) -> None:
+def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Desk) -> None:
     hosts = "hosts:\n  node-[1-2]:\n"
     file = home.write_cluster(hosts=hosts)
     file.write_text(file.read_text().replace("trainer:\n", "trainer:\n  setup: sleep 1000\n"))
@@ -298,7 +298,7 @@ def test_init_writes_only_the_helper_for_a_trainer_that_is_there(home: Desk) -> 
     assert [path.name for path in (home.project / "old").iterdir()] == ["graceful.py"]
 
 
-def test_no_file_and_no_run_says_what_to_type(home: Desk, tmp_path: Path) -> None:
+def test_without_a_file_and_a_run_the_hint_is_init(home: Desk, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     done = home.run("status", cwd=empty)
@@ -355,7 +355,7 @@ def test_up_fails_when_a_task_cannot_be_started_at_all(home: Desk) -> None:
     assert "no-such-program" in done.stderr
 
 
-def test_wait_says_that_there_is_nothing_to_wait_for(home: Desk) -> None:
+def test_wait_without_a_run_is_an_error(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     home.dtctl("stop")
@@ -367,7 +367,7 @@ def test_wait_says_that_there_is_nothing_to_wait_for(home: Desk) -> None:
 
 
 @pytest.mark.nightly
-def test_a_damaged_run_is_told_of_and_down_removes_it(home: Desk) -> None:
+def test_a_damaged_run_is_reported_and_down_removes_it(home: Desk) -> None:
     home.write_cluster(seconds=1000)
     home.dtctl("up", "--local")
     run = next((home.home / ".dtctl" / "runs").iterdir())

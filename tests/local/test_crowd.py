@@ -114,7 +114,7 @@ def told_of_cost(home: Desk) -> tuple[list[float], float]:
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-def test_a_crowd_of_agents_starts_loses_some_heals_and_ends(home: Desk) -> None:
+def test_many_agents_start_lose_some_recover_and_end(home: Desk) -> None:
     (home.project / "train.sh").write_text(TRAINER)
     home.write_cluster(CLUSTER)
     free_mb = available_mb()

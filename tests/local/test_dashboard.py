@@ -82,7 +82,7 @@ def test_the_page_follows_the_run_and_ends_with_the_command(trains: Desk, stop: 
 
 
 @pytest.mark.nightly
-def test_the_end_of_the_run_is_said_and_the_page_stays(trains: Desk) -> None:
+def test_the_page_shows_the_end_of_the_run_and_stays(trains: Desk) -> None:
     with dashboard(trains) as (process, page):
         told = page.told()
         trains.dtctl("stop")
@@ -96,7 +96,7 @@ def test_the_end_of_the_run_is_said_and_the_page_stays(trains: Desk) -> None:
 
 
 @pytest.mark.nightly
-def test_a_browser_is_told_the_address_by_a_file_for_the_user_alone(trains: Desk) -> None:
+def test_a_browser_gets_the_address_from_a_file_of_mode_0600(trains: Desk) -> None:
     browser = trains.home / "browser"
     seen = trains.home / "seen"
     browser.write_text(f'#!/bin/sh\nls -l "${{1#file://}}" > {seen}\ncat "${{1#file://}}" >> {seen}\n')

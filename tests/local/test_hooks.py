@@ -27,7 +27,7 @@ hooks:
 """
 
 
-def test_a_run_tells_its_hooks_and_is_held_up_by_none_of_them(home: Desk) -> None:
+def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
     with receiver() as server:
         prepare(home, server, seconds=8)  # after its restart it has to be seen at work before it ends
         done = home.run("up", "--local", "-f")
@@ -43,7 +43,7 @@ def test_a_run_tells_its_hooks_and_is_held_up_by_none_of_them(home: Desk) -> Non
     assert files_with(SECRET, home.home) == ["hooks.json"]  # not what the trainers inherit, nor any log
 
 
-def test_what_a_killed_coordinator_had_not_told_is_told_by_the_next_one(home: Desk) -> None:
+def test_events_that_a_killed_coordinator_had_not_sent_are_sent_by_the_next(home: Desk) -> None:
     with receiver() as server:
         prepare(home, server, seconds=1e6, until_file=str(home.project / "go"), fail_attempts=0)
         home.dtctl("up", "--local")
@@ -87,7 +87,7 @@ def test_a_command_gets_the_event_and_no_shell(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_command_that_fails_says_how_and_one_that_hangs_is_ended_with_its_children(tmp_path: Path) -> None:
+def test_a_failing_command_is_reported_and_a_hanging_one_is_killed_with_its_children(tmp_path: Path) -> None:
     why = told_by(["sh", "-c", "echo no display >&2; exit 3"], tmp_path)
     assert sentence(why) == "exit code 3 (no display)"
     assert sentence(told_by(["./nosuch"], tmp_path)) == "cannot run ./nosuch: No such file or directory"

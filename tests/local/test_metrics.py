@@ -63,7 +63,7 @@ def test_scalars_are_shown_in_every_form(home: Desk) -> None:
     assert "there are loss" in wrong.stderr
 
 
-def test_without_event_files_the_logs_tell_what_they_can(home: Desk) -> None:
+def test_without_event_files_metrics_come_from_the_logs(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     eventually(lambda: any(task["step"] for task in home.status()["tasks"]), 60)

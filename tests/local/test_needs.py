@@ -108,7 +108,7 @@ def pushed(home: Desk) -> list[str]:
     return [path.name for path in files if b"very-secret" in path.read_bytes()]
 
 
-def test_secrets_stay_at_home_and_every_command_says_so(home: Desk) -> None:
+def test_secrets_are_not_pushed_and_every_command_reports_them(home: Desk) -> None:
     with_secrets(home)
     for words in (["plan"], ["up", "--local", "--dry-run"], ["push", "--local"], ["up", "--local"]):
         assert LINE in home.run(*words).stderr.splitlines()
@@ -118,7 +118,7 @@ def test_secrets_stay_at_home_and_every_command_says_so(home: Desk) -> None:
     assert told["notPushed"] == [".env", "keys/id_rsa"]
 
 
-def test_a_word_in_the_dtctlignore_sends_what_it_names(home: Desk) -> None:
+def test_a_negated_pattern_in_dtctlignore_pushes_the_file(home: Desk) -> None:
     with_secrets(home)
     (home.project / ".dtctlignore").write_text("!.env\n")
     assert (
@@ -207,7 +207,7 @@ def make_environment(place: Path, version: str) -> Path:
 
 
 @pytest.mark.nightly
-def test_a_problem_is_told_with_what_to_type_and_code_5(two_versions: Desk) -> None:
+def test_check_reports_a_problem_with_a_remedy_and_code_5(two_versions: Desk) -> None:
     done = two_versions.run("check")
     assert done.returncode == 5, done.stdout + done.stderr
     assert f"problem: {DIFFERS}" in done.stdout

@@ -18,7 +18,7 @@ from tests.unit.report.reports import report
 from tests.waiting import eventually
 
 
-def test_a_run_tells_where_its_time_went_and_becomes_a_page(home: Desk) -> None:
+def test_goodput_and_report_of_a_run_with_a_restart(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     before: Any = eventually(lambda: home.status() if _steps(home.status(), "worker:1") > 3 else None, 60, "steps")

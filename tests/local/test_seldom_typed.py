@@ -93,7 +93,7 @@ def test_logs_are_chosen_by_time_and_pattern_and_show_when_a_line_was_written(ru
     assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
 
 
-def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> None:
+def test_wait_with_a_timeout_exits_with_124(running: Desk) -> None:
     done = running.run("wait", "--timeout", "500ms")
     assert done.returncode == 124
     assert "the run continues" in done.stderr
@@ -101,7 +101,7 @@ def test_a_wait_that_is_over_before_the_run_exits_with_124(running: Desk) -> Non
     assert running.run("wait", "--timeout", "soon").returncode == 2
 
 
-def test_a_wait_that_is_over_while_the_last_tasks_of_a_success_end_tells_the_success(home: Desk) -> None:
+def test_wait_returns_success_while_the_last_tasks_still_end(home: Desk) -> None:
     home.write_cluster(SETTLING)
     home.dtctl("up", "--local")
     eventually(lambda: home.outcome() == "Succeeded")
@@ -125,7 +125,7 @@ settle: 10m
 """
 
 
-def test_a_command_that_is_told_to_terminate_exits_with_143(running: Desk) -> None:
+def test_a_terminated_command_exits_with_143(running: Desk) -> None:
     with running.start("logs", "worker:1", "-f", "-n", "1") as following:
         read_until(following.stdout, "worker:1 step")
         following.send_signal(signal.SIGTERM)
@@ -135,7 +135,7 @@ def test_a_command_that_is_told_to_terminate_exits_with_143(running: Desk) -> No
     assert set(running.states().values()) == {"running"}
 
 
-def test_a_process_that_is_left_is_told_by_exit_code_8(home: Desk) -> None:
+def test_a_remaining_process_is_reported_by_exit_code_8(home: Desk) -> None:
     """As one that not even SIGKILL ends: it bears the key of its task, and has appeared after the supervisor looked."""
     home.write_cluster()
     home.dtctl("up", "--local")

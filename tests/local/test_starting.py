@@ -179,14 +179,14 @@ def is_the_line(model: dict[str, Any]) -> bool:
     return bool(abs(model["slope"] - 3) < 0.2 and abs(model["offset"] + 1) < 0.1)
 
 
-def test_every_template_says_when_to_choose_it(newcomer: Desk) -> None:
+def test_init_lists_every_template_with_its_purpose(newcomer: Desk) -> None:
     shown = newcomer.dtctl("init", "--list")
     for name in template_names():
         assert name in shown
         assert about_template(name)[:40] in shown
 
 
-def test_what_a_trainer_needs_is_told_by_its_template_alone(tmp_path: Path) -> None:
+def test_init_reports_the_packages_of_its_own_template_alone(tmp_path: Path) -> None:
     with desk(tmp_path / "home", name="hello") as made:
         (made.project / "requirements.txt").write_text("# of another program\nflask\n")
         assert "it needs" not in made.run("init", "--template", "hello").stderr

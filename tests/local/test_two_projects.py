@@ -71,7 +71,7 @@ def test_a_project_that_was_moved_and_an_output_that_was_removed_are_no_hindranc
     home.dtctl("down", "-y", cwd=second)
 
 
-def test_a_port_of_somebody_else_is_told_with_a_command_that_starts_the_run(home: Desk) -> None:
+def test_a_port_in_use_is_reported_with_a_command_that_starts_the_run(home: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         place = project(home, "first", port)
@@ -83,7 +83,7 @@ def test_a_port_of_somebody_else_is_told_with_a_command_that_starts_the_run(home
         home.dtctl("down", "-y", cwd=place)
 
 
-def test_ports_that_the_host_chooses_are_told_by_the_status(home: Desk) -> None:
+def test_status_shows_the_ports_that_a_host_has_chosen(home: Desk) -> None:
     place = project(home, "first")
     assert "127.0.0.1:auto" in home.dtctl("plan", "--set", "ports=auto", cwd=place)
     home.dtctl("up", "-q", "--set", "ports=auto", cwd=place)
@@ -128,7 +128,7 @@ def other_project(home: Desk, name: str, cluster: str) -> Path:
     return directory
 
 
-def test_elsewhere_a_run_is_looked_at_and_ended_only_by_its_name(home: Desk, elsewhere: Path) -> None:
+def test_from_another_directory_a_run_is_stopped_only_by_name(home: Desk, elsewhere: Path) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
     eventually(lambda: "worker:1 step" in home.dtctl("logs", "worker:1", cwd=elsewhere))
@@ -171,7 +171,7 @@ def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> 
         home.dtctl("down", "--yes", cwd=place)
 
 
-def test_an_interrupt_before_anything_was_started_says_so_and_leaves_no_trace(home: Desk) -> None:
+def test_an_interrupt_before_the_start_reports_it_and_leaves_no_trace(home: Desk) -> None:
     file = home.write_cluster(
         DESK_CLUSTER.replace("  dialect: flags", "  dialect: flags\n  setup: echo begun; sleep 100")
     )

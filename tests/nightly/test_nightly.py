@@ -37,7 +37,7 @@ def test_a_part_keeps_its_last_result_while_others_run(empty: Path) -> None:
     assert empty.read_text().endswith("\n\nThe end.\n")
 
 
-def test_a_part_that_never_ran_says_so(empty: Path) -> None:
+def test_a_part_that_never_ran_is_not_run(empty: Path) -> None:
     running.write(["wheel", "fuzz"], {}, empty)
     assert running.rows(empty) == {"wheel": Row("wheel"), "fuzz": Row("fuzz")}
     assert Row("wheel").result == "not run"
@@ -63,7 +63,7 @@ def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: py
     assert rows["first"].seen == "broke: RuntimeError: no wheel"
 
 
-def test_a_commit_tells_whether_files_differ_from_it(tmp_path: Path) -> None:
+def test_a_commit_with_changed_files_is_marked(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
         subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
@@ -119,7 +119,7 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
     assert none == Seen(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
-def test_a_part_that_was_cut_short_says_so() -> None:
+def test_a_part_that_was_cut_short_passed_in_part() -> None:
     seen = Seen.of_all({"one": Seen(True, "1 passed", whole=False), "other": Seen(True, "1 passed")})
     assert [seen.result, Seen(True, "").result, Seen(False, "", whole=False).result] == [
         "passed in part",

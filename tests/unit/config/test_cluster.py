@@ -146,39 +146,6 @@ jobs: {{worker: {{hosts: "n[08-10]"}}}}
 
 
 @pytest.mark.parametrize(
-    ("hosts", "jobs", "ports"),
-    [
-        # A job without a port takes what is free on each host, in the order of the file.
-        ("{a: , b: }", "{ps: {hosts: [a, b]}, worker: {hosts: [a, b, a]}}", [(2222, 2222), (2223, 2223, 2224)]),
-        # What is set is reserved first, wherever in the file it stands.
-        ("{a: }", "{ps: {hosts: [a, a]}, worker: {hosts: a, port: 2222}}", [(2223, 2224), (2222,)]),
-        ("{a: }", "{ps: {hosts: [a, a, a]}, worker: {hosts: a, port: 2223}}", [(2222, 2224, 2225), (2223,)]),
-        # Tasks of one job count up on each host by their order there.
-        ("{a: , b: }", "{ps: {hosts: [a, b, a], port: 3000}}", [(3000, 3000, 3001)]),
-        ("{a: , b: }", "{ps: {hosts: [a, b], tasks_per_host: 2, port: 3000}}", [(3000, 3001, 3000, 3001)]),
-        # Hosts that are one machine share its ports.
-        ("{a: {transport: local}, b: {transport: local}}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
-        ("{a: {transport: local}, b: {transport: local}}", "{ps: {hosts: [a, b], port: 3000}}", [(3000, 3001)]),
-        ("{a: x, b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
-        ("{a: 'x:22', b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2223,)]),
-        # Other ports of SSH, or other ways to it, are other machines.
-        ("{a: 'x:2201', b: 'x:2202'}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2222,)]),
-        ("{a: {ssh: {target: x, jump: g}}, b: x}", "{ps: {hosts: a}, worker: {hosts: b}}", [(2222,), (2222,)]),
-        # But one address can have one listener on a port, whichever machines are behind it.
-        (
-            "{a: {ssh: 'x:2201', address: 1.2.3.4}, b: {ssh: 'x:2202', address: 1.2.3.4}}",
-            "{ps: {hosts: a}, worker: {hosts: b}}",
-            [(2222,), (2223,)],
-        ),
-    ],
-)  # fmt: skip
-def test_no_two_tasks_of_a_machine_get_the_same_port(
-    write: Path, hosts: str, jobs: str, ports: list[tuple[int, ...]]
-) -> None:
-    assert [job.ports for job in load_jobs(write, hosts, jobs).values()] == ports
-
-
-@pytest.mark.parametrize(
     ("key", "text", "expected"),
     [
         ("args", "{batch_size: 128}", ["--batch_size=128"]),
@@ -275,7 +242,7 @@ def test_recovery_is_read(write: Path, recovery: str, expected: dict[str, object
     assert {name: getattr(found, name) for name in expected} == expected
 
 
-def test_what_may_be_never_or_learnt_is_none_and_off_is_no_time(write: Path) -> None:
+def test_durations_accept_none_auto_and_off(write: Path) -> None:
     said = "active_deadline: none\nttl: none\nsettle: auto\nrecovery: {stall: off, host_timeout: never}\n"
     cluster = load(write, ONE_WORKER + said)
     assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (None, None, None)
@@ -287,23 +254,11 @@ def test_what_may_be_never_or_learnt_is_none_and_off_is_no_time(write: Path) -> 
     assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (90.0, 300.0)
 
 
-def test_spares_are_hosts_without_a_task(write: Path) -> None:
-    cluster = load(write, f'{HEAD}hosts: {{"n[1-5]": }}\njobs: {{worker: {{hosts: n1}}}}\nspares: ["n[3-4]", n3]\n')
-    assert cluster.spares == ("n3", "n4")
-    assert "n2" in cluster.hosts
-
-
-def test_a_job_waits_for_what_the_file_says_or_for_nobody_or_as_needed(write: Path) -> None:
+def test_depends_on_is_read_as_given_empty_or_absent(write: Path) -> None:
     jobs = load_jobs(
         write, "{a: }", "{x: {hosts: a, depends_on: [y, y]}, y: {hosts: a, depends_on: []}, z: {hosts: a}}"
     )
     assert [job.depends_on for job in jobs.values()] == [("y",), (), None]
-
-
-def test_no_task_takes_the_coordinators_port_by_itself(write: Path) -> None:
-    text = f"{HEAD}hosts: {{a: , b: }}\njobs: {{ps: {{hosts: [a, b]}}, worker: {{hosts: [a, b]}}}}\n"
-    ports = [job.ports for job in load(write, text + "coordinator: {port: 2223}\n").jobs.values()]
-    assert ports == [(2222, 2222), (2224, 2223)]  # worker:0 leads, on a
 
 
 def test_code_and_env_file_start_beside_the_cluster_file(write: Path) -> None:
@@ -321,11 +276,6 @@ def test_a_key_without_a_value_is_not_written(write: Path) -> None:
 def test_similar_jobs_share_settings_by_merge_keys(write: Path) -> None:
     jobs = load_jobs(write, "{a: }", "{ps: &common {hosts: a, env: {A: 1}}, worker: {<<: *common, port: 3000}}")
     assert (jobs["worker"].hosts, jobs["worker"].ports, jobs["worker"].launch.env["A"]) == (("a",), (3000,), "1")
-
-
-def test_ten_thousand_hosts_are_no_burden(write: Path) -> None:
-    jobs = load_jobs(write, '{"n[1-10000]": }', '{worker: {hosts: "n[1-10000]"}}')
-    assert len(jobs["worker"].hosts) == 10_000
 
 
 def test_a_byte_order_mark_and_windows_line_ends_do_not_matter(write: Path) -> None:

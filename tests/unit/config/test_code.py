@@ -77,7 +77,7 @@ def test_a_directory_of_a_project_is_fine(home: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["~/", "..", "/"])
-def test_a_word_of_consent_allows_it(home: Path, code: str) -> None:
+def test_code_anywhere_allows_it(home: Path, code: str) -> None:
     load(home / "project" / "cluster.yaml", code, "  code_anywhere: true\n")
     with pytest.raises(ConfigError):
         load(home / "project" / "cluster.yaml", code, "  code_anywhere: false\n")
@@ -110,7 +110,7 @@ def test_a_user_without_an_entry_has_no_home(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("reason", [errno.EACCES, errno.EIO])
-def test_what_cannot_be_looked_at_is_not_said_to_be_absent(
+def test_an_unreadable_directory_is_not_reported_as_absent(
     home: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
     look = Path.stat

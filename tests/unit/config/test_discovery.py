@@ -37,7 +37,7 @@ def test_the_variable_comes_before_the_directory(below: Path) -> None:
     assert find_cluster_file(None, {"DTCTL_CONFIG": "mine.yaml"}, below) == below / "mine.yaml"
 
 
-def test_a_variable_that_names_nothing_is_told_as_such(below: Path) -> None:
+def test_a_variable_that_names_a_missing_file_is_an_error(below: Path) -> None:
     with pytest.raises(UsageError) as caught:
         find_cluster_file(None, {"DTCTL_CONFIG": "gone.yaml"}, below)
     assert caught.value.summary == "$DTCTL_CONFIG names gone.yaml, which does not exist"
@@ -58,7 +58,7 @@ def test_the_nearest_file_in_the_repository_is_taken(below: Path) -> None:
     assert find_cluster_file(None, {}, below) == below.parent / "cluster.yaml", "a directory is no cluster file"
 
 
-def test_a_directory_of_the_name_is_taken_where_there_is_no_file_to_be_told_as_what_it_is(below: Path) -> None:
+def test_a_directory_named_cluster_yaml_is_found_where_there_is_no_file(below: Path) -> None:
     (below / "cluster.yaml").mkdir()
     assert find_cluster_file(None, {}, below) == below / "cluster.yaml"
 

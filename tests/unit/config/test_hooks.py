@@ -18,7 +18,7 @@ def write(tmp_path: Path, hooks: str) -> Path:
     return file
 
 
-def test_hooks_are_read_with_what_they_are_told_of(tmp_path: Path) -> None:
+def test_hooks_are_read_with_their_events(tmp_path: Path) -> None:
     file = write(tmp_path, "  web: {post: '${URL}', on: failed stalled}\n  here: {run: ./tell.sh now, timeout: 3s}\n")
     found = load_cluster(file).hooks
     assert (found["web"].post, found["web"].on, found["web"].variables) == ("${URL}", ("failed", "stalled"), ("URL",))
@@ -40,7 +40,7 @@ def test_hooks_are_read_with_what_they_are_told_of(tmp_path: Path) -> None:
         ("".join(f"  h{number}: {{post: 'https://x/'}}\n" for number in range(21)), "expected at most 20"),
     ],
 )
-def test_a_mistake_is_told_with_what_was_expected(tmp_path: Path, hooks: str, said: str) -> None:
+def test_a_mistake_is_reported_with_what_was_expected(tmp_path: Path, hooks: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_cluster(write(tmp_path, hooks))
     assert said in refused.value.problems[0].summary

@@ -42,11 +42,6 @@ def messages(text: str) -> list[str]:
     return [f"{problem.place}: {problem.summary}" for problem in problems(text)]
 
 
-def test_the_good_file_is_good() -> None:
-    FILE.write_text(GOOD)
-    assert load_cluster(FILE).name == "digits"
-
-
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name[:60])
 def test_mistake_is_shown_with_place_and_hint(mistake: Mistake, capsys: pytest.CaptureFixture[str]) -> None:
     error = refusal(mistake.text)

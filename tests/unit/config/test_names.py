@@ -83,7 +83,7 @@ def test_no_way_to_a_host_is_looked_up_with_more_than_names(place: str, tmp_path
 
 
 @pytest.mark.parametrize("name", [name for name in NO_NAMES if name])
-def test_fabric_is_told_nothing_of_what_is_more_than_a_name(name: str, tmp_path: Path) -> None:
+def test_fabric_never_looks_up_an_invalid_name(name: str, tmp_path: Path) -> None:
     """It asks paramiko's configuration by itself."""
     config = tmp_path / "config"
     config.write_text("Host *\n  ProxyCommand nc %h %p %r\n")

@@ -83,14 +83,14 @@ def test_a_mistake_of_the_file_is_gone_once_it_is_overridden(file: Path) -> None
         ("grace=" + "x" * 99, f"--set grace={'x' * 51}...: grace is '{'x' * 57}...', expected a duration such as"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_with_the_override_as_its_place(file: Path, override: str, message: str) -> None:
+def test_a_mistake_of_an_override_has_the_override_as_its_place(file: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(file, override)
     problem = caught.value.problems[0]
     assert f"{problem.place}: {problem.summary}".startswith(message)
 
 
-def test_mistakes_of_overrides_and_of_the_file_are_told_together(file: Path) -> None:
+def test_mistakes_of_overrides_and_of_the_file_are_reported_together(file: Path) -> None:
     file.write_text(TEXT.replace("gpus: 1", "gpus: two"))
     with pytest.raises(ConfigError) as caught:
         load(file, "grace=soon", "what")

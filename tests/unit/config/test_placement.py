@@ -88,7 +88,7 @@ def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> No
     ]
 
 
-def test_what_hosts_was_meant_to_have_and_lacks_is_not_asked_for() -> None:
+def test_hosts_missing_by_a_mistake_are_not_reported_again() -> None:
     findings = Noted(lacking=True)
     assert place_tasks({"ps": job("a", "b")}, inventory("a"), findings) == {"ps": ["a"]}
     assert findings.said == []
@@ -162,7 +162,7 @@ def test_hosts_are_one_machine_when_ssh_goes_to_the_same_server(one: Reach, othe
     assert ports({"worker": job("a", "b")}, hosts, Noted()) == {"worker": [2222, 2223 if same else 2222]}
 
 
-def test_clashes_are_counted_and_told_once_for_each_setting_that_would_mend_them() -> None:
+def test_clashes_are_reported_once_for_each_setting_that_resolves_them() -> None:
     findings = Noted()
     jobs = {"ps": job("a", "a", port=3000), "worker": job("a", "a", port=3000), "late": job("a", port=3001)}
     assert ports(jobs, inventory("a"), findings)["worker"] == [3000, 3001]

@@ -131,7 +131,7 @@ def test_the_schema_refuses_wrong_keys_and_wrong_kinds(text: str) -> None:
     assert not schema_accepts(text)
 
 
-def test_the_schema_says_what_a_file_must_have() -> None:
+def test_the_schema_has_the_required_keys() -> None:
     assert cluster_schema()["required"] == ["name", "hosts", "jobs"]
     assert not schema_accepts("name: x\n")
 

@@ -39,7 +39,7 @@ def look(jobs: str, more: str = "") -> tuple[list[str], list[str]]:
     return [], told(checked.findings.doubts)
 
 
-def test_what_cannot_work_is_told_with_what_cannot_be_read() -> None:
+def test_invalid_values_and_impossible_plans_are_reported_together() -> None:
     FILE.write_text(
         TEXT.replace("JOBS", "jobs: {ps: {hosts: cpu}}") + "  code: x\n  args: ['{output_dir}']\nname2: x\n"
     )
@@ -113,7 +113,7 @@ def test_names_of_jobs_that_lead_or_look_like_it(jobs: str) -> None:
         ("  env: {OUT: '{output_dir}/x'}\n", "6:14: trainer.env.OUT"),
     ],
 )
-def test_a_directory_that_nothing_is_known_of_stays_literal_and_is_a_mistake(more: str, place: str) -> None:
+def test_an_unknown_directory_field_stays_literal_and_is_a_mistake(more: str, place: str) -> None:
     mistakes, doubts = look("jobs: {worker: {hosts: cpu}}", more)
     assert [line.split(": {")[0] for line in mistakes] == [place]
     assert "{output_dir} has no value, because dirs.output is not set" in mistakes[0]
@@ -131,7 +131,7 @@ def test_a_field_that_is_a_letter_away_is_asked_about_and_other_braces_are_the_u
     ]
 
 
-def test_hosts_with_too_few_gpus_are_told_once_with_the_most_that_fits() -> None:
+def test_hosts_with_too_few_gpus_are_reported_once_with_the_most_that_fits() -> None:
     jobs = 'jobs:\n  ps: {hosts: gpu-1}\n  worker: {hosts: "gpu-[1-2]", tasks_per_host: 2, gpus_per_task: 2}'
     mistakes, _ = look(jobs)
     assert mistakes == [
@@ -149,7 +149,7 @@ def test_tasks_that_share_more_gpus_than_there_are_is_a_mistake_at_the_job() -> 
     assert look("jobs: {worker: {hosts: gpu-1, tasks_per_host: 2}}") == ([], [])
 
 
-def test_gpus_of_a_host_that_says_nothing_of_them_are_asked_about_and_of_one_that_has_none_a_mistake() -> None:
+def test_undeclared_gpus_are_queried_and_missing_ones_are_a_mistake() -> None:
     jobs = "jobs: {worker: {hosts: cpu, gpus_per_task: 1}}"
     assert look(jobs)[1] == [
         "3:44: jobs.worker.gpus_per_task does nothing on cpu, which no `gpus` is said of | "

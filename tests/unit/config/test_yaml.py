@@ -122,7 +122,7 @@ def test_no_document_is_no_data() -> None:
         ("a: !thing {}", "c.yaml:1:4: the tag !thing is not known here"),
     ],
 )
-def test_what_cannot_be_kept_is_told_with_its_place(text: str, problem: str) -> None:
+def test_an_unrecordable_value_is_reported_with_its_place(text: str, problem: str) -> None:
     assert [f"{found.place}: {found.summary}" for found in parse(text, "c.yaml").problems] == [problem]
 
 

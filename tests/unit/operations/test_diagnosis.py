@@ -18,7 +18,7 @@ from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
-from dtctl.operations.diagnosis.signatures import IN_LOGS, SIGNATURES
+from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
 from tests.unit.coordinated import incident, with_view
@@ -311,10 +311,6 @@ def test_without_a_word_of_any_host_it_is_known_too(name: str, log: str) -> None
     found = facts(ended("worker:0", log))
     assert names(found)[0] == name
     assert "{" not in told(found)
-
-
-def test_every_row_for_logs_is_tried() -> None:
-    assert {one.name for one in IN_LOGS} == {"left_out", *(name for name, *_ in LOGS)}
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_with_pytorch_every_trainer_of_a_host_sees_all_their_gpus() -> None:
     assert table(trainers("jax", hosts), "CUDA_VISIBLE_DEVICES")["worker:1"] == ("2,3",)
 
 
-def test_jax_is_told_where_its_coordinator_is() -> None:
+def test_jax_gets_the_address_of_its_coordinator() -> None:
     given = env(trainers("jax"))
     assert [given[task].get("PROCESS_ID") for task in given] == ["1", "2", "3", "0", None]
     assert {task["NUM_PROCESSES"] for task in given.values()} == {"4"}
@@ -120,7 +120,7 @@ def test_cluster_spec_is_json_beside_job_and_index() -> None:
     }
 
 
-def test_no_words_and_no_tf_config_are_added() -> None:
+def test_other_dialects_add_neither_arguments_nor_tf_config() -> None:
     for dialect in ("pytorch", "jax", "cluster_spec"):
         for task in plan_run(trainers(dialect), NAMES, local_python="python").tasks:
             assert task.argv == ("./train",)

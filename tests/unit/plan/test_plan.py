@@ -103,7 +103,7 @@ def test_a_dialect_gives_flags_or_tf_config_or_both(dialect: str, flags: bool, c
     assert ("TF_CONFIG" in first.env) is config
 
 
-def test_a_template_gives_a_trainer_just_the_words_that_it_knows() -> None:
+def test_a_template_gives_a_trainer_exactly_its_words() -> None:
     launch = Launch(
         command=("./train",),
         dialect="template",
@@ -128,7 +128,7 @@ def test_a_template_may_have_a_list_with_spaces(word: str, words: tuple[str, ...
     assert task(plan, "worker:0").argv == ("./train", "--ps-host", *words)
 
 
-def test_a_template_field_without_a_value_is_an_error_that_says_what_to_declare() -> None:
+def test_a_template_field_without_a_value_is_an_error_with_the_missing_key() -> None:
     launch = Launch(command=("./train",), dialect="template", template=("--out={output_dir}",))
     with pytest.raises(PreflightError) as error:
         planned(cluster(job("worker", ["a"], [2222], launch=launch)))
@@ -184,7 +184,7 @@ def test_more_tasks_than_gpus_are_refused_with_a_way_out() -> None:
     assert "gpus_per_task" in error.value.hint
 
 
-def test_what_the_file_says_of_the_environment_wins() -> None:
+def test_the_environment_of_the_file_takes_precedence() -> None:
     launch = Launch(command=("t",), env={"PYTHONUNBUFFERED": "0", "A": "job", "B": "job"})
     host = ssh_host("a", env={"B": "host"})
     env = planned(cluster(job("worker", ["a"], [1], launch=launch), hosts=[host])).tasks[0].env
@@ -255,7 +255,7 @@ def test_the_spec_of_a_host_holds_its_tasks_and_the_roster_of_all() -> None:
     assert (spec["version"], spec["replaced"]) == (3, {"e": "c"})
 
 
-def test_the_spec_of_every_host_says_how_the_whole_run_is_looked_after() -> None:
+def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
     recovery = Recovery(mode="gang", max_restarts=3, retry=(75,), stall_s=0.0, host_timeout_s=60.0)
     value = cluster(recovery=recovery, ttl_s=5.0, keep=2, target_step=300, fail_fast=False, active_deadline_s=9.0)
     plan = planned(value)

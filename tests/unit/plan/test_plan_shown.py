@@ -27,7 +27,7 @@ def plan(strategy: str) -> RunPlan:
     return plan_run(value, NAMES, local_python="python3")
 
 
-def test_a_plan_tells_the_order_the_coordinator_and_what_a_loss_restarts() -> None:
+def test_a_plan_shows_order_coordinator_and_restart_scopes() -> None:
     assert order_lines(plan("ps-strategy")) == [
         "trains as ps-strategy; coordinator on a, a:2221",
         "starts all at once",
@@ -35,7 +35,7 @@ def test_a_plan_tells_the_order_the_coordinator_and_what_a_loss_restarts() -> No
     ]
 
 
-def test_a_plan_tells_who_is_held_until_others_are_ready() -> None:
+def test_a_plan_shows_which_tasks_wait_for_others() -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["b"], [2222], depends_on=("ps",)), job("board", ["b"], [2223])]
     assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[1] == (
         "starts board:0,ps:0 at once; worker:0 after ps:0"
@@ -139,7 +139,7 @@ def test_what_differs_stands_below_where_there_is_no_room_beside(
     assert not [line for line in lines if line.startswith("TASK") and "NOTE" in line]
 
 
-def test_jobs_with_programs_of_their_own_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_with_different_programs_are_shown_apart(capsys: pytest.CaptureFixture[str]) -> None:
     value = cluster()
     ps = value.jobs["ps"]
     own = dataclasses.replace(ps, launch=dataclasses.replace(ps.launch, command=("./serve",)))
@@ -183,7 +183,7 @@ def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytes
     assert "worker:0-31   gpu-[1-8]  :auto" in shown
 
 
-def test_who_trains_beside_whom_is_found_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rank_layout_is_computed_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[object] = []
     of = dialects.RankLayout.of
 

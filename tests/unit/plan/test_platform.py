@@ -45,7 +45,7 @@ def mistakes(directory: Path, text: str) -> str:
     return "\n".join(f"{problem.place} {problem.summary} | {problem.hint}" for problem in error.value.problems)
 
 
-def test_nothing_is_handed_over_unless_the_file_says_so(tmp_path: Path) -> None:
+def test_no_directory_is_passed_without_platform(tmp_path: Path) -> None:
     ps, worker = planned(tmp_path, "args: {}").tasks
     assert words(ps) == words(worker) == []
     assert variables(worker) == {}
@@ -71,7 +71,7 @@ def test_single_names_may_be_chosen_and_one_job_may_have_none(tmp_path: Path) ->
     assert variables(worker) == {"OUTPUT_DIR": "~/dtctl/digits/out"}
 
 
-def test_what_the_file_says_itself_stands(tmp_path: Path) -> None:
+def test_explicit_flags_and_variables_take_precedence(tmp_path: Path) -> None:
     said = 'platform: [flags, env], args: {data_dir: /x, steps: 1}, env: {DATA_DIR: "/y"}'
     _, worker = planned(tmp_path, said).tasks
     assert words(worker) == ["--data_dir=/x", "--steps=1", "--output_dir=~/dtctl/digits/out", "--num_gpus=2"]

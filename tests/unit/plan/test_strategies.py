@@ -63,7 +63,7 @@ def _tasks(stage: Stage) -> str:
         (of("scheduler", "server", "worker", strategy="kvstore"), "kvstore"),
     ],
 )
-def test_the_way_of_training_is_declared_or_told_by_the_jobs(value: Cluster, way: str) -> None:
+def test_the_strategy_is_declared_or_follows_from_the_jobs(value: Cluster, way: str) -> None:
     assert strategy_of(value).value == planned(value).strategy.value == way
 
 
@@ -128,13 +128,13 @@ def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
     return dataclasses.replace(value, jobs=jobs)
 
 
-def test_nobody_is_held_but_those_that_wait_as_the_file_says() -> None:
+def test_only_jobs_with_depends_on_are_held() -> None:
     assert not any(stage.held for stage in stages(of(*WITH_PS)))
     said = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
     assert [stage.name for stage in said if stage.held] == ["worker"]
 
 
-def test_what_the_file_says_of_the_order_takes_the_place_of_the_usual() -> None:
+def test_depends_on_replaces_the_default_order() -> None:
     said = with_waits(of("ps", "worker", "evaluator", "board"), worker=(), evaluator=("worker",), board=("ps",))
     assert order(said) == {
         "ps:0 ps:1": [],
@@ -189,7 +189,7 @@ def test_the_mode_of_recovery_stands_over_the_way_of_training() -> None:
     assert places(never)["ps:0"].scope == "gang"
 
 
-def test_roles_tell_who_decides_and_whose_failure_counts() -> None:
+def test_roles_decide_success_and_failure() -> None:
     found = places(planned(of(*WITH_PS, "board")))
     assert {task: (place.role, place.vital, place.decides) for task, place in found.items() if task.endswith(":0")} == {
         "ps:0": ("ps", True, False),
