@@ -14,7 +14,7 @@ from dtctl.model import Hook
 from dtctl.operations.hooks import run_command
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver
-from tests.waiting import eventually
+from tests.waiting import PATIENCE_S, eventually, read_until
 
 SECRET = "T0ps3cretT0ken"
 
@@ -29,9 +29,14 @@ hooks:
 
 def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
     with receiver() as server:
-        prepare(home, server, seconds=8)  # after its restart it has to be seen at work before it ends
-        done = home.run("up", "--local", "-f")
-        assert done.returncode == 0, done.stderr
+        prepare(home, server, seconds=1e6, until_file=str(home.project / "go"), fail_attempts=0)
+        with home.start("up", "--local", "-f") as following:
+            read_until(following.stdout, "worker:0 step 3")
+            os.kill(home.task("worker:0")["pid"], signal.SIGKILL)
+            eventually(lambda: "recovered" in told(server), what="the recovery")
+            (home.project / "go").touch()
+            shown, _ = following.communicate(timeout=PATIENCE_S)
+        assert following.returncode == 0, shown
         assert (home.project / "told").read_text().splitlines() == ["restarting worker:0", "succeeded "]
         eventually(lambda: "succeeded" in told(server), 60, "the end to be told")
         eventually(lambda: not home.processes(), 60, "every process to end")
@@ -39,7 +44,7 @@ def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
     assert {headers.get("x-token") for headers in server.headers} == {SECRET, None}
     story = home.dtctl("events")
     assert story.count("hook gone did not receive the message: ") == 1
-    assert SECRET not in story + done.stdout + done.stderr
+    assert SECRET not in story + shown
     assert files_with(SECRET, home.home) == ["hooks.json"]  # not what the trainers inherit, nor any log
 
 

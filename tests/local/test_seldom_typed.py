@@ -106,7 +106,7 @@ def test_wait_returns_success_while_the_last_tasks_still_end(home: Desk) -> None
     home.dtctl("up", "--local")
     eventually(lambda: home.outcome() == "Succeeded")
     assert home.states()["worker:0"] == "running"
-    done = home.run("wait", "--timeout", "10s")
+    done = home.run("wait", "--timeout", "3s")
     assert done.returncode == 0, done.stderr
     home.dtctl("stop")
 

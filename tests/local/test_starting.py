@@ -208,12 +208,12 @@ def test_it_goes_on_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
     newcomer.dtctl("stop")
     saved = learnt(newcomer)["step"]
     assert saved >= 100
-    goal = saved + 800  # eight seconds
-    newcomer.dtctl("up", "--local", "--set", f"trainer.args.train_steps={goal}")
+    newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000000")
     eventually(lambda: f"begins at step {saved}\n" in newcomer.dtctl("logs", "worker:0"), what="the beginning")
     eventually(lambda: learnt(newcomer)["step"] > saved, what="another save")
     os.kill(newcomer.task("worker:0")["pid"], signal.SIGKILL)
-    newcomer.dtctl("wait", timeout_s=120)
-    assert newcomer.task("worker:0")["restarts"] == 1
-    assert learnt(newcomer)["step"] == goal
+    eventually(lambda: newcomer.task("worker:0")["restarts"] == 1, what="the restart")
+    before = learnt(newcomer)["step"]
+    eventually(lambda: learnt(newcomer)["step"] > before, what="a save of the second attempt")
+    newcomer.dtctl("stop")
     assert is_the_line(learnt(newcomer))

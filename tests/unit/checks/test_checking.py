@@ -1,4 +1,4 @@
-"""`check` asks round by round in one conversation a host, and `up` asks by the way."""
+"""`check` asks round by round in one conversation a host, `up` in passing; what is so takes one line."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.checks import topic
 from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
-from dtctl.operations.checks.topic import Scene
+from dtctl.operations.checks.topic import Line, Scene, Statement
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
 from dtctl.render import checks
+from dtctl.render.checks import shown
 from dtctl.render.machine import diagnosis as machine_form
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
@@ -200,3 +201,39 @@ def test_findings_and_signatures_have_the_same_names() -> None:
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "found"]
     found = {node.args[0].value for node in calls if isinstance(node.args[0], ast.Constant)}
     assert found <= {row.name for each in TOPICS for row in each.rows} <= texts
+
+
+EIGHT = [f"gpu-{number}" for number in range(1, 9)]
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (Line("tensorflow", dict.fromkeys(EIGHT, "2.21.0")), [("tensorflow", "2.21.0")]),
+        (
+            Line("tensorflow", {**dict.fromkeys(EIGHT, "2.21.0"), "gpu-8": "2.19.0"}),
+            [("tensorflow", "gpu-[1-7]: 2.21.0; gpu-8: 2.19.0")],
+        ),
+        (Line("torch", dict.fromkeys(EIGHT, "")), []),
+        (
+            Line("torch", {**dict.fromkeys(EIGHT, "2.2"), "gpu-3": ""}),
+            [("torch", "gpu-[1-2,4-8]: 2.2; gpu-3: none")],
+        ),
+        (Line("memory_bytes", dict.fromkeys(EIGHT, 16 * 10**9)), [("memory", "16.0 GB")]),
+        (Line("memory_bytes", {"gpu-1": 16 * 10**9}), [("memory", "gpu-1: 16.0 GB")]),
+        (
+            Line("memory_bytes", {host: number * 10**9 for number, host in enumerate(EIGHT, 1)}),
+            [("memory", "1.0 GB (gpu-1) to 8.0 GB (gpu-8)")],
+        ),
+        (
+            Line("multiplies at_flops", {host: 1e9 * number or None for number, host in enumerate(EIGHT)}),
+            [("multiplies at", "1 GFLOP/s (gpu-2) to 7 GFLOP/s (gpu-8); gpu-1: none")],
+        ),
+        (
+            Statement("not_shared", {"where": "~/saved", "lead": "gpu-1"}),
+            [("", "checkpoints: ~/saved is on gpu-1 alone")],
+        ),
+    ],
+)
+def test_a_line(line: Line | Statement, said: list[tuple[str, str]]) -> None:
+    assert shown([line], 8) == said
