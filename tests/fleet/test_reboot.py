@@ -75,6 +75,7 @@ def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(
     running(host, 2)
 
 
+@pytest.mark.nightly  # by day tests/unit/agent/coordinate/test_contacts.py has the coordinator find out
 def test_status_reports_a_host_that_answers_without_its_agent(user: Desk, fleet: Fleet) -> None:
     file = write(user)
     file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))

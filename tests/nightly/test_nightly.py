@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from contextlib import suppress
 from dataclasses import replace
@@ -63,21 +62,6 @@ def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: py
     assert rows["first"].seen == "broke: RuntimeError: no wheel"
 
 
-def test_a_commit_with_changed_files_is_marked(tmp_path: Path) -> None:
-    def git(*words: str) -> None:
-        identity = ["-c", "user.name=n", "-c", "user.email=e@example.org", "-c", "commit.gpgsign=false"]
-        subprocess.run(["git", *identity, *words], cwd=tmp_path, check=True, capture_output=True)
-
-    git("init")
-    (tmp_path / "code.py").write_text("1")
-    git("add", "code.py")
-    git("commit", "-m", "first")
-    name = running.commit(tmp_path)
-    assert name.isalnum()
-    (tmp_path / "code.py").write_text("2")
-    assert running.commit(tmp_path) == f"{name} and changes"
-
-
 def test_nothing_at_all_is_no_success() -> None:
     assert not Seen.of_all({}).passed
     assert not Seen.of_all({"3.8": Seen(True, "ok"), "3.9": Seen(False, "no")}).passed
@@ -117,15 +101,6 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
     monkeypatch.setattr(running, "MINUTES", -1)
     none = running.pytest(sys.executable, *words)
     assert none == Seen(False, "3 not begun in -1 min; no test has run", whole=False)
-
-
-def test_a_part_that_was_cut_short_passed_in_part() -> None:
-    seen = Seen.of_all({"one": Seen(True, "1 passed", whole=False), "other": Seen(True, "1 passed")})
-    assert [seen.result, Seen(True, "").result, Seen(False, "", whole=False).result] == [
-        "passed in part",
-        "passed",
-        "**failed**",
-    ]
 
 
 def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(
