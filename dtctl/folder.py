@@ -110,9 +110,10 @@ class Folder:
         """All that a file holds, which is no link. Raises as `read_regular` does."""
         return _read(open_regular(name, follow=False, dir_fd=self.descriptor), limit_bytes, self.path / name)
 
-    def move(self, name: str, to: Folder, new: str | None = None) -> None:
-        """Raises FileExistsError where the name is taken."""
-        if to.find(target := _one(new or name)) is not None:
+    def move(self, name: str, to: Folder, new: str | None = None, *, overwrite: bool = False) -> None:
+        """Raises FileExistsError where the name is taken, unless it may `overwrite`; OSError."""
+        target = _one(new or name)
+        if not overwrite and to.find(target) is not None:
             raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 

@@ -48,14 +48,18 @@ def after_imports(factor: float) -> None:
 class Line:
     """In the place of a child whose standard input and output are a socket (dtctl/transport/local.py)."""
 
+    stderr = None
+
     def __init__(self, connection: Any) -> None:
         self.connection = connection
 
-    def wait(self, patience_s: float) -> int:
-        return 0
+    def drain(self) -> bool:
+        return False
 
-    def stderr(self) -> bytes:
-        return b""
+    def wait(self, patience_s: float) -> Any:
+        from dtctl.transport.stream import RemoteExit
+
+        return RemoteExit(0)
 
     def close(self) -> None:
         self.connection.close()
@@ -94,8 +98,7 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
         assert {name: way[name] for name in WAY} == ways[host.name], f"{host.name} is dialled by {way}"
         connection = socket.socket(socket.AF_UNIX)
         connection.connect(str(directory / f"{host.name}.{lies[host.name]}.sock"))
-        child: Any = Line(connection)
-        session = StreamSession(host, ChildStream(child), self._waiting)
+        session = StreamSession(host, ChildStream(Line(connection)), self._waiting)
         try:
             session.begin(payload.opening())
         except BaseException:

@@ -218,14 +218,16 @@ def test_what_is_below_a_folder_stays_below_it(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "b" / "c" / "file").read_bytes() == b"x"
 
 
-def test_a_file_is_not_moved_onto_another(tmp_path: Path) -> None:
+def test_a_file_is_moved_onto_another_only_where_that_is_asked_for(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("new")
     (tmp_path / "b").write_text("mine")
     with Folder(tmp_path) as folder:
         with pytest.raises(FileExistsError):
             folder.move("a", folder, "b")
         folder.move("a", folder, "c")
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "mine", "c": "new"}
+        assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "mine", "c": "new"}
+        folder.move("c", folder, "b", overwrite=True)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"b": "new"}
 
 
 def test_a_url_makes_no_directory(project: Path) -> None:

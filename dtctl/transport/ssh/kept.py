@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import tempfile
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError, TransportError
+from dtctl.folder import Folder, temporary_folder
 from dtctl.model import SshSettings
 from dtctl.transport import payload
 from dtctl.transport.fanout import idle
@@ -99,8 +99,8 @@ class KeptLogins(Routes):
         hops = self._reach_gateways(name, settings)
         shown: list[HostKey] = []
         for types in KEY_TYPES:
-            with tempfile.TemporaryDirectory() as directory:
-                file = Path(directory, "known_hosts")
+            with temporary_folder("dtctl-key-") as folder:
+                file = folder.path / "known_hosts"
                 files = [f"UserKnownHostsFile={quoted(file)}", "GlobalKnownHostsFile=/dev/null"]
                 options = [*files, f"HostKeyAlgorithms={types}", *own]
                 done = run([*self._words(settings, hops, options), "true"], timeout_s + LOGIN_S)
@@ -153,7 +153,8 @@ class KeptLogins(Routes):
         except OSError as error:
             raise errors.no_session(self.host_keys(name, settings).destination, str(error)) from error
         finally:
-            new.rename(path)
+            with suppress(FileNotFoundError), Folder(path.parent) as folder:  # it may have ended already
+                folder.move(new.name, folder, path.name, overwrite=True)
 
     def _explain(self, name: str, settings: SshSettings, ending: RemoteExit, *, is_late: bool) -> TransportError:
         """What a failed login means. The words of `ssh` are only shown: the host's key is looked at once more."""
