@@ -107,7 +107,7 @@ VISITORS = {"model", "secret_files", "transport", "operations", "plan", "render"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
+        *("main", "coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
         *("run", "conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
