@@ -12,10 +12,17 @@ from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
-from dtctl.operations.client.coordinator import CoordinatorAway, First, ask_coordinator, why_alone
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
+from dtctl.operations.coordinator import (
+    CoordinatorAway,
+    First,
+    Own,
+    ask_coordinator,
+    ask_run,
+    ask_whole_run,
+    told_by_coordinator,
+)
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import Own, ask_run, request_of_status, told_by_coordinator
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -108,11 +115,7 @@ def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | 
         return None
 
     def look(record: RunRecord, session: Session) -> RunRecord:
-        host = session.host.name
-        answer = request_of_status(record).put(record, session)
-        if answer["coordination"] is None or answer["inventory"] is None:
-            raise CoordinatorAway(host, why_alone(record.cluster, host, answer))
-        found = told_by_coordinator(record.as_known(answer["inventory"]), answer)
+        found = told_by_coordinator(*ask_whole_run(record, session))
         absent = found.coordination.absent_hosts if found.coordination is not None else ()
         there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
         live = [task for task, status in there.items() if not status.state.final]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console

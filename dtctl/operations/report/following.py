@@ -16,7 +16,8 @@ from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, read_metrics
 from dtctl.operations.report.gathering import LINES, POINTS, Noting, put_together
 from dtctl.operations.report.tree import Report
-from dtctl.operations.status import RunStatus, status
+from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
 from dtctl.transport.seam import Transport
 
 SCALARS_EVERY_S = 10.0

@@ -15,14 +15,14 @@ from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.kept import NotAsked, for_one_look
-from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.goodput import goodput_of, points_of
 from dtctl.operations.report.tree import Attempt, Bar, HostFacts, Report, TaskLine, Timeline
-from dtctl.operations.status import RunStatus, status
+from dtctl.operations.snapshot import RunStatus, TaskStatus
+from dtctl.operations.status import status
 from dtctl.transport.seam import Session, Transport, answering
 
 MOST_ATTEMPTS = 100

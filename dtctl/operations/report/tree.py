@@ -13,7 +13,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.metrics import Metrics, Series
 from dtctl.operations.report.configuration import Configuration
 from dtctl.operations.report.goodput import Goodput
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId

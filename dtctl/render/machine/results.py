@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dtctl.operations.push import PushResult
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.trust import Look, NewKeys
     from dtctl.operations.up.result import UpResult
 

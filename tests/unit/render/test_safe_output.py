@@ -40,11 +40,9 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
+from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -58,7 +56,7 @@ from dtctl.operations.metrics import Metrics, Point, Series, Unread
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.readying import Left

@@ -13,13 +13,11 @@ from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.events import Story
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import put_together
 from dtctl.operations.report.tree import Report
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from tests.unit.coordinated import incident, record, told
 from tests.unit.tasks import past_attempt, task_status
 

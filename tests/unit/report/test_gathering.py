@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.coordinator import coordinator_away
+from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
 from dtctl.operations.report.gathering import gather
 from dtctl.operations.status import status_elsewhere
