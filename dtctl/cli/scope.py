@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.model import Cluster, Host
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.history.store import Memory
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.transport.connect import Transports
 
 

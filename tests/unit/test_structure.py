@@ -142,7 +142,7 @@ ENTRIES = {
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "neighbours"},
-    "link": {"hub", "dialer", "stream", "tls"},
+    "link": {"hub", "dialer", "peer", "tls"},
     "checks": {"serving"},
 }
 """The modules by which other rooms enter a room; of those that are not named here, all."""

@@ -14,7 +14,7 @@ from dtctl.model import Cluster, Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, telling
 from dtctl.operations.client.plausible import check_inventory
-from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.conflicts import (

@@ -9,7 +9,7 @@ import pytest
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView
 from dtctl.model import Recovery, TaskId
-from dtctl.operations.client.snapshot import Coordination
+from dtctl.operations.snapshot import Coordination
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.render.starting import show_late
 from tests.unit.coordinated import entry, record, told

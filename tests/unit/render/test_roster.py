@@ -8,8 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from dtctl.model import TaskState
-from dtctl.operations.client.snapshot import TaskStatus
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.status import show_status
 from dtctl.render.terminal import console

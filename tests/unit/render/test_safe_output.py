@@ -25,6 +25,7 @@ from dtctl import render
 from dtctl.agent.records import answers
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView, StoryLine
@@ -40,11 +41,9 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
+from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -54,11 +53,11 @@ from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
-from dtctl.operations.metrics import Metrics, Point, Series, Unread
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.readying import Left
@@ -112,6 +111,8 @@ RECORDS = {
     "kind",
     "freed_bytes",
     "read_bytes",
+    "unread_bytes",
+    "problem",
     "pid",
     "size_bytes",
     "since",
@@ -206,10 +207,17 @@ SERIES = Series("loss", "train", "a", "/dir", (Point(1, 10.0, 0.5), Point(2, 11.
 METRICS = Metrics(
     "demo-1",
     (SERIES, dataclasses.replace(SERIES, host="b")),
-    {"a": ("/dir",)},
-    (Unread("a", "/dir/file", "is damaged"),),
-    {"a": 1 << 20},
-    {"a": 3},
+    {
+        "a": made(
+            MetricsResult,
+            run="demo-1",
+            time=12.0,
+            dirs=["/dir"],
+            problems=[{"path": "/dir/file", "problem": "is damaged"}],
+            unread_bytes=1 << 20,
+            omitted=3,
+        )
+    },
     without_run=("c",),
 )
 
