@@ -17,7 +17,8 @@ from dtctl.errors import ExitCode
 if TYPE_CHECKING:
     from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
-    from dtctl.model import Cluster, TaskId
+    from dtctl.config.cluster import Cluster
+    from dtctl.model import TaskId
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
     from dtctl.operations.snapshot import RunStatus

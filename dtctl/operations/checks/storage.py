@@ -7,13 +7,13 @@ from typing import Any
 
 from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, shown
 from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
 from dtctl.plan.hosts import brought_along
 from dtctl.plan.roster import RunPlan
-from dtctl.strategies import KVSTORE_JOBS, PS, Strategy
 
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""

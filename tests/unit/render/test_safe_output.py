@@ -30,8 +30,9 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.bundle import Bundle, LeftOut, Manifest
+from dtctl.config.settings import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
-from dtctl.model import Hook, TaskId, TaskState
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
@@ -417,7 +418,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
-    "show_hooks": lambda: starting.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
+    "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),
