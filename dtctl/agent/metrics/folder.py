@@ -11,8 +11,9 @@ from contextlib import suppress
 from ..host import files, paths
 from ..host.crc32c import masked_crc32c
 from ..records.kinds import MOST
-from ..records.metrics import MOST_PROBLEMS, VERSION, Memory
+from ..records.metrics import LONGEST_PATH, MOST_PROBLEMS, VERSION, Memory
 from ..records.words import LAST_EPOCH, brief
+from .event_files import identity_of, text
 from .events import Damaged, RecordFile, Replaced, decode
 from .series import MOST_POINTS, Series
 
@@ -20,9 +21,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Iterable, List
 
-    from ..records.metrics import FolderKept, SeriesKept
+    from ..records.metrics import FolderKept, FolderTold, SeriesKept, SeriesTold
     from .events import Event
-    from .series import Series
 
 
 _ALWAYS_CHECKED_BYTES = 4096
@@ -59,6 +59,14 @@ class Folder:
     @property
     def unread_bytes(self) -> int:
         return sum(file.unread_bytes for file in self.files.values())
+
+    def report(self, series: List[SeriesTold]) -> FolderTold:
+        return {
+            "dir": text(self.root)[-LONGEST_PATH:],
+            "name": text(self.name)[-LONGEST_PATH:],
+            "identity": identity_of(self.inode, self.first_file),
+            "series": series,
+        }
 
     def file(self, name: str) -> RecordFile:
         return self.files.setdefault(name, RecordFile(os.path.join(self.path, name)))
@@ -214,8 +222,6 @@ def _kept_series(series: Series) -> SeriesKept:
 
 
 def _folder(kept: FolderKept, room: Room) -> Folder:
-    from .series import Series
-
     folder = Folder(kept["root"], kept["path"], room)
     for name, file in kept["files"].items():
         folder.file(name).go_on(int(file["inode"]), file["offset"])

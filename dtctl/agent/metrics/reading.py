@@ -18,7 +18,7 @@ from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
 from ..records.words import brief
 from .event_files import event_folders, outermost, text
 from .folder import Folder, Room, remember, remembered
-from .series import folder_told, series_told, spread
+from .series import series_told, spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Reader:
         chosen = self._chosen(wanted)
         each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
         return [
-            folder_told(folder, [series_told(tag, series, spread(series.points(), each)) for tag, series in tags])
+            folder.report([series_told(tag, series, spread(series.points(), each)) for tag, series in tags])
             for folder, tags in chosen
         ]
 
@@ -120,7 +120,7 @@ class Reader:
             fresh = [(tag, series) for tag, series in tags if series.fresh]
             if fresh:
                 found.append(
-                    folder_told(folder, [series_told(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
+                    folder.report([series_told(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
                 )
         self.forget_new()
         return found

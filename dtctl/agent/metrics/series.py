@@ -7,15 +7,12 @@ from array import array
 from collections import deque
 
 from ..records.kinds import MOST
-from ..records.metrics import LONGEST_PATH
-from .event_files import identity_of, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, List, Optional, Tuple
 
-    from ..records.metrics import FolderTold, SeriesTold
-    from .folder import Folder
+    from ..records.metrics import SeriesTold
 
     Point = Tuple[int, float, float]
     """Step, wall time, value."""
@@ -98,15 +95,6 @@ def spread(points: List[Point], most: int) -> List[Point]:
         return points[-1:]
     between = (len(points) - 1) / (most - 1)
     return [points[round(index * between)] for index in range(most)]
-
-
-def folder_told(folder: Folder, series: List[SeriesTold]) -> FolderTold:
-    return {
-        "dir": text(folder.root)[-LONGEST_PATH:],
-        "name": text(folder.name)[-LONGEST_PATH:],
-        "identity": identity_of(folder.inode, folder.first_file),
-        "series": series,
-    }
 
 
 def series_told(tag: str, series: Series, points: List[Point]) -> SeriesTold:
