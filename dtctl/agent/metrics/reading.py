@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-    from ..records.metrics import FolderTold, Problem
+    from ..records.metrics import FolderPoints, Problem
     from .series import Series
 
 LOOK_S = 8.0
@@ -102,7 +102,7 @@ class Reader:
                 found.append({"path": text(os.path.join(folder.path, name))[-LONGEST_PATH:], "problem": why})
         return found[:MOST_PROBLEMS]
 
-    def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
+    def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderPoints]:
         """At most so many points of each series whose tag is wanted."""
         chosen = self._chosen(wanted)
         each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
@@ -111,7 +111,7 @@ class Reader:
             for folder, tags in chosen
         ]
 
-    def told_new(self, wanted: Callable[[str], bool]) -> List[FolderTold]:
+    def told_new(self, wanted: Callable[[str], bool]) -> List[FolderPoints]:
         """The points that have been found since `series` or this was called; of each series the last of them."""
         chosen = self._chosen(wanted)
         each = max(1, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen)))

@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Deque, List, Optional, Tuple
 
-    from ..records.metrics import FolderTold, SeriesTold
+    from ..records.metrics import FolderPoints, SeriesPoints
     from .folder import Folder
 
     Point = Tuple[int, float, float]
@@ -100,7 +100,7 @@ def spread(points: List[Point], most: int) -> List[Point]:
     return [points[round(index * between)] for index in range(most)]
 
 
-def folder_told(folder: Folder, series: List[SeriesTold]) -> FolderTold:
+def folder_told(folder: Folder, series: List[SeriesPoints]) -> FolderPoints:
     return {
         "dir": text(folder.root)[-LONGEST_PATH:],
         "name": text(folder.name)[-LONGEST_PATH:],
@@ -109,7 +109,7 @@ def folder_told(folder: Folder, series: List[SeriesTold]) -> FolderTold:
     }
 
 
-def series_told(tag: str, series: Series, points: List[Point]) -> SeriesTold:
+def series_told(tag: str, series: Series, points: List[Point]) -> SeriesPoints:
     finite = [value for _, _, value in series.points() if math.isfinite(value)]
     return {
         "tag": tag,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.metrics import FolderTold, MetricsResult, Points
+    from ..records.metrics import FolderPoints, MetricsResult, Points
     from ..records.requests import DumpRequest, MetricsRequest, Request
     from ..records.vitals import DiagnoseResult, Diverged
 
@@ -116,7 +116,7 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
     talk.wait(look, float("inf"))
 
 
-def _send(talk: Conversation, run: runs.Run, folders: List[FolderTold]) -> None:
+def _send(talk: Conversation, run: runs.Run, folders: List[FolderPoints]) -> None:
     if folders:
         points: Points = {"run": run.id, "folders": folders}
         talk.send("points", points)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dtctl.agent.metrics import events, reading
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.metrics import FolderTold, Problem
+from dtctl.agent.records.metrics import FolderPoints, Problem
 from tests.event_files import event, masked, record, scalar, simple, start, summary
 from tests.fuzz import cases
 from tests.impostors import NO_FILES, sparse, unharmed
@@ -45,7 +45,7 @@ def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
     series = told[0]["series"][0]
     assert (series["steps"], series["values"]) == ([1, 2], ["0.5", "0.25"])
     assert (series["count"], series["least"], series["most"]) == (2, "0.25", "0.5")
-    checked(FolderTold, told[0])
+    checked(FolderPoints, told[0])
 
 
 def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
@@ -248,7 +248,7 @@ def test_any_file_is_read_or_said_to_be_damaged(
     (out / NAME).write_bytes(bytes(whole))
     reader = look(out)
     for folder in reader.series(lambda _: True, 10):
-        checked(FolderTold, folder)
+        checked(FolderPoints, folder)
     for problem in reader.problems():
         checked(Problem, problem)
 
