@@ -15,10 +15,12 @@ from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
     from ..records.network import Interface, Link, Resolved
 
+    T = TypeVar("T")
+    R = TypeVar("R")
     Place = Tuple[int, str]
     "Family and address."
 
@@ -89,27 +91,40 @@ _USER = re.compile(r"//[^/@]*@")
 _LONGEST = 500
 
 
-def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place], str]]:
-    """What each name stands for, or why it stands for nothing. A resolver may hang: it is asked in threads."""
-    found: Dict[str, Tuple[List[Place], str]] = {}
-    todo = list(reversed(names))
+def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: float = float("inf")) -> Dict[int, R]:
+    """The results by the numbers of the items, in at most so many threads; those that are there in time."""
+    found: Dict[int, R] = {}
+    todo = list(reversed(range(len(items))))
 
-    def work() -> None:
+    def take() -> None:
         while todo:
             try:
-                name = todo.pop()
+                number = todo.pop()
             except IndexError:
                 return
-            found[name] = _places(name)
+            found[number] = work(items[number])
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(names)))]
-    for thread in threads:
-        thread.start()
+    threads: List[threading.Thread] = []
+    for _ in range(min(most, len(items))):
+        thread = threading.Thread(target=take, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the user may have no more threads: those that there are do the work
+            if not threads:
+                raise
+            break
+        threads.append(thread)
     deadline = time.monotonic() + limit_s
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(min(threading.TIMEOUT_MAX, max(0.0, deadline - time.monotonic())))
+    return dict(found)
+
+
+def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place], str]]:
+    """The addresses of each name, or why it has none. A resolver may hang."""
+    found = at_once(_places, names, _AT_ONCE, limit_s)
     late = "no answer within %.3g s" % limit_s
-    return {name: found.get(name, ([], late)) for name in names}
+    return {name: found.get(number, ([], late)) for number, name in enumerate(names)}
 
 
 def _places(name: str) -> Tuple[List[Place], str]:
