@@ -10,6 +10,7 @@ import threading
 import time
 from contextlib import suppress
 
+from ..host import machine
 from ..records.network import MOST_ADDRESSES
 from ..run import environment
 
@@ -50,15 +51,11 @@ def _mbits(name: str) -> Optional[int]:
 
 def _said(name: str, what: str) -> str:
     """Of /sys, unless that is another network's, as in a sandbox that was given the machine's."""
+    directory = "/sys/class/net/%s/" % name
     with suppress(OSError, ValueError):
-        if int(_line(name, "ifindex")) == socket.if_nametoindex(name):
-            return _line(name, what)
+        if int(machine.text(directory + "ifindex")) == socket.if_nametoindex(name):
+            return machine.text(directory + what).strip()
     return ""
-
-
-def _line(name: str, what: str) -> str:
-    with open("/sys/class/net/%s/%s" % (name, what), encoding="ascii") as file:
-        return file.readline().strip()
 
 
 def _mtu(name: str) -> Optional[int]:
@@ -181,11 +178,7 @@ def _ipv4() -> List[Tuple[str, str]]:
 
 def _ipv6() -> List[Tuple[str, str]]:
     # /proc/net/if_inet6: address, index, length of the prefix, scope (00 is global), flags, name
-    try:
-        with open("/proc/net/if_inet6", encoding="ascii") as file:
-            rows = [line.split() for line in file]
-    except (OSError, ValueError):
-        return []
+    rows = [line.split() for line in machine.text("/proc/net/if_inet6").splitlines()]
     return [
         (row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])))
         for row in rows

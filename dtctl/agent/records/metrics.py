@@ -64,7 +64,7 @@ class Points(Record):
     folders: Folders
 
 
-VERSION = 1
+VERSION = 2
 _Column = AtMost[str, 24_000]
 """Eight bytes for each number, in base64."""
 
@@ -77,7 +77,7 @@ class FileKept(Record):
 
 
 class SeriesKept(Record):
-    """The points of one tag; `last` (time and value) and its step where it is not among the others."""
+    """The points of one tag."""
 
     file: AtMost[str, 255]
     """The newest that it has points of."""
@@ -87,9 +87,6 @@ class SeriesKept(Record):
     steps: _Column
     times: _Column
     values: _Column
-    ends_apart: bool
-    last: _Column
-    last_step: Count
 
 
 class FolderKept(Record):

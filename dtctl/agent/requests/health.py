@@ -109,7 +109,7 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
         ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
         reader.look()
         reader.keep()
-        _send(talk, run, reader.told_new(wanted))
+        _send(talk, run, reader.new_points(wanted))
         next_look = time.monotonic() + LOOK_EVERY_S
         return ended
 

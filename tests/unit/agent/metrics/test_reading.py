@@ -75,13 +75,13 @@ def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_is_new_is_told_once(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = look(out)
-    assert [series["steps"] for folder in reader.told_new(lambda _: True) for series in folder["series"]] == [[1]]
+    assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[1]]
     with (out / NAME).open("ab") as file:
         file.write(scalar(2, "loss", 1.0))
     reader.look()
-    assert [series["steps"] for folder in reader.told_new(lambda _: True) for series in folder["series"]] == [[2]]
+    assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[2]]
     reader.look()
-    assert reader.told_new(lambda _: True) == []
+    assert reader.new_points(lambda _: True) == []
 
 
 def test_a_restart_hides_the_steps_that_are_done_again(out: Path) -> None:
@@ -179,7 +179,7 @@ def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_POINTS_TOLD", 20)
+    monkeypatch.setattr(reading, "MOST_POINTS_SENT", 20)
     (out / NAME).write_bytes(b"".join(scalar(step, f"tag{tag}", 1.0) for tag in range(10) for step in range(50)))
     assert [len(series["steps"]) for series in look(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
