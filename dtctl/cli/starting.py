@@ -17,7 +17,7 @@ from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
@@ -32,11 +32,12 @@ from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.model import Recovery, TaskId
+    from dtctl.config.settings import Recovery
+    from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.stop import Ending, Stopping
     from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport

@@ -17,10 +17,11 @@ from dtctl.errors import ExitCode
 if TYPE_CHECKING:
     from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
-    from dtctl.model import Cluster, TaskId
+    from dtctl.config.cluster import Cluster
+    from dtctl.model import TaskId
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.render.logs import LogPrinter
 
 
@@ -93,7 +94,8 @@ def watch(
     from dtctl.cli.consent import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, follow
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
-    from dtctl.operations.status import RunStatus, status
+    from dtctl.operations.snapshot import RunStatus
+    from dtctl.operations.status import status
     from dtctl.render import errors
     from dtctl.render.logs import Narrator
     from dtctl.render.starting import show_hook_failure, show_hooks

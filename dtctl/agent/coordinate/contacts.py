@@ -14,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Dict, List, Optional, Protocol, Set, Tuple
 
-    from ..link.stream import Message
+    from ..link.peer import Message
     from ..link.tls import Identity
     from ..records.messages import Hello
     from ..records.reasons import Fact

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
-    from ..link.stream import FromHub
+    from ..link.peer import FromHub
     from ..records.messages import Orders
     from ..records.reasons import Fact
     from ..records.run_state import How, Intent, State

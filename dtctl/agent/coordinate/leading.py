@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
     from ..link.hub import Hub
-    from ..link.stream import FromHub
+    from ..link.peer import FromHub
     from ..link.tls import Identity
     from ..records.answers import Checkpoint
     from ..records.messages import Events, Hello, News, Progress

@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import List, Mapping, Optional, Protocol, Tuple
 
-    from ..link.stream import FromDialer
+    from ..link.peer import FromDialer
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower

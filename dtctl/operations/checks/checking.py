@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from dtctl.agent.records.answers import Facts
@@ -24,15 +23,16 @@ from dtctl.operations.checks.dialling import Dialled, dial
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.checks.topic import Greeted, Heard, Line, Scene, Statement, Topic, fails
-from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails
+from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
+from dtctl.operations.client.kept import Greeted, Noting
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.local import local_python
 from dtctl.plan.roster import RunPlan
 from dtctl.transport.fanout import Outcomes
-from dtctl.transport.seam import Session, Transport, answering
+from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
 TOPICS: tuple[Topic[Any, Any], ...] = (
@@ -75,13 +75,13 @@ def check(
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
-    watched = _Watched(transport, report)
+    noting = Noting(transport, report)
     asking = _Asking(scene, tuple(topics))
-    with Conversations(record, watched, scene.hosts) as hosts:
+    with Conversations(record, noting, scene.hosts) as hosts:
         while questions := asking.next(hosts.errors):
             with asking.dialling():
                 answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
-            asking.take(answers, watched.greeted)
+            asking.take(answers, noting.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
 
 
@@ -203,22 +203,6 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
     before = clocks.get(host, (least, most))
     least, most = max(least, before[0]), min(most, before[1])
     clocks[host] = (least, max(least, most))
-
-
-class _Watched:
-    """A Transport that notes how hosts greet."""
-
-    def __init__(self, transport: Transport, report: Report) -> None:
-        self.greeted: dict[str, Greeted] = {}
-        self._transport = transport
-        self._report = report
-
-    def open(self, host: Host) -> Session:
-        self._report(Progress(host.name, "connect"))
-        began = time.monotonic()
-        session = telling(partial(answering, self._transport), self._report)(host)
-        self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
-        return session
 
 
 class InPassing:

@@ -7,6 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, shown
@@ -14,7 +15,6 @@ from dtctl.operations.diagnosis.hosts import commonness
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.hosts import brought_along
 from dtctl.plan.roster import RunPlan
-from dtctl.strategies import KVSTORE_JOBS, PS, Strategy
 
 ENOUGH = 3
 """Checkpoints: while one is written, the last one stays, and one more in case that one is damaged."""

@@ -13,7 +13,7 @@ from dtctl.operations.diagnosis.signature import Seen
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine
-    from dtctl.operations.client.snapshot import TaskStatus
+    from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
 """Of its peers' usual rate."""

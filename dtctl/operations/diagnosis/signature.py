@@ -9,8 +9,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis.facts import End, Facts
+from dtctl.operations.snapshot import TaskStatus
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId

@@ -14,9 +14,9 @@ from dtctl.operations.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.facts import Facts
     from dtctl.operations.diagnosis.signature import Fields, Join
+    from dtctl.operations.snapshot import TaskStatus
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:

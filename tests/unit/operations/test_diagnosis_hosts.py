@@ -9,10 +9,10 @@ import pytest
 
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import FULL_BYTES
 from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed
 

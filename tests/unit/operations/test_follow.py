@@ -15,11 +15,10 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations import watch
 from dtctl.operations.client import streams
-from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
+from dtctl.config.strategies import PS
 from dtctl.operations.checks.network import exchange
 from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
 from dtctl.operations.checks.network.view import Place
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.strategies import PS
 
 Facts = NetworkFacts
 

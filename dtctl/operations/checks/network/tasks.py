@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
+from dtctl.config.strategies import PS
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.network import exposure, measuring
 from dtctl.operations.checks.network.judging import judge as causes_of
@@ -29,7 +30,6 @@ from dtctl.operations.checks.network.view import (
 )
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.strategies import PS
 
 Facts = NetworkFacts
 
