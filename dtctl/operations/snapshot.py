@@ -316,6 +316,11 @@ class RunStatus:
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
 
     @property
+    def is_over(self) -> bool:
+        """The outcome is certain and nothing runs any more."""
+        return self.verdict.outcome.decided and not self.going_on_after_the_end
+
+    @property
     def progress(self) -> Progress:
         """With the step of a checkpoint that was saved after the last step was reported."""
         known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
