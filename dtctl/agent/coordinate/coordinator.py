@@ -211,9 +211,12 @@ class Coordinator:
         self._wall = wall
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
+        if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
+            return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
-        asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
-        self._record("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
+        asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
+        named = [fact("asked_of", tasks=tasks)] if wanted else []
+        self._record("request", [fact(asked), *named], by=request["by"])
         how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.present):
             self._stop_everything(how, now)
