@@ -32,7 +32,8 @@ from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.model import Recovery, TaskId
+    from dtctl.config.settings import Recovery
+    from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
     from dtctl.operations.history.record import RunRecord
@@ -186,7 +187,8 @@ class _Waiting:
         if not isinstance(event, RunStatus | Ended):
             return False
         seen = event.status.coordination if isinstance(event, Ended) else event.coordination
-        assert seen is not None
+        if seen is None:  # hosts report for themselves while the coordinator is away
+            return False
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)

@@ -23,19 +23,17 @@ MAY_IMPORT = {
         "bundle",
         "transport",
         "config",
-        "strategies",
         "folder",
         "paths",
         "model",
         "errors",
     },
-    "plan": {"plan", "config", "strategies", "model", "errors"},
+    "plan": {"plan", "config", "model", "errors"},
     "bundle": {"bundle", "transport", "config", "secret_files", "folder", "paths", "model", "errors"},
     "transport": {"transport", "config", "folder", "paths", "model", "errors"},
-    "config": {"config", "secret_files", "strategies", "folder", "paths", "model", "durations", "errors"},
+    "config": {"config", "secret_files", "folder", "paths", "model", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
-    "strategies": {"model"},
     "paths": {"errors"},
     "folder": {"paths"},
     "model": {"errors"},
@@ -102,7 +100,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "secret_files", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "config", "secret_files", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
@@ -132,7 +130,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"role"},
+    "coordinate": {"following", "leading"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},

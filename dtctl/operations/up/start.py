@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
+from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError
-from dtctl.model import Cluster, Host, TaskId
+from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, telling
 from dtctl.operations.client.plausible import check_inventory

@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import TransportError
 from dtctl.model import TaskState
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report.gathering import Report
 from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.render.dashboard.page import STYLE, entered, parts, policy, script, unknown, whole
 from dtctl.render.report.page import known_by_hash

@@ -396,7 +396,7 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
     transport = FakeTransport(Talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *told: said.append(told[2]), cwd="home")
     assert list(done.errors) == ["@d"]
-    assert sorted(done.finished) == ["@a", "@b", "@c"]
+    assert sorted(done.results) == ["@a", "@b", "@c"]
     assert said == []
 
 
