@@ -17,7 +17,7 @@ from tests.documents.blocks import ROOT
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.render.top.app import Top
 
 PICTURE = ROOT / "docs" / "images" / "top.svg"

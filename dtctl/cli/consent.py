@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster, Hook
+    from dtctl.config.cluster import Cluster
+    from dtctl.config.settings import Hook
     from dtctl.operations.consent import Program
 
 

@@ -18,11 +18,12 @@ from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.cli.ending import Announced
+    from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
-    from dtctl.model import Cluster, Host
+    from dtctl.model import Host
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.history.store import Memory
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.transport.connect import Transports
 
 

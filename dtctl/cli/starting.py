@@ -17,7 +17,7 @@ from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start, controller_name
@@ -32,11 +32,12 @@ from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.model import Recovery, TaskId
+    from dtctl.config.settings import Recovery
+    from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.stop import Ending, Stopping
     from dtctl.operations.up.result import FailedStart
     from dtctl.transport.seam import Transport
@@ -186,7 +187,8 @@ class _Waiting:
         if not isinstance(event, RunStatus | Ended):
             return False
         seen = event.status.coordination if isinstance(event, Ended) else event.coordination
-        assert seen is not None
+        if seen is None:  # hosts report for themselves while the coordinator is away
+            return False
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)

@@ -17,10 +17,11 @@ from dtctl.errors import ExitCode
 if TYPE_CHECKING:
     from dtctl.agent.run.run_events import RunEvent
     from dtctl.cli.options import Scope
-    from dtctl.model import Cluster, TaskId
+    from dtctl.config.cluster import Cluster
+    from dtctl.model import TaskId
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.render.logs import LogPrinter
 
 
@@ -93,7 +94,8 @@ def watch(
     from dtctl.cli.consent import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, follow
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
-    from dtctl.operations.status import RunStatus, status
+    from dtctl.operations.snapshot import RunStatus
+    from dtctl.operations.status import status
     from dtctl.render import errors
     from dtctl.render.logs import Narrator
     from dtctl.render.starting import show_hook_failure, show_hooks
@@ -106,7 +108,7 @@ def watch(
     show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
-    is_decided = False
+    latest: RunStatus | None = None
 
     def ended(status: RunStatus) -> RunStatus:
         narrate.report_away()
@@ -117,14 +119,15 @@ def watch(
 
     with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
-            if isinstance(event, RunStatus) and event.coordination:
-                commands.see(event.coordination.events)
-                is_decided = event.verdict.outcome.decided
+            if isinstance(event, RunStatus):
+                latest = event
+                if event.coordination:
+                    commands.see(event.coordination.events)
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)
             if deadline is not None and time.monotonic() > deadline:
-                if is_decided:  # as `status` says, though some tasks are still being ended
+                if latest is not None and latest.verdict.outcome.decided:  # some tasks are still being ended
                     return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)

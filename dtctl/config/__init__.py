@@ -1,6 +1,6 @@
 """cluster.yaml: found, read, checked, and turned into `dtctl.model.Cluster`.
 
-pydantic and PyYAML are imported by the functions that need them, so that `dtctl --help` and completion stay quick.
+What reads a file is imported by the functions that need it, so that `dtctl --help` and completion stay quick.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import UsageError
-from dtctl.model import Cluster
 
 if TYPE_CHECKING:
+    from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
 
 

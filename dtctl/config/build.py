@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.config.checks import check_code, check_order, check_sections
+from dtctl.config.cluster import Cluster, Job, Trainer
 from dtctl.config.document import Findings
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
-from dtctl.config.sections import ClusterFile, HookEntry, RecoveryEntry, Section
-from dtctl.model import Cluster, Hook, Job, Recovery, TfConfig, Trainer
+from dtctl.config.section import Section
+from dtctl.config.sections import ClusterFile
+from dtctl.config.settings import JobKeys, Recovery, Settings, TrainerKeys
 
 
 def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
@@ -41,41 +43,37 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
             hosts=tuple(placed[name]),
             ports=tuple(ports[name]),
             launch=launches[name],
-            gpus_per_task=job.gpus_per_task,
-            depends_on=None if job.depends_on is None else _once(job.depends_on),
             own_port=job.port is not None,
+            **_shared(JobKeys, job) | {"depends_on": None if job.depends_on is None else _once(job.depends_on)},
         )
         for name, job in content.jobs.items()
     }
-    own = {
-        "file": file,
-        "hosts": hosts,
-        "jobs": jobs,
-        "trainer": trainer,
-        "dirs": content.dirs.model_dump(exclude_none=True),
-        "tf_config": TfConfig(**_values(TfConfig, content.tf_config)),
-        "checkpoint_dir": content.checkpoint.dir,
-        "recovery": _read_recovery(content.recovery),
-        "log_limit_bytes": content.logs.limit,
-        "coordinator_port": coordinator_port,
-        "own_coordinator_port": "port" in content.coordinator.model_fields_set,
-        "spares": tuple(spares),
-        "hooks": {name: _read_hook(name, said) for name, said in content.hooks.items()},
-    }
-    cluster = Cluster(**_values(Cluster, content) | own)
+    hooks = {name: dataclasses.replace(hook, name=name, on=_once(hook.on)) for name, hook in content.hooks.items()}
+    cluster = Cluster(
+        name=content.name,
+        file=file,
+        hosts=hosts,
+        jobs=jobs,
+        trainer=trainer,
+        dirs=content.dirs.said(),
+        checkpoint_dir=content.checkpoint.dir,
+        log_limit_bytes=content.logs.limit,
+        coordinator_port=coordinator_port,
+        own_coordinator_port="port" in content.coordinator.written,
+        spares=tuple(spares),
+        **_shared(Settings, content) | {"recovery": _recovery(content.recovery), "hooks": hooks},
+    )
     check_order(cluster, findings)
     findings.or_raise()
     return cluster
 
 
-def _values(record: type, section: Section) -> dict[str, Any]:
-    """What the section says of the fields of `record`, in which the name of a duration ends in _s."""
-    names = {field.name for field in dataclasses.fields(record)}
-    said = {name: tuple(value) if isinstance(value, list) else value for name, value in section}
-    return {own: value for name, value in said.items() for own in (name, f"{name}_s") if own in names}
+def _shared(base: type[Section], section: Section) -> dict[str, Any]:
+    """What the section says of the keys that a value of a cluster has, too."""
+    return {key.attribute: getattr(section, key.attribute) for key in base.known_keys().values()}
 
 
-def _once(names: list[str]) -> tuple[str, ...]:
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
@@ -84,36 +82,28 @@ def _first_ports(content: ClusterFile) -> tuple[int, int]:
     said = content.coordinator.port
     if content.ports is None:
         return FIRST_PORT, said
-    return content.ports, said if "port" in content.coordinator.model_fields_set else content.ports
+    return content.ports, said if "port" in content.coordinator.written else content.ports
 
 
 def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Trainer:
     said = content.trainer
     code = _existing(said.code, home, stat.S_ISDIR, "directory", ("trainer", "code"), findings)
     env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
-    return Trainer(
-        **_values(Trainer, said) | {"code": code, "env_file": env_file or None, "secrets": _once(said.secrets)}
-    )
+    keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
+    return Trainer(code=code, env_file=env_file or None, **keys)
 
 
-def _read_hook(name: str, said: HookEntry) -> Hook:
-    return Hook(**_values(Hook, said) | {"name": name, "on": _once(said.on), "run": tuple(said.run or ())})
-
-
-def _read_recovery(said: RecoveryEntry) -> Recovery:
+def _recovery(said: Recovery) -> Recovery:
     """Without restarts nothing is tried again, which is what the mode `never` asks for.
 
     Of the exit codes a default gives way to what the file says of the other list.
     """
-    shortest, longest = said.backoff
-    budgets = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}
+    budgets: dict[str, Any] = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}
     retry, permanent = (
-        set(getattr(said, key)) - (set() if key in said.model_fields_set else set(getattr(said, other)))
+        set(getattr(said, key)) - (set() if key in said.written else set(getattr(said, other)))
         for key, other in (("retry", "permanent"), ("permanent", "retry"))
     )
-    codes = {"retry": tuple(sorted(retry)), "permanent": tuple(sorted(permanent))}
-    backoff = {"backoff_min_s": shortest, "backoff_max_s": longest}
-    return Recovery(**_values(Recovery, said) | budgets | codes | backoff)
+    return dataclasses.replace(said, retry=tuple(sorted(retry)), permanent=tuple(sorted(permanent)), **budgets)
 
 
 _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)

@@ -13,14 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
+from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
 from dtctl.errors import closest, did_you_mean
-from dtctl.model import FIELD, LEAD_JOBS, VALUE, Cluster, lead_among, tokens_in
+from dtctl.model import FIELD, LEAD_JOBS, VALUE, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
-from dtctl.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
 
 _NEEDED = {
     "name": "name: digits",
@@ -157,7 +158,7 @@ def _filled(content: ClusterFile) -> Iterator[tuple[KeyPath, str]]:
     for path, section in sections:
         for index, word in enumerate(section.command or ()):
             yield (*path, "command", index), word
-        if isinstance(section.args, dict):
+        if isinstance(section.args, Mapping):
             yield from (((*path, "args", name), text) for name, text in section.args.items() if isinstance(text, str))
         else:
             yield from (((*path, "args", index), word) for index, word in enumerate(section.args or ()))
@@ -256,7 +257,7 @@ def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> No
         alike.setdefault((entry_of[host], tuple(counts.items())), []).append(host)
     undeclared: dict[str, list[str]] = {}
     for (entry, load), hosts in alike.items():
-        declared = "gpus" in content.hosts[entry].model_fields_set
+        declared = "gpus" in content.hosts[entry].written
         if declared or cluster.hosts[hosts[0]].gpus:
             _check_load(load, hosts, cluster, findings)
             continue
@@ -371,11 +372,11 @@ _BUDGETS = ("max_restarts", "max_run_restarts")
 def check_recovery(content: ClusterFile, findings: Findings) -> None:
     said = content.recovery
     for budget in _BUDGETS:
-        if said.mode == "never" and budget in said.model_fields_set and getattr(said, budget):
+        if said.mode == "never" and budget in said.written and getattr(said, budget):
             path = ("recovery", budget)
             summary = f"recovery.{budget} is {getattr(said, budget)}, but recovery.mode is never"
             findings.add(path, summary, "leave out one of them")
     both = sorted(set(said.retry) & set(said.permanent))
-    if both and {"retry", "permanent"} <= said.model_fields_set:
+    if both and {"retry", "permanent"} <= said.written:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 from dtctl.config.document import Findings
 from dtctl.config.names import check_host, check_names, split_place, why_not_written
 from dtctl.config.ranges import expand, expand_value, first_past, fold
-from dtctl.config.sections import ClusterFile, HostEntry, HostSsh, SshDefaults
+from dtctl.config.sections import ClusterFile, HostEntry
 from dtctl.errors import UsageError
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings
 
@@ -52,21 +52,21 @@ class _Reader:
     findings: Findings
 
     def check_defaults(self) -> None:
-        said = self.content.ssh
+        said = self.content.ssh.said()
         for key in ("user", "jump"):
             with self.findings.refusals("ssh", key):
-                check_names({key: getattr(said, key)})
+                check_names({key: said.get(key)})
         self._check_known_hosts(("ssh",), said, said)
 
-    def _check_known_hosts(self, path: tuple[str, ...], said: SshDefaults, own: SshDefaults) -> None:
+    def _check_known_hosts(self, path: tuple[str, ...], said: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         """Keys that are pinned unseen are written to no file of others. `own` holds what stands at `path`."""
-        if not {"known_hosts", "host_keys"} & own.model_fields_set or said.host_keys != "accept-new":
+        known_hosts = said.get("known_hosts")
+        if not {"known_hosts", "host_keys"} & own.keys() or said.get("host_keys") != "accept-new" or not known_hosts:
             return
         with suppress(UsageError):  # no such home directory, which is reported elsewhere
-            reason = said.known_hosts and why_not_written(Path(local_path(said.known_hosts, self.home)), self.home)
-            if reason:
-                at = (*path, "known_hosts" if own.known_hosts else "host_keys")
-                summary = f"{self.findings.name(*at)}: new host keys are not written to {said.known_hosts!r}: {reason}"
+            if reason := why_not_written(Path(local_path(known_hosts, self.home)), self.home):
+                at = (*path, "known_hosts" if "known_hosts" in own else "host_keys")
+                summary = f"{self.findings.name(*at)}: new host keys are not written to {known_hosts!r}: {reason}"
                 self.findings.add(at, summary, "known_hosts: known_hosts    is a file beside this one")
 
     def names(self, key: str) -> list[str]:
@@ -93,7 +93,7 @@ class _Reader:
             with self.findings.refusals(*path):
                 for address in filter(None, addresses):
                     check_host(address)
-        dirs = entry.dirs.model_dump(exclude_none=True)
+        dirs = entry.dirs.said()
         return [
             Host(name, reach, address, entry.gpus, entry.python, entry.env, dirs)
             for name, reach, address in zip(names, self._reaches(key, names, entry), addresses, strict=True)
@@ -104,7 +104,7 @@ class _Reader:
         chosen = entry.transport
         if chosen.transport == SshSettings.transport:
             return self._ssh_reaches(key, names, entry)
-        if "ssh" in entry.model_fields_set:
+        if "ssh" in entry.written:
             summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
             self.findings.add(("hosts", key, "ssh"), summary, "`ssh` says how a host is reached by SSH", at_key=True)
         if chosen.transport == Local.transport:
@@ -130,15 +130,15 @@ class _Reader:
         with self.findings.refusals(*path):
             for index, name in enumerate(names):
                 values = {field: row[index] for field, row in ranged.items() if row[index] is not None}
-                own = entry.ssh.model_copy(update=values)
-                reached[index] = ssh_settings(name, own, self.content.ssh, self.home)
+                own, defaults = entry.ssh.said() | values, self.content.ssh.said()
+                reached[index] = ssh_settings(name, own, defaults, self.home)
                 if not self.findings.has(*path):
-                    self._check_known_hosts(path, over(own, self.content.ssh), own)
+                    self._check_known_hosts(path, defaults | own, own)
         return reached
 
     def _check_directories(self, key: str, entry: HostEntry) -> None:
         """A directory of one host alone would leave the tasks of the others without."""
-        for name in entry.dirs.model_dump(exclude_none=True):
+        for name in entry.dirs.said():
             if getattr(self.content.dirs, name) is None and not self.findings.has("dirs"):
                 path = ("hosts", key, "dirs", name)
                 summary = f"{self.findings.name(*path)} is set, but dirs.{name} is not"
@@ -165,31 +165,23 @@ def _counted(things: Sequence[str], word: str) -> str:
     return f"{len(things)} {word}{'s' if len(things) != 1 else ''}"
 
 
-def ssh_settings(name: str, own: HostSsh, defaults: SshDefaults, home: Path) -> SshSettings:
-    """Settings of the host `name`. Relative paths of the controller start at `home`. Raises UsageError."""
-    inside = _split(own.target or name)
+def ssh_settings(name: str, own: Mapping[str, Any], defaults: Mapping[str, Any], home: Path) -> SshSettings:
+    """Settings of the host `name`, of what it says itself over the defaults. Raises UsageError.
+
+    Relative paths of the controller start at `home`.
+    """
+    inside = _split(own.get("target") or name)
     for key in ("user", "port"):
-        if key in inside and key in own.model_fields_set:
-            raise UsageError(f"{own.target!r} names a {key}, and so does {key} beside it", hint="leave one of them out")
-    said = _said(own)
-    check_names(said)
-    chosen = {**_said(defaults), **said, **inside}
+        if key in inside and key in own:
+            raise UsageError(
+                f"{own['target']!r} names a {key}, and so does {key} beside it", hint="leave one of them out"
+            )
+    check_names(own)
+    chosen = {**defaults, **own, **inside}
     chosen.update({key: local_path(chosen[key], home) for key in ("identity_file", "known_hosts") if key in chosen})
     if "known_hosts" in chosen:
         chosen["project"] = str(home)
-    for key in {"connect_timeout", "keep"} & chosen.keys():
-        chosen[f"{key}_s"] = chosen.pop(key)
     return SshSettings(**chosen)
-
-
-def over(own: HostSsh, defaults: SshDefaults) -> SshDefaults:
-    """The defaults with what the host says itself in their place."""
-    return defaults.model_copy(update={key: getattr(own, key) for key in own.model_fields_set if key != "target"})
-
-
-def _said(section: SshDefaults) -> dict[str, Any]:
-    """What the section says itself; the defaults of its model are those of SshSettings."""
-    return {key: getattr(section, key) for key in section.model_fields_set}
 
 
 def _split(target: str) -> dict[str, Any]:

@@ -1,4 +1,8 @@
-"""Kinds of values: the words that a person reads, how a value is read, and the JSON Schema of what is accepted."""
+"""Kinds of values: the words that a person reads, how a value is read, and the JSON Schema of what is accepted.
+
+pydantic would not say less: each of its errors had to be replaced by one in the words and with the place of the file,
+and to import it takes longer than to read the file.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,10 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from typing import Any, Protocol
 
 from dtctl import durations
-from dtctl.config.document import Scalar
+from dtctl.config.document import KeyPath, Scalar
 from dtctl.errors import did_you_mean
 
 LONGEST_TO_SPLIT = 10_000
@@ -34,60 +35,123 @@ class Unfit(Exception):
         self.hint = hint
 
 
+class Report(Protocol):
+    """Is called with the place of a value that does not fit, the value, and what was expected. `key`: its name."""
+
+    def __call__(self, path: KeyPath, found: Any, expected: str, hint: str = "", *, key: bool = False) -> None: ...
+
+
+UNFIT: Any = object()
+"""What is read of a value that does not fit, and was reported."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """Annotation of a pydantic field: reads what `yaml12` gives (Scalar, dict, list, None; plain text for keys)."""
+    """Annotation of a key: reads what `yaml12` gives (Scalar, dict, list, None; plain text for keys)."""
 
     words: str
-    read: Callable[[Any], object]
+    read: Callable[[Any], Any]
     schema: Mapping[str, Any]
     names: Mapping[str, object] = field(default_factory=dict)
     """Words with a meaning of their own, and the values that they stand for."""
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self._validate)
-
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return dict(self.schema)
-
-    def _validate(self, raw: Any) -> object:
+    def take(self, raw: Any, path: KeyPath, report: Report, *, key: bool = False) -> Any:
         try:
             return self.read(raw)
         except Unfit as error:
-            raise _unfit(error.expected or self.words, error.hint) from error
+            report(path, raw, error.expected or self.words, error.hint, key=key)
+            return UNFIT
 
 
 @dataclass(frozen=True, eq=False)
-class OrText:
-    """Annotation of a list: one text does as well, and is split."""
+class ListOf:
+    """A list, which becomes a tuple. With `split` one text does as well, and is split."""
 
-    split: Callable[[str], list[str]]
-    words: str
+    item: Kind
+    said: str = ""
+    split: Callable[[str], list[str]] | None = None
     may_be_empty: bool = False
+    names: Mapping[str, object] = field(default_factory=dict)
 
-    def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_before_validator_function(self._to_list, handler(source))
+    @property
+    def words(self) -> str:
+        return self.said or f"a list, each item {self.item.words}"
 
-    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"anyOf": [{"type": ["string", "number"]}, handler(schema)]}
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        listed = {"type": "array", "items": self.item.schema}
+        return {"anyOf": [{"type": ["string", "number"]}, listed]} if self.split else listed
 
-    def _to_list(self, raw: Any) -> Any:
+    def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
+        if self.split is not None:
+            try:
+                raw = self._listed(raw, self.split)
+            except Unfit as error:
+                report(path, raw, error.expected or self.words, error.hint)
+                return UNFIT
+        if not isinstance(raw, list):
+            report(path, raw, "a list")
+            return UNFIT
+        items = tuple(self.item.take(one, (*path, index), report) for index, one in enumerate(raw))
+        return UNFIT if UNFIT in items else items
+
+    def _listed(self, raw: Any, split: Callable[[str], list[str]]) -> Any:
         if isinstance(raw, Scalar):
             if len(raw.text) > LONGEST_TO_SPLIT:
-                raise _unfit(f"{self.words}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
+                raise Unfit(f"{self.words}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
             try:
-                raw = [Scalar(word, word) for word in self.split(written(raw))]
-            except Unfit as error:
-                raise _unfit(error.expected or self.words, error.hint) from error
+                raw = [Scalar(word, word) for word in split(written(raw))]
             except ValueError as error:  # of shlex: a quotation without its end
-                raise _unfit(f"{self.words} ({str(error).lower()})", "close the quotation") from error
+                raise Unfit(f"{self.words} ({str(error).lower()})", "close the quotation") from error
         if not isinstance(raw, list) or not (raw or self.may_be_empty):
-            raise _unfit(self.words)
+            raise Unfit()
         return raw
 
 
-def _unfit(expected: str, hint: str = "") -> PydanticCustomError:
-    return PydanticCustomError("unfit", "expected {expected}", {"expected": expected, "hint": hint})
+@dataclass(frozen=True, eq=False)
+class MapOf:
+    """A mapping under names of the user's own."""
+
+    key: Kind
+    value: AnyKind
+    names: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def words(self) -> str:
+        return f"a mapping, each name with {self.value.words}"
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        return {
+            "type": "object",
+            "patternProperties": {self.key.schema["pattern"]: self.value.schema},
+            "additionalProperties": False,
+        }
+
+    def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
+        if not isinstance(raw, dict):
+            report(path, raw, MAPPING)
+            return UNFIT
+        taken = {
+            self.key.take(name, (*path, name), report, key=True): self.value.take(one, (*path, name), report)
+            for name, one in raw.items()
+        }
+        return {name: one for name, one in taken.items() if name is not UNFIT and one is not UNFIT}
+
+
+class AnyKind(Protocol):
+    """What a Kind, a list, a mapping and a section have in common."""
+
+    @property
+    def words(self) -> str: ...
+    @property
+    def schema(self) -> Mapping[str, Any]: ...
+    @property
+    def names(self) -> Mapping[str, object]: ...
+    def take(self, raw: Any, path: KeyPath, report: Report) -> Any: ...
+
+
+MAPPING = "a mapping (lines of KEY: VALUE)"
 
 
 def written(raw: Any) -> str:
@@ -181,11 +245,14 @@ def named_or(names: Mapping[str, object], kind: Kind) -> Kind:
     return Kind(words, read, {"anyOf": [{"enum": list(names)}, kind.schema]}, names)
 
 
-def read_flag(raw: Any) -> bool:
+def _read_flag(raw: Any) -> bool:
     value = raw.value if isinstance(raw, Scalar) else None
     if not isinstance(value, bool):
         raise Unfit()
     return value
+
+
+FLAG = Kind("true or false", _read_flag, {"type": "boolean"})
 
 
 def read_duration(raw: Any) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
+from dtctl.config.cluster import Launch
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.ranges import expand
 from dtctl.config.sections import ClusterFile, LaunchKeys
+from dtctl.config.strategies import SCHEDULER
 from dtctl.errors import UsageError, did_you_mean
-from dtctl.model import DIRECTORY_NAMES, FIELD, PLATFORM_NAMES, SPACE, Dialect, Launch, lead_among
-from dtctl.strategies import SCHEDULER
+from dtctl.model import DIRECTORY_NAMES, FIELD, PLATFORM_NAMES, SPACE, Dialect, lead_among
 
 TASK_FIELDS = (
     *("job_name", "task_index", "task", "address", "host", "port", "num_tasks", "lead_host", "lead_port"),
@@ -31,10 +34,10 @@ def with_scheduler(content: ClusterFile) -> ClusterFile:
     lead = jobs[lead_among(jobs).job]
     hosts = lead.hosts[:1]
     with suppress(UsageError):  # told where it stands
-        hosts = [host for text in hosts for host in expand(text)][:1]
-    own = {"hosts": hosts, "tasks_per_host": 1, "port": None, "gpus_per_task": None, "depends_on": None}
-    scheduler = lead.model_copy(update={**own, "dialect": "mxnet"})
-    return content.model_copy(update={"jobs": {**jobs, SCHEDULER: scheduler}})
+        hosts = tuple(host for text in hosts for host in expand(text))[:1]
+    own: dict[str, Any] = {"hosts": hosts, "tasks_per_host": 1, "port": None, "gpus_per_task": None, "depends_on": None}
+    scheduler = dataclasses.replace(lead, **own, dialect="mxnet")
+    return dataclasses.replace(content, jobs={**jobs, SCHEDULER: scheduler})
 
 
 def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:
@@ -51,17 +54,17 @@ def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]
 def _merged(name: str, content: ClusterFile, job: LaunchKeys, findings: Findings) -> Launch:
     trainer = content.trainer
     dialect = _dialect(job) or _dialect(trainer) or "tensorflow"
-    template = (job.template or trainer.template or []) if dialect == "template" else []
+    template = (job.template or trainer.template or ()) if dialect == "template" else ()
     if dialect == "template" and not template:
         path = ("jobs", name, "dialect") if job.dialect else ("trainer", "dialect")
         if not (findings.has("trainer", "template") or findings.has("jobs", name, "template")):
             hint = 'template: ["--servers={ps_hosts}", "--index={task_index}"]'
             findings.add(path, f"{findings.name(*path)} is template, but there is no template", hint)
     return Launch(
-        command=tuple(job.command or trainer.command or ()),
+        command=job.command or trainer.command or (),
         args=_words(_merged_args(trainer.args, job.args)),
         dialect=dialect,
-        template=tuple(template),
+        template=template,
         platform=platform_names(trainer.platform if job.platform is None else job.platform, content),
         env={**trainer.env, **job.env},
     )
@@ -71,7 +74,7 @@ def _dialect(section: LaunchKeys) -> Dialect | None:
     return section.dialect or ("template" if section.template else None)
 
 
-_Args = Mapping[str, str | bool] | list[str]
+_Args = Mapping[str, str | bool] | tuple[str, ...]
 
 
 def _merged_args(trainer: _Args | None, job: _Args | None) -> _Args:
@@ -83,7 +86,7 @@ def _merged_args(trainer: _Args | None, job: _Args | None) -> _Args:
 def _words(args: _Args) -> tuple[str, ...]:
     """Flags as absl and argparse read them: --name=value, or --name alone for true; false leaves the flag out."""
     if not isinstance(args, Mapping):
-        return tuple(args)
+        return args
     return tuple(
         f"--{name}" if value is True else f"--{name}={value}" for name, value in args.items() if value is not False
     )

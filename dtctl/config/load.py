@@ -13,18 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
-
 from dtctl.config.build import build
 from dtctl.config.checks import EXAMPLES, check_gpus, check_workable
+from dtctl.config.cluster import Cluster
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, dotted, in_words
 from dtctl.config.launching import with_scheduler
-from dtctl.config.sections import SECTIONS, ClusterFile, Section, sections_with
-from dtctl.config.values import ARGS_MAPPING
+from dtctl.config.section import Section, SectionKind
+from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
-from dtctl.model import Cluster
 
 LIMIT_BYTES = 1_000_000
 WRITER_S = 3.0
@@ -181,47 +178,24 @@ def _path(document: Document, keys: str, name: str) -> KeyPath:
     return tuple(path)
 
 
-_TYPES = {
-    "model_type": "a mapping (lines of KEY: VALUE)",
-    "dict_type": "a mapping (lines of KEY: VALUE)",
-    "list_type": "a list",
-}
-
-
 def read_sections(document: Document, findings: Findings) -> ClusterFile:
     """The file without its mistakes, so that later checks can speak about the rest."""
-    data = document.data
-    while True:
-        try:
-            return ClusterFile.model_validate(data)
-        except ValidationError as error:
-            for details in error.errors(include_url=False):
-                path = document.find(details["loc"])
-                _report(details, path, findings)
-                data = _without(data, path)
 
+    def report(path: KeyPath, found: Any, expected: str, hint: str = "", *, key: bool = False) -> None:
+        path = document.find(path)
+        if not expected:
+            summary = f"{dotted(path)} is not a key here"
+            findings.add(path, summary, _hint(str(path[-1]), _keys_at(path[:-1])), at_key=True)
+            return
+        hint = hint or _example(path, found)
+        if key:
+            summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
+            findings.add(path, summary, hint, at_key=True)
+        else:
+            findings.add(path, f"{dotted(path)} is {in_words(found)}, expected {expected}", hint)
 
-def _report(details: ErrorDetails, path: KeyPath, findings: Findings) -> None:
-    if details["type"] == "extra_forbidden":
-        siblings = _keys_at(path[:-1])
-        findings.add(path, f"{dotted(path)} is not a key here", _hint(str(path[-1]), siblings), at_key=True)
-        return
-    facts = details.get("ctx", {})
-    expected, hint = facts.get("expected") or _expected(details), facts.get("hint") or _example(path, details["input"])
-    if details["loc"][-1] == "[key]":
-        owner = dotted(path[:-1])
-        findings.add(path, f"{owner} has the key {str(path[-1])!r}, expected {expected}", hint, at_key=True)
-    else:
-        findings.add(path, f"{dotted(path)} is {in_words(details['input'])}, expected {expected}", hint)
-
-
-def _expected(details: ErrorDetails) -> str:
-    """What stands in a place that takes a mapping or a list."""
-    if details["loc"][-1] == ARGS_MAPPING:
-        return "a mapping of flags, or a list of words"
-    name = details.get("ctx", {}).get("class_name")
-    short = next((section.short for section in SECTIONS if section.__name__ == name), None)
-    return _TYPES[details["type"]] + (f", or text for the key '{short}'" if short else "")
+    read: ClusterFile = SectionKind(ClusterFile).take(document.data, (), report)
+    return read
 
 
 def _hint(key: str, siblings: list[str]) -> str:
@@ -236,7 +210,7 @@ def _hint(key: str, siblings: list[str]) -> str:
 
 def _keys_at(path: KeyPath) -> list[str]:
     section = _section_at(path)
-    return section.keys_in_order() if section is not None else []
+    return list(section.known_keys()) if section is not None else []
 
 
 def _section_at(path: KeyPath) -> type[Section] | None:
@@ -252,9 +226,9 @@ def _example(path: KeyPath, found: Any) -> str:
         return f"write it without quotes: {found.text}"
     for depth in range(len(path), 0, -1):
         section, key = _section_at(path[: depth - 1]), path[depth - 1]
-        field = section.model_fields.get(str(key)) if section is not None else None
-        if field is not None and field.examples:
-            return f"write, for example, {key}: {field.examples[0]}"
+        known = section.known_keys().get(str(key)) if section is not None else None
+        if known is not None and known.example:
+            return f"write, for example, {key}: {known.example}"
     if not path:
         return ""
     return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    tells what it takes"
@@ -263,17 +237,5 @@ def _example(path: KeyPath, found: Any) -> str:
 def _example_within(path: KeyPath) -> str:
     """Where the place takes a mapping of keys that are known."""
     section = _section_at(path)
-    fields = section.model_fields.items() if section is not None else ()
-    return next(
-        (f"write, for example, {path[-1]}: {{{key}: {one.examples[0]}}}" for key, one in fields if one.examples), ""
-    )
-
-
-def _without(data: Any, path: KeyPath) -> Any:
-    """`data` less the value at `path`; of a list nothing is taken out, for its indexes are places: the list goes."""
-    while path and isinstance(path[-1], int):
-        path = path[:-1]
-    if not path:
-        return {}
-    step, rest = path[0], path[1:]
-    return {key: _without(value, rest) if key == step else value for key, value in data.items() if key != step or rest}
+    keys = section.known_keys().values() if section is not None else ()
+    return next((f"write, for example, {path[-1]}: {{{key.name}: {key.example}}}" for key in keys if key.example), "")

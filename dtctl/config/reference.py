@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Any
 
 from dtctl.config.document import Scalar
-from dtctl.config.kinds import Kind, OrText
+from dtctl.config.kinds import AnyKind, MapOf
 from dtctl.config.launching import TASK_FIELDS
-from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, Section, SshDefaults
+from dtctl.config.section import KeySpec, Section, SectionKind
+from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, SshDefaults
 from dtctl.config.yaml12 import parse
 from dtctl.durations import duration_text
 from dtctl.model import DIRECTORY_NAMES
@@ -47,24 +47,20 @@ def section_texts() -> dict[str, str]:
 
 def keys_shown(section: type[Section]) -> list[str]:
     """Its keys, less those of `ssh` where that is only said to be repeated."""
-    keys = section.keys_in_order()
-    if issubclass(section, SshDefaults) and section is not SshDefaults:
-        return [key for key in keys if key not in SshDefaults.model_fields]
-    return keys
+    repeated = SshDefaults.known_keys() if section is HostSsh else {}
+    return [name for name in section.known_keys() if name not in repeated]
 
 
 def key_of(section: type[Section], name: str) -> Key:
-    field = section.model_fields[name]
-    kind = next((note.words for note in field.metadata if isinstance(note, Kind | OrText)), "")
-    names = next((note.names for note in field.metadata if isinstance(note, Kind)), {})
-    inner = _section_in(field.annotation)
+    key = section.known_keys()[name]
+    inner = _section_in(key.kind)
     return Key(
         path=".".join(filter(None, [_prefix(section), name])),
-        type=kind or _type(field.annotation),
-        required=section.is_required(name),
-        default=_default(field.default, names),
-        meaning=section.meanings()[name],
-        example=str(field.examples[0]) if field.examples else "",
+        type=key.kind.words,
+        required=key.required,
+        default=_default(key),
+        meaning=key.meaning,
+        example=key.example,
         holds=_prefix(inner) if inner else "",
     )
 
@@ -73,31 +69,16 @@ def _prefix(section: type[Section]) -> str:
     return "" if section is ClusterFile else section.where
 
 
-def _section_in(annotation: Any) -> type[Section] | None:
+def _section_in(kind: AnyKind) -> type[Section] | None:
     """The section that a key's value is, or has under names of the user's own."""
-    if isinstance(annotation, type) and get_origin(annotation) is None:  # Python 3.10 calls list[str] a type
-        return annotation if issubclass(annotation, Section) else None
-    return next((found for part in get_args(annotation) if (found := _section_in(part)) is not None), None)
+    if isinstance(kind, MapOf):
+        return _section_in(kind.value)
+    return kind.section if isinstance(kind, SectionKind) else None
 
 
-def _type(annotation: Any) -> str:
-    """The words of the kinds that the annotation is made of."""
-    if get_origin(annotation) is Annotated:
-        inner, *metadata = get_args(annotation)
-        words = next((note.words for note in metadata if isinstance(note, Kind | OrText)), None)
-        return words if words is not None else _type(inner)
-    parts = [part for part in get_args(annotation) if part is not types.NoneType]
-    if get_origin(annotation) in (Union, types.UnionType):
-        return "; or ".join(map(_type, parts))
-    if get_origin(annotation) is dict:
-        return f"a mapping, each name with {_type(parts[1])}"
-    if get_origin(annotation) is list:
-        return f"a list, each item {_type(parts[0])}"
-    return f"[`{annotation.where}`](#{_anchor(annotation.where)})"
-
-
-def _default(value: object, names: Mapping[str, object]) -> str:
-    name = next((name for name, meant in names.items() if meant == value), None)
+def _default(key: KeySpec) -> str:
+    value = key.default
+    name = next((name for name, meant in key.kind.names.items() if meant == value), None)
     if name is not None:
         return name
     if isinstance(value, bool):
@@ -105,21 +86,16 @@ def _default(value: object, names: Mapping[str, object]) -> str:
     if isinstance(value, float):
         return duration_text(value)
     if isinstance(value, tuple):
-        return "..".join(map(duration_text, value))
+        return "..".join(map(duration_text, value)) if key.attribute.endswith("_s") else str([*value] or "")
     if isinstance(value, int) and value and value % 10**9 == 0:
         return f"{value // 10**9}GB"
-    return str(value) if isinstance(value, (str, int)) or (isinstance(value, list) and value) else ""
-
-
-def _anchor(heading: str) -> str:
-    """The anchor that GitHub gives a heading."""
-    return "".join(letter for letter in heading.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
+    return str(value) if isinstance(value, (str, int)) else ""
 
 
 _PREFACE = """\
 # cluster.yaml
 
-<!-- Written by `make docs` from dtctl/config/sections.py; changes belong there. -->
+<!-- Written by `make docs` from dtctl/config/sections.py and settings.py; changes belong there. -->
 
 One file describes a cluster: its machines, its jobs, and the program that trains. `cluster.yaml.example` is a sample
 with every key; `dtctl validate` checks a file and names every mistake with its line and column; `dtctl schema` prints a
@@ -201,39 +177,26 @@ _SINGLE_VALUE = {"type": ["string", "number"]}
 
 def json_schema() -> dict[str, Any]:
     """Accepts whatever the loader accepts; what only the loader can tell (an unknown host, say) it lets pass."""
-    schema = ClusterFile.model_json_schema()
-    sections = {section.__name__: section for section in SECTIONS}
-    definitions = {name: _definition(body, sections[name]) for name, body in schema.pop("$defs").items()}
-    top = _definition(schema, ClusterFile)
-    return {"$schema": DIALECT, "title": "cluster.yaml of dtctl", **top, "$defs": definitions}
+    definitions = {one.__name__: _definition(one) for one in SECTIONS if one is not ClusterFile}
+    return {"$schema": DIALECT, "title": "cluster.yaml of dtctl", **_definition(ClusterFile), "$defs": definitions}
 
 
-def _definition(body: dict[str, Any], section: type[Section]) -> dict[str, Any]:
-    properties = {
-        key: _property(body["properties"][key], section.meanings()[key], optional=not section.is_required(key))
-        for key in section.keys_in_order()
-    }
-    mapping = {"type": "object", "properties": properties, "additionalProperties": False}
-    required = [key for key in properties if section.is_required(key)]
-    if required:
+def _definition(section: type[Section]) -> dict[str, Any]:
+    keys = section.known_keys()
+    properties = {name: _property(key) for name, key in keys.items()}
+    mapping: dict[str, Any] = {"type": "object", "properties": properties, "additionalProperties": False}
+    if required := [name for name, key in keys.items() if key.required]:
         mapping["required"] = required
     described = {"description": " ".join((section.__doc__ or "").split())}
     shorter = [*([_SINGLE_VALUE] if section.short else []), *([_NOTHING] if section.may_be_empty else [])]
     return {**described, "anyOf": [mapping, *shorter]} if shorter else {**described, **mapping}
 
 
-def _property(body: dict[str, Any], meaning: str, *, optional: bool) -> dict[str, Any]:
-    """pydantic's schema of a field less its titles and defaults, and with examples as values."""
-    notes = {
-        "description": meaning,
-        "examples": [_plain(parse(example, "example").data) for example in body.pop("examples", [])],
-    }
-    shape = {key: value for key, value in body.items() if key not in ("title", "default", "required")}
-    if "patternProperties" in shape:
-        shape["additionalProperties"] = False
-    if optional and _NOTHING not in shape.get("anyOf", []):
-        shape = {"anyOf": [shape, _NOTHING]}
-    return {**{key: note for key, note in notes.items() if note}, **shape}
+def _property(key: KeySpec) -> dict[str, Any]:
+    """What an editor shows, with the example as a value; only what is required has to have one."""
+    examples = {"examples": [_plain(parse(key.example, "example").data)]} if key.example else {}
+    shape = key.kind.schema if key.required else {"anyOf": [key.kind.schema, _NOTHING]}
+    return {"description": key.meaning, **examples, **shape}
 
 
 def _plain(data: Any) -> Any:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, get_args
-
-from pydantic import Discriminator, Tag
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from dtctl import durations, model
-from dtctl.config.document import Scalar
+from dtctl.config.document import KeyPath, Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
+    UNFIT,
     Kind,
-    OrText,
+    ListOf,
+    MapOf,
+    Report,
     Unfit,
     choice,
     named_or,
     path,
     read_backoff,
     read_duration,
-    read_flag,
     read_size,
     text,
     whole,
@@ -141,18 +142,18 @@ _PLAIN_ENV_NAME = text(
     "the name of a variable: letters, digits and _, not starting with a digit", r"[A-Za-z_][A-Za-z0-9_]*"
 )
 
+_HOST_NAMES = text(
+    "the name of a host, or of several with a range as in gpu-[1-4]", r"[A-Za-z0-9\[][A-Za-z0-9_.,\[\]-]*"
+)
+_JOB_NAME = text(
+    "the name of a job: letters, digits and _, starting with a letter",
+    r"[A-Za-z][A-Za-z0-9_]*",
+    "it becomes part of the trainers' flags: --ps_hosts",
+)
+
 Name = Annotated[str, text(CLUSTER_WORDS, CLUSTER_PATTERN)]
-HostNames = Annotated[
-    str, text("the name of a host, or of several with a range as in gpu-[1-4]", r"[A-Za-z0-9\[][A-Za-z0-9_.,\[\]-]*")
-]
-JobName = Annotated[
-    str,
-    text(
-        "the name of a job: letters, digits and _, starting with a letter",
-        r"[A-Za-z][A-Za-z0-9_]*",
-        "it becomes part of the trainers' flags: --ps_hosts",
-    ),
-]
+HostNames = Annotated[str, _HOST_NAMES]
+JobName = Annotated[str, _JOB_NAME]
 Text = Annotated[str, text("text")]
 Target = Annotated[str, text("[USER@]HOST[:PORT], of letters, digits and .-_:%@[]", rf"(?!-){_NAMES}")]
 User = Annotated[str, text(f"a user's name, of {USER_WORDS}", rf"(?!-){_NAMES}")]
@@ -177,7 +178,6 @@ FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535)
 Count = Annotated[int, whole(0)]
 Gpus = Annotated[int, whole(0, 1024)]
 TasksPerHost = Annotated[int, whole(1, 1024)]
-Flag = Annotated[bool, Kind("true or false", read_flag, {"type": "boolean"})]
 _DURATION = Kind(durations.WORDS, read_duration, _DURATION_SCHEMA)
 _POSITIVE_DURATION = _duration()
 ConnectTimeout = Annotated[float, _duration("1d")]  # the kernel takes no timeout of weeks
@@ -198,8 +198,6 @@ Backoff = Annotated[
         {"anyOf": [_SECONDS, {"type": "string", "pattern": rf"^{durations.PATTERN}(\.\.{durations.PATTERN})?$"}]},
     ),
 ]
-HostKeys = Annotated[model.HostKeys, choice(*get_args(model.HostKeys))]
-SshClient = Annotated[model.SshClient, choice(*get_args(model.SshClient))]
 Transport = Annotated[
     OtherTransport,
     Kind(
@@ -210,62 +208,74 @@ Transport = Annotated[
     ),
 ]
 """The settings of `ssh` stand elsewhere: it is an OtherTransport until they are known."""
-Dialect = Annotated[model.Dialect, choice(*get_args(model.Dialect))]
-Strategy = Annotated[model.DeclaredStrategy, choice(*get_args(model.DeclaredStrategy))]
-RecoveryMode = Annotated[model.RecoveryMode, choice(*get_args(model.RecoveryMode))]
-RebootRule = Annotated[model.RebootRule, choice(*get_args(model.RebootRule))]
-SuccessRule = Annotated[model.DeclaredSuccess, choice(*get_args(model.DeclaredSuccess))]
-ExitCode = Annotated[int, whole(1, 255)]
+_EXIT_CODE = whole(1, 255)
+ExitCodes = Annotated[tuple[int, ...], ListOf(_EXIT_CODE)]
 
-Word = Annotated[str, Kind(_SINGLE, written, _ANY_SCALAR)]
+_WORD = Kind(_SINGLE, written, _ANY_SCALAR)
 _WORDS = "one or more words: a list, or text that is split as a shell would split it"
-Words = Annotated[list[Word], OrText(shlex.split, _WORDS)]
-Template = Annotated[list[Word], OrText(_split_template, _WORDS)]
+Words = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, shlex.split)]
+Template = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, _split_template)]
 Platform = Annotated[
-    list[
-        Annotated[str, choice("flags", "env", *model.PLATFORM_NAMES, *(name.upper() for name in model.PLATFORM_NAMES))]
-    ],
-    OrText(
-        str.split,
+    tuple[str, ...],
+    ListOf(
+        choice("flags", "env", *model.PLATFORM_NAMES, *(name.upper() for name in model.PLATFORM_NAMES)),
         "flags, env, or names as in [data_dir, OUTPUT_DIR, num_gpus]; an empty list for nothing",
+        str.split,
         may_be_empty=True,
     ),
 ]
 HostList = Annotated[
-    list[HostNames],
-    OrText(lambda one: [one], "one or more names of hosts: a list, or text; ranges as in gpu-[1-4] are names too"),
+    tuple[str, ...],
+    ListOf(
+        _HOST_NAMES,
+        "one or more names of hosts: a list, or text; ranges as in gpu-[1-4] are names too",
+        lambda one: [one],
+    ),
 ]
 JobList = Annotated[
-    list[JobName],
-    OrText(lambda one: [one], "names of jobs: a list, which may be empty, or text", may_be_empty=True),
+    tuple[str, ...],
+    ListOf(_JOB_NAME, "names of jobs: a list, which may be empty, or text", lambda one: [one], may_be_empty=True),
 ]
-EnvName = Annotated[str, Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)]
-EnvValue = Annotated[str, Kind(_SINGLE, _read_env_value, _ANY_SCALAR)]
-Env = dict[EnvName, EnvValue]
+_ENV_NAME = Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)
+Env = Annotated[Mapping[str, str], MapOf(_ENV_NAME, Kind(_SINGLE, _read_env_value, _ANY_SCALAR))]
+EnvNames = Annotated[tuple[str, ...], ListOf(_ENV_NAME)]
 HookName = Annotated[str, text("a name of letters, digits, '.', '_' and '-'", r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
-HookEvents = Annotated[
-    list[Annotated[str, choice(*EVENTS)]],
-    OrText(str.split, f"some of {', '.join(EVENTS)}"),
-]
+HookEvents = Annotated[tuple[str, ...], ListOf(choice(*EVENTS), f"some of {', '.join(EVENTS)}", str.split)]
 Url = Annotated[
     str,
     Kind("an address that begins with https:// or http://, or ${NAME}", _read_url, {"type": "string", "minLength": 1}),
 ]
-HeaderName = Annotated[str, text("the name of a header", r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")]
-HeaderValue = Annotated[str, text("text without control characters", r"[^\x00-\x1f\x7f]+")]
-HookTimeout = Annotated[float, _duration("60s")]  # the end of a run waits for it
-ArgName = Annotated[str, text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*")]
-ArgValue = Annotated[
-    str | bool,
-    Kind(
-        "text, a number, true, false, or a list of these",
-        _read_arg_value,
-        {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
+Headers = Annotated[
+    Mapping[str, str],
+    MapOf(
+        text("the name of a header", r"[A-Za-z0-9!#$%&'*+.^_`|~-]+"),
+        text("text without control characters", r"[^\x00-\x1f\x7f]+"),
     ),
 ]
-ARGS_MAPPING, ARGS_WORDS = "=mapping", "=words"
-"""pydantic puts these among the steps to a value; no flag has such a name."""
-Args = Annotated[
-    Annotated[dict[ArgName, ArgValue], Tag(ARGS_MAPPING)] | Annotated[list[Word], Tag(ARGS_WORDS)],
-    Discriminator(lambda raw: ARGS_WORDS if isinstance(raw, list) else ARGS_MAPPING),
-]
+HookTimeout = Annotated[float, _duration("60s")]  # the end of a run waits for it
+
+
+class _FlagsOrWords:
+    """A mapping of flags, or a list of words."""
+
+    _words = ListOf(_WORD)
+    _flags = MapOf(
+        text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*"),
+        Kind(
+            "text, a number, true, false, or a list of these",
+            _read_arg_value,
+            {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
+        ),
+    )
+    words = f"{_flags.words}; or {_words.words}"
+    schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _words.schema]}
+    names: Mapping[str, object] = {}
+
+    def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
+        if isinstance(raw, list | dict):
+            return (self._words if isinstance(raw, list) else self._flags).take(raw, path, report)
+        report(path, raw, "a mapping of flags, or a list of words")
+        return UNFIT
+
+
+Args = Annotated[Mapping[str, str | bool] | tuple[str, ...], _FlagsOrWords()]

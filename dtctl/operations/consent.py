@@ -10,9 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dtctl.config.cluster import Cluster, Job
 from dtctl.errors import PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
-from dtctl.model import Cluster, Host, Job
+from dtctl.model import Host
 from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
 

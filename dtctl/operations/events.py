@@ -12,10 +12,10 @@ from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import ANSWER_BYTES, about, final, request, said
-from dtctl.operations.client.coordinator import CoordinatorAway
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
-from dtctl.operations.status import Own, ask_run
+from dtctl.operations.coordinator import Own, ask_run
+from dtctl.operations.snapshot import CoordinatorAway
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.timeouts import PATIENCE_S
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.agent.records.answers import ExecResult, Output
-from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, said, silent
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
-from dtctl.transport.fanout import fan_out
+from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 
 OnOutput = Callable[[str, int, bytes], None]
@@ -31,18 +31,6 @@ class Target:
         return str(self.task) if self.task else f"@{self.host.name}"
 
 
-@dataclass(frozen=True)
-class Finished:
-    code: int | None
-    signal: int | None
-
-
-@dataclass(frozen=True)
-class ExecuteResult:
-    finished: Mapping[str, Finished]
-    errors: Mapping[str, DtctlError]
-
-
 def execute(
     record: RunRecord,
     transport: Transport,
@@ -52,35 +40,30 @@ def execute(
     *,
     cwd: Literal["code", "home"],
     report: Report = silent,
-) -> ExecuteResult:
+) -> Outcomes[ExecResult]:
     """The words of argv reach the program as they are: no shell stands between.
 
     `report` hears of each place when it is begun, and when it is done.
     """
 
-    def work(target: Target) -> Finished:
+    def work(target: Target) -> ExecResult:
         report(Progress(target.name, "connect"))
         try:
             return run_on(target)
         finally:
             report(Progress(target.name, "done"))
 
-    def run_on(target: Target) -> Finished:
-        session = transport.open(target.host)
-        try:
+    def run_on(target: Target) -> ExecResult:
+        with closing(transport.open(target.host)) as session:
             task = str(target.task) if target.task else None
             session.send({**request(record, target.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
             for message in said(session, "output", most_bytes=None):
                 if message.type == "output":
                     with about(target.host.name, "sent an invalid `output`"):
                         on_output(target.name, _stream(message.of(Output)), message.payload)
-            answer = final(session, "exec", message, ExecResult)
-            return Finished(answer["exit_code"], answer["signal"])
-        finally:
-            session.close()
+            return final(session, "exec", message, ExecResult)
 
-    outcomes = fan_out(targets, work, name=lambda target: target.name)
-    return ExecuteResult(outcomes.results, outcomes.errors)
+    return fan_out(targets, work, name=lambda target: target.name)
 
 
 def _stream(output: Output) -> int:

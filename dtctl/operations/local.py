@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.hooks import Post
+from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError
 from dtctl.folder import read_regular
-from dtctl.model import Cluster, SshSettings, problem_of_post
+from dtctl.model import SshSettings, problem_of_post
 from dtctl.plan.hosts import on_this_machine
 
 if TYPE_CHECKING:

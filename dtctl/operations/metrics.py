@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
-from dtctl.agent.records.metrics import FolderTold, MetricsResult, Points, SeriesTold
+from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.errors import DtctlError, TransportError
-from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, final, knows_no_run, request, said
 from dtctl.operations.client.plausible import check_run
 from dtctl.operations.client.streams import Away, Back, Streams
@@ -51,27 +51,13 @@ class Series:
 
 
 @dataclass(frozen=True)
-class Unread:
-    """A file or directory that was not read as a whole, and why."""
-
-    host: str
-    path: str
-    problem: str
-
-
-@dataclass(frozen=True)
 class Metrics:
     """What was found. `run` None: no host has one."""
 
     run: str | None
     series: tuple[Series, ...]
-    looked_in: Mapping[str, tuple[str, ...]]
-    """Host -> the directories below which it has looked."""
-    unread: tuple[Unread, ...] = ()
-    unread_bytes: Mapping[str, int] = field(default_factory=dict)
-    """Host -> what it had no time for."""
-    omitted: Mapping[str, int] = field(default_factory=dict)
-    """Host -> values of tags that it had no room for."""
+    answers: Mapping[str, MetricsResult] = field(default_factory=dict)
+    """Host -> all that it has reported."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     without_run: tuple[str, ...] = ()
 
@@ -94,12 +80,7 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
-        looked_in={host: tuple(answer["dirs"]) for host, answer in answers.items()},
-        unread=tuple(
-            Unread(host, one["path"], one["problem"]) for host, answer in answers.items() for one in answer["problems"]
-        ),
-        unread_bytes={host: answer["unread_bytes"] for host, answer in answers.items() if answer["unread_bytes"]},
-        omitted={host: answer["omitted"] for host, answer in answers.items() if answer["omitted"]},
+        answers=answers,
         errors=errors,
         without_run=tuple(host for host, error in outcomes.errors.items() if knows_no_run(error)),
     )
@@ -123,11 +104,11 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
                 yield from series_of(host, folder, answers[host]["time"])
 
 
-def key_of(folder: FolderTold) -> Key:
+def key_of(folder: FolderPoints) -> Key:
     return folder["dir"], folder["name"], folder["identity"]
 
 
-def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
+def series_of(host: str, folder: FolderPoints, now: float) -> Iterator[Series]:
     for answer in folder["series"]:
         yield Series(
             tag=answer["tag"],
@@ -142,7 +123,7 @@ def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
         )
 
 
-def _points(answer: SeriesTold) -> Iterable[Point]:
+def _points(answer: SeriesPoints) -> Iterable[Point]:
     for step, time, value in zip(answer["steps"], answer["times"], answer["values"], strict=True):
         yield Point(step, time, float(value))
 
@@ -163,7 +144,7 @@ def follow_metrics(
     told_once = _ToldOnce()
     with Streams(transport) as streams:
         for host in hosts:
-            streams.begin(host, _PointStream(record, host, tags, points, streams).converse)
+            streams.begin(host, partial(_converse, record, tags, points, streams))
         for answer in streams.all(TICK_S):
             if isinstance(answer, _Told):
                 yield from told_once.new_of(answer)
@@ -189,7 +170,7 @@ class _Told:
     """`whole`: the first of a conversation, with what may have been sent before."""
 
     host: str
-    folders: Sequence[FolderTold]
+    folders: Sequence[FolderPoints]
     whole: bool
 
 
@@ -198,27 +179,21 @@ class _Through:
     host: str
 
 
-class _PointStream:
-    def __init__(self, record: RunRecord, host: Host, tags: Sequence[str], points: int, streams: Streams) -> None:
-        self._record = record
-        self._host = host
-        self._fields = {"tags": list(tags) or None, "points": points, "follow": True}
-        self._streams = streams
-
-    def converse(self, session: Session) -> bool:
-        record, name = self._record, self._host.name
-        session.send({**request(record, self._host, "metrics"), **self._fields})
-        whole = True
-        for message in said(session, "points", most_bytes=None):
-            if message.type == "points":
-                answer = message.of(Points)
-                with about(name, "sent invalid `points`"):
-                    check_run(record.cluster, record.run, answer["run"])
-                self._streams.tell(_Told(name, answer["folders"], whole), message.size)
-                whole = False
-        final(session, "metrics", message, MetricsResult)
-        self._streams.tell(_Through(name))
-        return False
+def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, session: Session) -> bool:
+    host = session.host
+    fields = {"tags": list(tags) or None, "points": points, "follow": True}
+    session.send({**request(record, host, "metrics"), **fields})
+    whole = True
+    for message in said(session, "points", most_bytes=None):
+        if message.type == "points":
+            answer = message.of(Points)
+            with about(host.name, "sent invalid `points`"):
+                check_run(record.cluster, record.run, answer["run"])
+            streams.tell(_Told(host.name, answer["folders"], whole), message.size)
+            whole = False
+    final(session, "metrics", message, MetricsResult)
+    streams.tell(_Through(host.name))
+    return False
 
 
 class _ToldOnce:

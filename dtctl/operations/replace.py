@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
-from dtctl.model import Cluster, TaskId
+from dtctl.model import TaskId
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.status import status
 from dtctl.plan.roster import plan_roster

@@ -10,11 +10,10 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
-from dtctl.operations.client.coordinator import CoordinatorAway, ask_coordinator
 from dtctl.operations.client.plausible import check_part, check_tasks
-from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import Own, ask_run
+from dtctl.operations.snapshot import CoordinatorAway, TaskStatus
 from dtctl.operations.stop import Before, ending, looking, once
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S

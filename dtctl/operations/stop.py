@@ -5,17 +5,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
-from dtctl.operations.client.coordinator import CoordinatorAway, First, ask_coordinator, why_alone
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
+from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, told_by_coordinator
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import Own, ask_run, request_of_status, told_by_coordinator
+from dtctl.operations.snapshot import CoordinatorAway
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -23,29 +23,12 @@ if TYPE_CHECKING:
     from dtctl.transport.seam import Session
 
 
-StopPhase = Literal["waits", "saving", "killed", "ended", "away"]
-
-
-@dataclass(frozen=True)
-class Leaving:
-    """One task that is being stopped.
-
-    It waits for others, or was sent SIGTERM and saves, or outlives SIGKILL, or has ended; `away`: nobody can tell.
-    """
-
-    way: StopPhase
-    for_s: float | None = None
-    """Since it was sent SIGTERM, until it had ended; None: it was not, or before this stop was asked for."""
-    signal: int | None = None
-    """That has ended it."""
-
-
 @dataclass(frozen=True)
 class Stopping:
     """What is news of the tasks that are being stopped."""
 
     grace_s: float
-    tasks: Mapping[TaskId, Leaving]
+    tasks: Mapping[TaskId, records.Leaving]
 
 
 OnStopping = Callable[[Stopping], None]
@@ -65,15 +48,11 @@ def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Ho
     def hear(host: Host, message: Message) -> None:
         told = message.of(records.Stopping)
         known = record.roster if host.name == record.coordinator else record.tasks_on(host.name)
-        tasks = {TaskId.parse(name): _leaving(one) for name, one in told["tasks"].items()}
+        tasks = {TaskId.parse(name): one for name, one in told["tasks"].items()}
         if shown := {task: one for task, one in tasks.items() if task in known}:
             report(Stopping(told["grace_s"], shown))
 
     return {"stopping": hear}
-
-
-def _leaving(told: records.Leaving) -> Leaving:
-    return Leaving(told["way"], told["for_s"], told["signal"])
 
 
 @dataclass(frozen=True)
@@ -108,11 +87,7 @@ def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | 
         return None
 
     def look(record: RunRecord, session: Session) -> RunRecord:
-        host = session.host.name
-        answer = request_of_status(record).put(record, session)
-        if answer["coordination"] is None or answer["inventory"] is None:
-            raise CoordinatorAway(host, why_alone(record.cluster, host, answer))
-        found = told_by_coordinator(record.as_known(answer["inventory"]), answer)
+        found = told_by_coordinator(*ask_whole_run(record, session))
         absent = found.coordination.absent_hosts if found.coordination is not None else ()
         there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
         live = [task for task, status in there.items() if not status.state.final]

@@ -10,24 +10,25 @@ import time
 from collections.abc import Generator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-from dtctl.agent.records.answers import States, StatusResult
+from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import about
-from dtctl.operations.client.coordinator import CoordinatorAway, coordinator_away
-from dtctl.operations.client.plausible import check_state, check_view, wrong
+from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.plausible import check_run, check_states, check_view
 from dtctl.operations.client.streams import Away, Back, Streams
-from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import (
-    RunStatus,
+from dtctl.operations.coordinator import (
     ask_whole_run,
+    coordinator_away,
     request_of_status,
-    status_elsewhere,
     status_of_hosts,
     told_by_coordinator,
-    watched,
 )
-from dtctl.transport.seam import Session, Transport
+from dtctl.operations.history.record import RunRecord
+from dtctl.operations.snapshot import CoordinatorAway, RunStatus
+from dtctl.operations.status import status_elsewhere
+from dtctl.transport.seam import Message, Session, Transport
 
 TICK_S = 0.1
 
@@ -89,7 +90,7 @@ class Watching:
 
     def begin(self, streams: Streams) -> None:
         self.moved, self._streams, self._alone = False, streams, None
-        converse = _Coordinator(self.record, streams, self._look_again_s).converse
+        converse = partial(_converse_with_coordinator, self.record, streams, self._look_again_s)
         streams.begin(self.record.way_to(self.record.coordinator), converse)
 
     def observe(self, message: object) -> Iterator[Report | None]:
@@ -144,39 +145,50 @@ class Watching:
             self._alone = None
 
 
-class _Coordinator:
-    """The conversation with the coordinator's host: `status`, then `watch` for a while, and the same again."""
+def _watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Message]:
+    """The `states` that a host sends when they change, until its watch has ended."""
+    session.send({**request(record, session.host, "watch"), **fields})
+    for message in said(session, "states", most_bytes=None):
+        if message.type == "states":
+            yield message
+    final(session, "watch", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
 
-    def __init__(self, record: RunRecord, streams: Streams, look_again_s: float | None) -> None:
-        self._record = record
-        self._streams = streams
-        self._look_again_s = look_again_s
 
-    def converse(self, session: Session) -> bool:
-        while True:
-            asked = time.monotonic()
-            known, answer = ask_whole_run(self._record, session)
-            self._streams.tell(told_by_coordinator(known, answer))
-            began = time.monotonic()
-            self._watch(known, session, answer, asked)
-            early = self._look_again_s is None or time.monotonic() - began < self._look_again_s / 2
-            if early:  # only where nothing more will happen
-                answer = request_of_status(known).put(known, session)
-                if answer["coordination"] is not None:
-                    self._streams.tell(told_by_coordinator(known, answer))
-                self._streams.tell(Over())
-                return False
+def _converse_with_coordinator(
+    record: RunRecord, streams: Streams, look_again_s: float | None, session: Session
+) -> bool:
+    """`status`, then `watch` for a while, and the same again."""
+    while True:
+        asked = time.monotonic()
+        known, answer = ask_whole_run(record, session)
+        streams.tell(told_by_coordinator(known, answer))
+        began = time.monotonic()
+        _report_changes(known, session, streams, answer, asked, look_again_s)
+        if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
+            answer = request_of_status(known).put(known, session)
+            if answer["coordination"] is not None:
+                streams.tell(told_by_coordinator(known, answer))
+            streams.tell(Over())
+            return False
 
-    def _watch(self, known: RunRecord, session: Session, answer: StatusResult, asked: float) -> None:
-        """Reports each change, with the checkpoints of the last answer."""
-        assert known.run is not None
-        for message in watched(known, session, **({} if self._look_again_s is None else {"for_s": self._look_again_s})):
-            if (view := message.of(States)["coordination"]) is not None:
-                with about(session.host.name, "sent invalid `states`"):
-                    check_view(view, known.run, known.names_by_host())
-                now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
-                latest: StatusResult = {**answer, "coordination": view, "time": now}
-                self._streams.tell(told_by_coordinator(known, latest), message.size)
+
+def _report_changes(
+    known: RunRecord,
+    session: Session,
+    streams: Streams,
+    answer: StatusResult,
+    asked: float,
+    look_again_s: float | None,
+) -> None:
+    """Each change of the whole run, with the checkpoints of the last answer."""
+    assert known.run is not None
+    for message in _watched(known, session, **({} if look_again_s is None else {"for_s": look_again_s})):
+        if (view := message.of(States)["coordination"]) is not None:
+            with about(session.host.name, "sent invalid `states`"):
+                check_view(view, known.run, known.names_by_host())
+            now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
+            latest: StatusResult = {**answer, "coordination": view, "time": now}
+            streams.tell(told_by_coordinator(known, latest), message.size)
 
 
 class _Alone:
@@ -200,7 +212,7 @@ class _Alone:
         hosts, unknown = self._record.ways_to(name for name in self._record.hosts if name not in self._errors)
         self._errors.update(unknown)
         for host in hosts:
-            self._streams.begin(host, _Host(self._record, self._streams, self).converse)
+            self._streams.begin(host, partial(_converse_with_host, self._record, self._streams, self))
 
     def hear(self, told: _OwnReport) -> None:
         self._errors.pop(told.host, None)
@@ -224,33 +236,20 @@ class _Alone:
         return dataclasses.replace(found, away=self._away)
 
 
-class _Host:
-    """The conversation with a host that speaks for itself."""
-
-    def __init__(self, record: RunRecord, streams: Streams, alone: _Alone) -> None:
-        self._record = record
-        self._streams = streams
-        self._alone = alone
-
-    def converse(self, session: Session) -> bool:
-        record, name = self._record, session.host.name
-        while not self._alone.over:
-            answer = request_of_status(record).put(record, session)
-            self._streams.tell(_OwnReport(name, answer))
-            if answer["run"] is None:
-                return False
-            asked = time.monotonic()
-            for message in watched(record, session, for_s=LOOK_AGAIN_S):
-                self._streams.tell(self._changed(name, answer, message.of(States), asked), message.size)
-            if time.monotonic() - asked < LOOK_AGAIN_S / 2:
-                return False  # all that it had to do is done
-        return False
-
-    def _changed(self, name: str, answer: StatusResult, told: States, asked: float) -> _OwnReport:
-        with about(name, "sent invalid `states`"):
-            if told["state"] is None:
-                raise wrong("state", f"that of {name}", None)
-            check_state("state", told["state"], told["run"], name, self._record.names_on(name))
-        now = answer["time"] + time.monotonic() - asked
-        changed: StatusResult = {**answer, "state": told["state"], "time": now}
-        return _OwnReport(name, changed)
+def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, session: Session) -> bool:
+    """Of a host that reports its own tasks."""
+    name = session.host.name
+    while not alone.over:
+        answer = request_of_status(record).put(record, session)
+        streams.tell(_OwnReport(name, answer))
+        if answer["run"] is None:
+            return False
+        asked = time.monotonic()
+        for message in _watched(record, session, for_s=LOOK_AGAIN_S):
+            with about(name, "sent invalid `states`"):
+                state = check_states(message.of(States), name, record.names_on(name))
+            changed: StatusResult = {**answer, "state": state, "time": answer["time"] + time.monotonic() - asked}
+            streams.tell(_OwnReport(name, changed), message.size)
+        if time.monotonic() - asked < LOOK_AGAIN_S / 2:
+            return False  # all that it had to do is done
+    return False

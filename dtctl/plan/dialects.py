@@ -9,12 +9,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from dtctl.config.cluster import Cluster
+from dtctl.config.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
 from dtctl.errors import PreflightError
-from dtctl.model import FIELD, SPACE, Cluster, TaskId
-from dtctl.strategies import EVALUATOR, PS, SCHEDULER, SERVER, trainers
+from dtctl.model import FIELD, SPACE, TaskId
 
 if TYPE_CHECKING:
-    from dtctl.model import Launch, TfConfig
+    from dtctl.config.cluster import Launch
+    from dtctl.config.settings import TfConfig
 
 
 ClusterSpec = Mapping[str, Sequence[str]]

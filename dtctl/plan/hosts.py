@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.words import HOME
 from dtctl.config.placement import FIRST_PORT
+from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError
 from dtctl.model import Local
-from dtctl.strategies import KVSTORE_JOBS, PS, gpus_wanted
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster, Host, Job, TaskId
+    from dtctl.config.cluster import Cluster, Job
+    from dtctl.model import Host, TaskId
 
 
 Directories = Mapping[str, str]

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.words import CODE, HOME, PATH
-from dtctl.model import LEAD_JOBS, Cluster, TaskId
-from dtctl.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
+from dtctl.config.cluster import Cluster
+from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
+from dtctl.model import LEAD_JOBS, TaskId
 
 if TYPE_CHECKING:
+    from dtctl.config.strategies import Role, Scope
     from dtctl.plan.hosts import Directories
-    from dtctl.strategies import Role, Scope
 
 
 SuccessRule = Literal["lead", "all-workers"]

@@ -8,12 +8,13 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from dtctl.agent.records.words import PATH
+from dtctl.config.cluster import Cluster, Launch
+from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Cluster, Host, Launch, TaskId
+from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
 from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
-from dtctl.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 
 AUTO = "auto"
 """Stands for a port that its host has not chosen yet."""

@@ -23,7 +23,7 @@ from dtctl.agent.records.spec import (
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster
+    from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
 
 
 def checkpoint_lines(status: RunStatus) -> list[str]:

@@ -17,7 +17,7 @@ from dtctl.render.words import count, duration, fold, size
 if TYPE_CHECKING:
     from dtctl.operations.diagnosis.facts import End
     from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
 from dtctl.agent.records.whole_run import StoryLine, tells_steps
-from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.snapshot import recovered_after_s, steps_lost
 from dtctl.operations.events import Attempted
+from dtctl.operations.snapshot import Outcome, recovered_after_s, steps_lost
 from dtctl.render.words import duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Incident
-    from dtctl.operations.client.snapshot import Coordination
+    from dtctl.operations.snapshot import Coordination
 
 
 def event_line(event: StoryLine) -> str:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Event
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
 from dtctl.render.machine import document

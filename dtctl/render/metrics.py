@@ -6,12 +6,12 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
@@ -299,20 +299,21 @@ def number(value: float | None) -> str:
 
 def show_rest(found: Metrics) -> None:
     """What was not read, on stderr."""
-    for one in found.unread:
-        errors.show_warning(f"{one.host}:{one.path}: {one.problem}")
-    for host, left in found.unread_bytes.items():
-        if left >= 1 << 16:  # less is a record that is being written
-            errors.note(f"{host} has read for as long as it may: {size(left)} are left")
-    for host, omitted in found.omitted.items():
-        errors.note(f"{host} has more tags than it keeps: {count(omitted, 'value')} left out")
+    for host, answer in found.answers.items():
+        for one in answer["problems"]:
+            errors.show_warning(f"{host}:{one['path']}: {one['problem']}")
+    for host, answer in found.answers.items():
+        if answer["unread_bytes"] >= 1 << 16:  # less is a record that is being written
+            errors.note(f"{host} has read for as long as it may: {size(answer['unread_bytes'])} are left")
+        if answer["omitted"]:
+            errors.note(f"{host} has more tags than it keeps: {count(answer['omitted'], 'value')} left out")
     if found.without_run:
         errors.note(f"no run on {fold(found.without_run)}")
 
 
 def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: bool) -> None:
     """For a run without event files."""
-    errors.note(f"no event files below {_places(found.looked_in)}")
+    errors.note(f"no event files below {_places(found)}")
     telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     if telling and table_too:
         grid = table("TASK", "STEP", "RATE", "LOSS")
@@ -330,6 +331,6 @@ def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: 
     )
 
 
-def _places(looked_in: Mapping[str, Sequence[str]]) -> str:
-    places = list(dict.fromkeys(place for each in looked_in.values() for place in each))
+def _places(found: Metrics) -> str:
+    places = list(dict.fromkeys(place for answer in found.answers.values() for place in answer["dirs"]))
     return ", ".join(places) or "any directory: the cluster file names none"

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
-from dtctl.model import Hook, Host, TaskId
+from dtctl.config.settings import Hook
+from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
 from dtctl.render.errors import note, show_warning
 from dtctl.render.tables import fits, print_table, table

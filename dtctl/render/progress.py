@@ -9,10 +9,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.stop import Leaving, Stopping
+from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, waiting_for
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
@@ -81,10 +82,7 @@ class StopProgress(ExitStack):
         """The line as it is at this moment: what nobody has told since is counted on."""
         now = time.monotonic()
         with self._lock:
-            counted = {
-                task: Leaving(one.way, _later(one, now - self._heard[task]), one.signal)
-                for task, one in self._tasks.items()
-            }
+            counted = {task: _later(one, now - self._heard[task]) for task, one in self._tasks.items()}
             return stopping_line(counted, self._grace_s)
 
     def _print(self, line: str) -> None:
@@ -105,18 +103,19 @@ class StopProgress(ExitStack):
         return Live(get_renderable=draw, console=console.err(), transient=True, refresh_per_second=4)  # type: ignore[arg-type]
 
 
-def _later(one: Leaving, passed_s: float) -> float | None:
-    return one.for_s if one.for_s is None or one.way == "ended" else one.for_s + passed_s
+def _later(one: Leaving, passed_s: float) -> Leaving:
+    counts = one["for_s"] is not None and one["way"] != "ended"
+    return {**one, "for_s": (one["for_s"] or 0.0) + passed_s} if counts else one
 
 
 def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
     """`1 of 4 ended; worker:0, worker:1 saving, 12 s of 30 s; ps:0 waits for them`; nothing before it is known."""
     ways: dict[str, list[TaskId]] = {}
     for task in sorted(tasks):
-        ways.setdefault(tasks[task].way, []).append(task)
+        ways.setdefault(tasks[task]["way"], []).append(task)
     ended, killed = ways.get("ended", []), ways.get("killed", [])
     parts = [f"{len(ended)} of {len(tasks)} ended"] if ended else []
-    shot = [task for task in ended if tasks[task].signal == _SIGKILL]
+    shot = [task for task in ended if tasks[task]["signal"] == _SIGKILL]
     if shot:
         parts.append(f"{_named(shot)}: SIGKILL after {_span(_longest(tasks, shot) or grace_s)}")
     if saving := ways.get("saving", []):
@@ -138,7 +137,7 @@ def _named(tasks: Collection[TaskId]) -> str:
 
 
 def _longest(tasks: Mapping[TaskId, Leaving], some: Collection[TaskId]) -> float | None:
-    return max((for_s for task in some if (for_s := tasks[task].for_s) is not None), default=None)
+    return max((for_s for task in some if (for_s := tasks[task]["for_s"]) is not None), default=None)
 
 
 def _span(seconds: float) -> str:

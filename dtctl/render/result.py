@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.outcome import Outcome
+from dtctl.operations.snapshot import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.render.logs import LogPrinter
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.model import TaskState
-from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
+from dtctl.operations.snapshot import TaskStatus, how_it_ended
 from dtctl.render.tables import fits, styled, table
 from dtctl.render.words import count, duration, fold, size
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
 
 STATE_STYLE = {
     TaskState.RUNNING: "green",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
+from dtctl.config.settings import Hook
 from dtctl.errors import DtctlError
-from dtctl.model import Hook
-from dtctl.operations.client.snapshot import how_it_ended
+from dtctl.operations.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
@@ -23,9 +23,9 @@ from dtctl.render.words import by_value, count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
-    from dtctl.operations.client.snapshot import Coordination, TaskStatus
     from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
+    from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.up.readying import Left
     from dtctl.operations.up.result import FailedStart, Unseen, UpResult
     from dtctl.plan.roster import RunPlan

@@ -7,9 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.report.goodput import goodput_of
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
 
 
 OUTCOME_STYLE = {

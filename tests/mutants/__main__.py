@@ -66,7 +66,7 @@ MODULES = (
     *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "lifecycle", "orders", "recovery", "view")),
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
     "agent/checkpoints/tensor_bundle",
-    "agent/link/stream",
+    "agent/link/peer",
     "agent/supervise/step_reader",
     *(f"config/{name}" for name in ("placement", "ranges")),
     *(f"plan/{name}" for name in ("dialects", "hosts", "roster", "run")),

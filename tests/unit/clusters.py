@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dtctl.model import Cluster, Host, Job, Launch, SshSettings, Trainer
+from dtctl.config.cluster import Cluster, Job, Launch, Trainer
+from dtctl.model import Host, SshSettings
 
 COMMAND = ("python", "train.py")
 

@@ -11,12 +11,10 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from tests.unit.coordinated import told as view_told
 from tests.unit.tasks import changed, past_attempt, task_status
 

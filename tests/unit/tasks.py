@@ -10,7 +10,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.run_state import Exit, Past
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 
 _OF_EXIT = ("code", "signal", "tail", "left_behind", "killed_after_s")
 

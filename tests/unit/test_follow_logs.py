@@ -14,13 +14,12 @@ from dtctl.cli import watching
 from dtctl.cli.options import Scope
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs import following as onwards
 from dtctl.operations.logs.following import Onward
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.render.logs import TOGETHER_S, Narrator
 from tests.unit.coordinated import record
 

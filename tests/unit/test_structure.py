@@ -23,19 +23,17 @@ MAY_IMPORT = {
         "bundle",
         "transport",
         "config",
-        "strategies",
         "folder",
         "paths",
         "model",
         "errors",
     },
-    "plan": {"plan", "config", "strategies", "model", "errors"},
+    "plan": {"plan", "config", "model", "errors"},
     "bundle": {"bundle", "transport", "config", "secret_files", "folder", "paths", "model", "errors"},
     "transport": {"transport", "config", "folder", "paths", "model", "errors"},
-    "config": {"config", "secret_files", "strategies", "folder", "paths", "model", "durations", "errors"},
+    "config": {"config", "secret_files", "folder", "paths", "model", "durations", "errors"},
     "agent": {"agent"},
     "trainer": set(),
-    "strategies": {"model"},
     "paths": {"errors"},
     "folder": {"paths"},
     "model": {"errors"},
@@ -92,17 +90,16 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
-    "dtctl.agent.checkpoints.formats",
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts"),
 )
-"""What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
+"""What reads and receives checkpoints on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "secret_files", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "config", "secret_files", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
@@ -132,7 +129,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"role"},
+    "coordinate": {"following", "leading"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},
@@ -142,7 +139,7 @@ ENTRIES = {
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
     "vitals": {"gathering", "machine_load", "usage", "neighbours"},
-    "link": {"hub", "dialer", "stream", "tls"},
+    "link": {"hub", "dialer", "peer", "tls"},
     "checks": {"serving"},
 }
 """The modules by which other rooms enter a room; of those that are not named here, all."""

@@ -13,39 +13,25 @@ from dtctl.cli.commands import stop as module
 from dtctl.errors import ExitCode, UsageError
 from dtctl.operations.gc import GcResult
 from dtctl.render.terminal import console
-from tests.unit import wrong_commands
 from tests.unit.conftest import Typed
-
-WRONG = [
-    *wrong_commands.WORDS,
-    *wrong_commands.FILES,
-    *wrong_commands.TASKS,
-    *wrong_commands.VALUES,
-    *wrong_commands.AWAY,
-]
+from tests.unit.wrong_commands import WRONG_COMMANDS, WrongCommand
 
 
-@pytest.mark.parametrize(("words", "code", "reason", "remedy"), WRONG, ids=[row[0] for row in WRONG])
-def test_a_wrong_command_is_shown_the_reason_and_a_remedy(
-    words: str, code: int, reason: str, remedy: str, typed: Typed
-) -> None:
-    ended, _, said = typed(words)
-    assert ended == code == ExitCode(code), said
-    assert reason in said, said
-    assert remedy in said, said
+@pytest.mark.parametrize("wrong", WRONG_COMMANDS, ids=lambda wrong: wrong.words)
+def test_a_wrong_command_is_shown_the_reason_and_a_remedy(wrong: WrongCommand, typed: Typed) -> None:
+    ended, _, said = typed(wrong.words)
+    assert ended == wrong.code == ExitCode(wrong.code), said
+    assert wrong.reason in said, said
+    assert wrong.remedy in said, said
     assert "Traceback" not in said
 
 
-def test_the_table_is_long_and_tries_each_command() -> None:
+def test_each_command_is_typed_wrongly_and_each_row_has_a_reason_and_a_remedy() -> None:
     from dtctl.cli.app import Commands
 
-    assert len({row[0] for row in WRONG}) == len(WRONG) >= 150
-    typed_ones = {word for row in WRONG for word in shlex.split(row[0])[:1]}
-    assert set(Commands()) <= typed_ones
-
-
-def test_each_row_has_a_reason_and_a_remedy() -> None:
-    assert all(reason and remedy for _, _, reason, remedy in WRONG)
+    assert len({wrong.words for wrong in WRONG_COMMANDS}) == len(WRONG_COMMANDS) >= 150
+    assert set(Commands()) <= {shlex.split(wrong.words)[0] for wrong in WRONG_COMMANDS}
+    assert all(wrong.reason and wrong.remedy for wrong in WRONG_COMMANDS)
 
 
 WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push", "trust", "runs", "gc", "wait"]

@@ -15,16 +15,13 @@ import socket
 from collections import Counter
 from contextlib import suppress
 
-from .stream import Lost, TlsStream, plain
-from .tls import KNOCK_BYTES, NONCE_BYTES, Channel
+from .tls import KNOCK_BYTES, NONCE_BYTES, Channel, Lost, TlsStream, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple, TypeVar
+    from typing import Dict, List, Optional, Sequence, Tuple
 
     from .tls import Identity
-
-    AnyGuest = TypeVar("AnyGuest", bound="Guest")
 
 
 PLACES = 256
@@ -34,43 +31,52 @@ PROOF_S = 5.0
 """From the start of a connection to the end of the handshake, and from there to the hello."""
 
 
-class Guest:
-    """`begun`: so has its handshake."""
+class Caller:
+    """A connection that has proved nothing yet.
 
-    def __init__(self, address: str, since: float) -> None:
+    `identity` is set once it has knocked, and says of which run it is; `stream`, once its handshake has begun.
+    """
+
+    def __init__(self, connection: socket.socket, address: str, since: float) -> None:
+        self.connection = connection
         self.address = address
         self.since = since
+        self.nonce = os.urandom(NONCE_BYTES)
+        self.knock = b""
+        self.identity: Optional[Identity] = None
+        self.stream: Optional[TlsStream] = None
         self.begun = False
+        """Some of its handshake has arrived."""
 
     @property
     def due(self) -> float:
         return self.since + PROOF_S
 
 
-def in_turn(guests: Sequence[AnyGuest]) -> List[AnyGuest]:
+def in_turn(callers: Sequence[Caller]) -> List[Caller]:
     """As their handshakes go on: one of each address first, then another of each, and so on.
 
     Of one address those that have begun come first, so that their work is not in vain, and then the newest: they have
     the longest time before their place is lost.
     """
-    ordered = sorted(guests, key=lambda guest: (not guest.begun, guest.since if guest.begun else -guest.since))
+    ordered = sorted(callers, key=lambda caller: (not caller.begun, caller.since if caller.begun else -caller.since))
     turns: Counter[str] = Counter()
-    keyed: List[Tuple[int, int, AnyGuest]] = []
-    for guest in ordered:
-        keyed.append((turns[guest.address], len(keyed), guest))
-        turns[guest.address] += 1
-    return [guest for _, _, guest in sorted(keyed, key=lambda each: each[:2])]
+    keyed: List[Tuple[int, int, Caller]] = []
+    for caller in ordered:
+        keyed.append((turns[caller.address], len(keyed), caller))
+        turns[caller.address] += 1
+    return [caller for _, _, caller in sorted(keyed, key=lambda each: each[:2])]
 
 
-def surplus(guests: Sequence[AnyGuest], places: int = PLACES) -> List[AnyGuest]:
+def surplus(callers: Sequence[Caller], places: int = PLACES) -> List[Caller]:
     """Connections to close so that at most `places` are left: each time the oldest of the busiest address."""
-    if len(guests) <= places:
+    if len(callers) <= places:
         return []
-    held: Dict[str, List[AnyGuest]] = {}
-    for guest in sorted(guests, key=lambda guest: guest.since, reverse=True):
-        held.setdefault(guest.address, []).append(guest)
-    going: List[AnyGuest] = []
-    while len(guests) - len(going) > places:
+    held: Dict[str, List[Caller]] = {}
+    for caller in sorted(callers, key=lambda caller: caller.since, reverse=True):
+        held.setdefault(caller.address, []).append(caller)
+    going: List[Caller] = []
+    while len(callers) - len(going) > places:
         busiest = max(held.values(), key=lambda each: (len(each), -each[-1].since if each else 0.0))
         going.append(busiest.pop())
     return going
@@ -92,18 +98,6 @@ _GONE_MEANWHILE = (errno.ECONNABORTED, errno.EPROTO, errno.EPERM, errno.ENETDOWN
 
 class CannotListen(OSError):
     """The text says on which port, and why."""
-
-
-class Caller(Guest):
-    """`identity` is set once it has knocked, and says of which run it is; `stream`, once its handshake has begun."""
-
-    def __init__(self, connection: socket.socket, address: str, since: float) -> None:
-        super().__init__(address, since)
-        self.connection = connection
-        self.nonce = os.urandom(NONCE_BYTES)
-        self.knock = b""
-        self.identity: Optional[Identity] = None
-        self.stream: Optional[TlsStream] = None
 
 
 class Acceptor:

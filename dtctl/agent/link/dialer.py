@@ -10,14 +10,15 @@ import errno
 import os
 import socket
 
-from .stream import FROM_COORDINATOR, Lost, Peer, Retry, TlsStream, plain
-from .tls import NONCE_BYTES, Channel
+from ..records.messages import FROM_COORDINATOR
+from .peer import Peer, Retry
+from .tls import NONCE_BYTES, Channel, Lost, TlsStream, plain
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, List, Mapping, Optional, Tuple
 
-    from .stream import FromDialer
+    from .peer import FromDialer
     from .tls import Identity
 
     Place = Tuple[int, Tuple[Any, ...]]
@@ -73,7 +74,7 @@ class Dialer:
         if self._broken is not None:
             return self._now
         if self._peer is not None:
-            return self._peer.keepalive.due()
+            return self._peer.due()
         return min(self._due, self._now + _LOOK_UP_S) if self._looks_up else self._due
 
     def step(self, now: float) -> List[FromDialer]:
@@ -192,7 +193,7 @@ class Dialer:
     def _lose(self, reason: str, said: List[FromDialer]) -> None:
         """Starts over after a while."""
         if self._peer is not None:
-            said.append({"type": "gone", "reason": reason, "heard": self._peer.keepalive.last_heard})
+            said.append({"type": "gone", "reason": reason, "heard": self._peer.last_heard})
         self._hang_up()
         self.problem = "%s: %s" % (self._address, reason)
         self._due = self._now + self._retry.next_s(self._now)

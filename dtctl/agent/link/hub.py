@@ -10,16 +10,18 @@ import selectors
 import sys
 from contextlib import suppress
 
+from ..records.messages import FROM_AGENT
 from .acceptor import PROOF_S, Acceptor
-from .stream import FROM_AGENT, Lost, Peer, Violation
+from .peer import Peer, Violation
+from .tls import Lost
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
     from ..records.messages import Hello
-    from .stream import FromHub, Gone, Message, TlsStream
-    from .tls import Identity
+    from .peer import FromHub, Gone, Message
+    from .tls import Identity, TlsStream
 
     Said = List[Tuple[str, FromHub]]
 
@@ -40,9 +42,8 @@ class Agent(Peer):
         self.is_written_to = False
         """Its socket is waited for until it takes more."""
 
-    @property
     def due(self) -> float:
-        return self.until if self.host is None else self.keepalive.due()
+        return self.until if self.host is None else super().due()
 
 
 PARTING_S = 5.0
@@ -91,9 +92,6 @@ class Hub:
     def readers(self) -> List[int]:
         own = [] if self._rests_until is not None else [self._selector.fileno()]
         return own if self._acceptor.is_resting else [*own, self._acceptor.fileno()]
-
-    def writers(self) -> List[int]:
-        return []
 
     def due(self) -> Optional[float]:
         """On the monotonic clock."""
@@ -151,7 +149,7 @@ class Hub:
                 self._drop(other, "it has connected again", said)
         self._agents[agent] = None
         self._selector.register(agent.stream, selectors.EVENT_READ, agent)
-        self._wake_at(agent.due)
+        self._wake_at(agent.due())
         self._hear(agent, said, pull=False)
 
     def _serve(self, agent: Agent, events: int, said: Said) -> None:
@@ -214,7 +212,7 @@ class Hub:
             self._drop(self._seats[agent.name], "it has connected again", said)
         self._seats[agent.name] = agent
         agent.host = agent.name
-        self._wake_at(agent.due)
+        self._wake_at(agent.due())
 
     def _send(self, agent: Agent, message: Mapping[str, object]) -> None:
         try:
@@ -264,7 +262,7 @@ class Hub:
         agent.stream.close()
 
     def _gone(self, agent: Agent, reason: str) -> Gone:
-        return {"type": "gone", "reason": reason, "heard": agent.keepalive.last_heard}
+        return {"type": "gone", "reason": reason, "heard": agent.last_heard}
 
     def _leave_seat(self, agent: Agent) -> None:
         if agent.host is not None:
@@ -278,7 +276,7 @@ class Hub:
                 self._keep(agent)
             except Lost as lost:
                 self._drop(agent, str(lost), said)
-        self._due = min((agent.due for agent in self._agents), default=None)
+        self._due = min((agent.due() for agent in self._agents), default=None)
 
     def _keep(self, agent: Agent) -> None:
         if agent.host is not None:

@@ -97,7 +97,7 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
 def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
     """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
     from dtctl.operations.checkpoints import each_once
-    from dtctl.operations.status import status_of_hosts
+    from dtctl.operations.coordinator import status_of_hosts
 
     found = status_of_hosts(scope.record(), scope.transport, guess=True)
     return found.record, each_once(found.checkpoints), found.time, found.errors

@@ -56,8 +56,8 @@ def exec(  # noqa: A001 (the command's own name)
     if output == "json":
         document.print_json("Exec", kept.document(outcome))
     errors.show_host_errors(outcome.errors)
-    codes = [128 + done.signal if done.signal else done.code or 0 for done in outcome.finished.values()]
-    exit_for(outcome.errors, others=outcome.finished)
+    codes = [128 + done["signal"] if done["signal"] else done["exit_code"] or 0 for done in outcome.results.values()]
+    exit_for(outcome.errors, others=outcome.results)
     raise typer.Exit(max(codes, default=0))
 
 

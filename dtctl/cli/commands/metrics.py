@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.metrics import Point, Series
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.transport.seam import Transport
 
     Print = Callable[[Series, Point], None]

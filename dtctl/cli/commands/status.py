@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.client.streams import Feed
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
 
 
 @on_run
@@ -143,7 +143,7 @@ def top(scope: Scope) -> None:
     from dtctl.operations.client.streams import Feed
     from dtctl.operations.follow import follow_log
     from dtctl.operations.losses import follow_loss
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.watch import watch_run
     from dtctl.render.top.running import need_screen, show
 

@@ -186,12 +186,12 @@ def push(
     if output == "json":
         document.print_json("Push", results.push(outcome, bundle))
     else:
-        for sent, hosts in by_value(outcome.sent_files).items():
+        for sent, hosts in by_value(outcome.results).items():
             what = f"{count(sent, 'file')} sent" if sent else "already had everything"
             console.say(f"{summarize_hosts(hosts)}: {what}")
         errors.note(f"code {bundle.id[:12]}: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}")
     errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.sent_files)
+    exit_for(outcome.errors, others=outcome.results)
 
 
 LOOK = "dtctl status    shows what is left"

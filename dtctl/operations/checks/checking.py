@@ -6,11 +6,10 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from dtctl.agent.records.answers import Facts
@@ -24,15 +23,16 @@ from dtctl.operations.checks.dialling import Dialled, dial
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.checks.topic import Greeted, Heard, Line, Scene, Statement, Topic, fails
-from dtctl.operations.client.conversation import Conversations, Progress, Report, Request, telling
+from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails
+from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
+from dtctl.operations.client.kept import Greeted, Noting
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.local import local_python
 from dtctl.plan.roster import RunPlan
 from dtctl.transport.fanout import Outcomes
-from dtctl.transport.seam import Session, Transport, answering
+from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
 TOPICS: tuple[Topic[Any, Any], ...] = (
@@ -75,39 +75,14 @@ def check(
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
-    watched = _Watched(transport, report)
+    noting = Noting(transport, report)
     asking = _Asking(scene, tuple(topics))
-    with Conversations(record, watched, scene.hosts) as hosts:
+    with Conversations(record, noting, scene.hosts) as hosts:
         while questions := asking.next(hosts.errors):
             with asking.dialling():
                 answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
-            asking.take(answers, watched.greeted)
+            asking.take(answers, noting.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
-
-
-Rounds = Sequence[Mapping[str, CheckFacts]]
-"""What hosts have answered, round by round."""
-
-
-def questions_after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]] = TOPICS) -> dict[str, Questions]:
-    """What each host is asked in the next round, in conversations that are about something else."""
-    return _after(scene, rounds, topics).next({})
-
-
-def judged(
-    scene: Scene, rounds: Rounds, clocks: Clocks, seconds: float, topics: Iterable[Topic[Any, Any]] = TOPICS
-) -> Checked:
-    """What is made of them."""
-    asking = _after(scene, rounds, topics)
-    asking.clocks.update(clocks)
-    return asking.judged(seconds, {})
-
-
-def _after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]]) -> _Asking:
-    asking = _Asking(scene, tuple(topics))
-    for facts in rounds:
-        asking.hear(facts)
-    return asking
 
 
 class _Asking:
@@ -205,32 +180,15 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
     clocks[host] = (least, max(least, most))
 
 
-class _Watched:
-    """A Transport that notes how hosts greet."""
-
-    def __init__(self, transport: Transport, report: Report) -> None:
-        self.greeted: dict[str, Greeted] = {}
-        self._transport = transport
-        self._report = report
-
-    def open(self, host: Host) -> Session:
-        self._report(Progress(host.name, "connect"))
-        began = time.monotonic()
-        session = telling(partial(answering, self._transport), self._report)(host)
-        self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
-        return session
-
-
 class InPassing:
-    """Of one `up`. Without a scene nothing is asked."""
+    """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
 
     def __init__(self, scene: Scene | None) -> None:
-        self._scene = scene
+        self._asking = _Asking(scene, TOPICS) if scene is not None else None
         self._opened: dict[str, float] = {}
-        self._clocks: Clocks = {}
-        self._rounds: list[Mapping[str, CheckFacts]] = []
+        self._answered: set[str] = set()
         self._seconds = 0.0
-        self.questions: Mapping[str, Questions] = questions_after(scene, ()) if scene is not None else {}
+        self.questions: Mapping[str, Questions] = self._asking.next({}) if self._asking is not None else {}
         """Of the next round, by host."""
 
     def question(self, host: str) -> Questions | None:
@@ -242,9 +200,9 @@ class InPassing:
 
     def met(self, session: Session) -> None:
         """Its greeting has the host's time, at some moment since the conversation was opened."""
-        answer = session.facts.get("time")
-        if answer is not None:
-            self._clocks[session.host.name] = (answer - session.greeted(), answer - self._opened[session.host.name])
+        answer, host = session.facts.get("time"), session.host.name
+        if answer is not None and self._asking is not None:
+            self._asking.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
 
     def check(self, host: str, answer: Facts) -> None:
         """Raises Wrong for facts that are not those that the host was asked for."""
@@ -257,17 +215,18 @@ class InPassing:
         """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
         facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
-        self._rounds.append(facts)
-        known = self._scene is not None and facts
-        self.questions = questions_after(self._scene, self._rounds) if self._scene is not None and known else {}
+        self._answered |= facts.keys()
+        self.questions = {}
+        if self._asking is not None:
+            self._asking.hear(facts)
+            self.questions = self._asking.next({}) if facts else {}
 
     def judged(self) -> Checked | None:
         """None where nobody was asked, or nobody answered."""
-        if self._scene is None or not any(self._rounds):
+        if self._asking is None or not self._answered:
             return None
-        found = judged(self._scene, self._rounds, self._clocks, self._seconds)
-        answer = {host for facts in self._rounds for host in facts}
-        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in answer))
+        found = self._asking.judged(self._seconds, {})
+        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in self._answered))
 
 
 def require_private(scene: Scene, record: RunRecord, transport: Transport, report: Report) -> None:
@@ -309,7 +268,7 @@ def scene_of(
 
     `allowed_here`: the user lets the file start its programs on this machine.
     """
-    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts} if hostname is not None else {}
+    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return Scene(
         plan,
         needs_of(plan),
@@ -318,9 +277,11 @@ def scene_of(
         network_speed,
         token=secrets.token_hex(8),
         nonce=secrets.token_hex(16),
-        reached_at={name: hostname(reach) for name, reach in reaches.items() if isinstance(reach, SshSettings)}
-        if hostname is not None
-        else {},
+        reached_at={
+            name: hostname(reach)
+            for name, reach in reaches.items()
+            if hostname is not None and isinstance(reach, SshSettings)
+        },
         allowed_here=allowed_here,
         own_python=local_python(os.environ),
     )

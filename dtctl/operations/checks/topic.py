@@ -13,6 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.programs import Needs
+from dtctl.operations.client.kept import Greeted
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
 from dtctl.plan.roster import RunPlan
 
@@ -52,16 +53,6 @@ class Scene:
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]
-
-
-@dataclass(frozen=True)
-class Greeted:
-    """How a host answered when it was called. Times are those of this machine."""
-
-    facts: Mapping[str, Any]
-    """records.answers.Greeting."""
-    connect_s: float
-    """Until it had greeted: connection, login and the start of Python."""
 
 
 @dataclass(frozen=True)

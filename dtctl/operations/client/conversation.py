@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -97,11 +98,8 @@ def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iter
     """One request to each of the hosts (all of the record's when None)."""
 
     def work(host: Host) -> R:
-        session = transport.open(host)
-        try:
+        with closing(transport.open(host)) as session:
             return wanted.put(record, session)
-        finally:
-            session.close()
 
     known, unknown = record.ways_to(record.hosts if hosts is None else hosts)
     outcomes = fan_out(known, work)

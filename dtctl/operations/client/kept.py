@@ -9,9 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
+from dtctl.operations.client.conversation import Progress, Report, silent, telling
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering
@@ -19,6 +21,33 @@ from dtctl.transport.seam import answering
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.transport.seam import Message, Session, Transport
+
+
+@dataclass(frozen=True)
+class Greeted:
+    """How a host has answered when it was called. Times are those of this machine."""
+
+    facts: Mapping[str, Any]
+    """records.answers.Greeting."""
+    connect_s: float
+    """Until it had greeted: connection, login and the start of Python."""
+
+
+class Noting:
+    """A transport that keeps how each host has greeted. `report` hears of the connection and of its failure."""
+
+    def __init__(self, transport: Transport, report: Report = silent) -> None:
+        self._transport = transport
+        self._report = report
+        self.greeted: dict[str, Greeted] = {}
+
+    def open(self, host: Host) -> Session:
+        self._report(Progress(host.name, "connect"))
+        began = time.monotonic()
+        session = telling(partial(answering, self._transport), self._report)(host)
+        self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
+        return session
+
 
 AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 """After so long a host that could not be reached is tried again, and so on at the last of them."""

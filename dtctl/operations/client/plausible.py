@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.kinds import Wrong
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult, Survivor
+    from dtctl.agent.records.answers import RestartResult, States, StatusResult, StopResult, Survivor
     from dtctl.agent.records.run_state import State
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.whole_run import Account, RunView
@@ -51,6 +51,14 @@ def check_state(field: str, state: State, run: str, host: str, tasks: Container[
     if state["host"] != host:
         raise wrong(f"{field}.host", host, state["host"])
     check_tasks(f"{field}.tasks", state["tasks"], tasks)
+
+
+def check_states(told: States, host: str, tasks: Container[str]) -> State:
+    """The state of the host's own tasks, in a frame that says how they have changed."""
+    if told["state"] is None:
+        raise wrong("state", f"that of {host}", None)
+    check_state("state", told["state"], told["run"], host, tasks)
+    return told["state"]
 
 
 def check_status(cluster: str, asked: str | None, host: str, answer: StatusResult) -> None:

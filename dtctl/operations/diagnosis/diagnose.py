@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
-from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.client.plausible import check_run, check_tasks
+from dtctl.operations.coordinator import request_of_status, status_of_hosts, told_by_coordinator
 from dtctl.operations.diagnosis.facts import ENDED, End, Facts
 from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
-from dtctl.operations.status import RunStatus, request_of_status, status_of_hosts, told_by_coordinator
+from dtctl.operations.snapshot import Outcome, RunStatus
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
     from dtctl.bundle import Bundle
     from dtctl.model import Host, TaskId
-    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.snapshot import TaskStatus
     from dtctl.transport.seam import Transport
 
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
     from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
-    from dtctl.operations.client.snapshot import TaskStatus
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 PYTHON = "PYTHON"
 """In commands, for the Python of a task that nobody has told; `dtctl plan` shows it."""

@@ -13,7 +13,7 @@ from dtctl.operations.diagnosis.signature import Find, Seen, Wait
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Unreached
-    from dtctl.operations.client.snapshot import TaskStatus
+    from dtctl.operations.snapshot import TaskStatus
 
 PATIENCE_S = 20.0
 """So long one may wait for another that starts: TensorFlow alone takes ten seconds to be imported."""

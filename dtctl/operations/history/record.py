@@ -20,7 +20,7 @@ from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
 from dtctl.plan.roster import Roster, SuccessRule
 
 if TYPE_CHECKING:
-    from dtctl.model import Cluster
+    from dtctl.config.cluster import Cluster
 
 
 RECORD_VERSION = 1

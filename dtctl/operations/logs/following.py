@@ -8,15 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import Log, States
-from dtctl.agent.records.run_state import State
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, request, said
-from dtctl.operations.client.plausible import check_state, check_tasks, wrong
+from dtctl.operations.client.plausible import check_states, check_tasks
 from dtctl.operations.client.streams import Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
-from dtctl.operations.status import RunStatus, status
+from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
 from dtctl.transport.seam import Message, Session, Transport
 
 
@@ -70,15 +70,8 @@ class LogStream:
     def _all_final(self, told: States) -> bool:
         """Tasks that are not told of have no more to print."""
         with about(self._host.name, "sent invalid `states`"):
-            tasks = self._own_state(told)["tasks"]
+            tasks = check_states(told, self._host.name, self._record.names_on(self._host.name))["tasks"]
         return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
-
-    def _own_state(self, told: States) -> State:
-        """Raises Wrong."""
-        if told["state"] is None:
-            raise wrong("state", f"that of {self._host.name}", None)
-        check_state("state", told["state"], told["run"], self._host.name, self._record.names_on(self._host.name))
-        return told["state"]
 
 
 PATIENCE_S = 120.0

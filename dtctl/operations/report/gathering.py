@@ -1,109 +1,29 @@
-"""Asks the hosts for all that a report tells: by one conversation with each, and the coordinator's host first."""
+"""All that a report tells of a run: by one conversation with each host, and the coordinator's host first."""
 
 from __future__ import annotations
 
 import dataclasses
 import platform
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
 import dtctl
-from dtctl.agent.records.reasons import why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError
-from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.client.kept import NotAsked, for_one_look
-from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.model import TaskId
+from dtctl.operations.client.kept import Kept, NotAsked, Noting, for_one_look
 from dtctl.operations.events import Story, read_events
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
-from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.goodput import goodput_of, points_of
-from dtctl.operations.report.tree import Attempt, Bar, HostFacts, Report, TaskLine, Timeline
-from dtctl.operations.status import RunStatus, status
-from dtctl.transport.seam import Session, Transport, answering
-
-MOST_ATTEMPTS = 100
-"""Of one task; the newest."""
-
-_WAITS = (TaskState.PENDING, TaskState.BACKOFF)
-
-
-def timeline(story: Sequence[StoryLine], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
-    """`story` in the order of its lines; `now` ends what goes on."""
-    told: dict[str, list[StoryLine]] = {}
-    for one in story:
-        if one["kind"] == "task" and one["task"] is not None:
-            told.setdefault(one["task"], []).append(one)
-    lines = tuple(
-        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
-        for task in tasks
-    )
-    begins = [story[0]["time"]] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
-    ends = [one.end for line in lines for one in line.attempts]
-    begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
-    return Timeline(begin, max([begin, *ends]), lines, cut)
-
-
-def _attempts(task: TaskStatus, told: list[StoryLine], now: float) -> list[Attempt]:
-    moves = [one for one in told if one["from"] != one["to"] and one["to"] in set(TaskState)]
-    found = _from_moves(task, moves, now) if moves else _from_history(task, now)
-    return found[-MOST_ATTEMPTS:]
-
-
-def _from_moves(task: TaskStatus, moves: list[StoryLine], now: float) -> list[Attempt]:
-    """A wait stands with the attempt before it, and the first one with the first attempt."""
-    over = max(now, moves[-1]["time"])
-    bars: dict[int, list[Bar]] = {}
-    ended: dict[int, StoryLine] = {}
-    for number, one in enumerate(moves):
-        state, attempt = TaskState(one["to"]), one["attempt"] or 0
-        end = moves[number + 1]["time"] if number + 1 < len(moves) else over
-        if not state.final:
-            bars.setdefault(attempt, []).append(Bar(state, one["time"], max(one["time"], end)))
-        else:
-            bars.setdefault(attempt, []).append(Bar(state, one["time"], one["time"]))
-        if state not in (TaskState.STARTING, TaskState.RUNNING) and one["from"] not in ("pending", "backoff"):
-            ended.setdefault(attempt, one)
-    bars = {number: several for number, several in bars.items() if number or len(bars) == 1}
-    return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
-
-
-def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: StoryLine | None) -> Attempt:
-    state = task.state if number == task.entry["attempt"] else bars[-1].state
-    return Attempt(number, tuple(bars), state, why_of(end) if end is not None else ())
-
-
-def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
-    """Where nobody can tell the story: from how the task stands."""
-    found = []
-    for past in task.entry["history"]:
-        state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED
-        bars = (Bar(TaskState.RUNNING, past["started"], past["ended"]), Bar(state, past["ended"], past["ended"]))
-        found.append(Attempt(past["attempt"], bars, state))
-    if task.entry["since"] is not None and not task.state.final and task.state not in _WAITS:
-        found.append(
-            Attempt(
-                task.entry["attempt"],
-                (Bar(task.state, task.entry["since"], max(now, task.entry["since"])),),
-                task.state,
-                task.why,
-            )
-        )
-    return found
-
-
-def restarted(line: TaskLine) -> bool:
-    return len(line.attempts) > 1
-
-
-def by_trouble(lines: Sequence[TaskLine], lead: TaskId) -> list[TaskLine]:
-    """What did not go well first, and the lead; else in their order."""
-    calm = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
-    return sorted(lines, key=lambda line: (line.state in calm and not restarted(line), line.task != lead))
-
+from dtctl.operations.report.configuration import Configuration, read_configuration
+from dtctl.operations.report.goodput import Goodput, goodput_of, points_of
+from dtctl.operations.report.timeline import Timeline, timeline
+from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
+from dtctl.transport.seam import Transport
 
 POINTS = 400
 """Of each series: more than a curve on a page can show."""
@@ -114,23 +34,128 @@ LINES = 20_000
 RATE_TAGS = ("global_step/sec", "steps_per_second", "steps_per_sec", "steps/s")
 
 
+@dataclass(frozen=True)
+class HostFacts:
+    """`gpus`: as the cluster file says; `greeting`: what its agent says of the host, empty where it gave no answer."""
+
+    name: str
+    tasks: tuple[TaskId, ...]
+    gpus: int
+    greeting: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Report:
+    """One moment of a run, and its past."""
+
+    made: float
+    """Epoch seconds of this machine."""
+    dtctl: str
+    python: str
+    """Of this machine."""
+    status: RunStatus
+    goodput: Goodput | None
+    timeline: Timeline
+    story: tuple[StoryLine, ...]
+    """Less what stands in the timeline."""
+    scalars: Metrics
+    rates: tuple[Series, ...]
+    """Steps a second, as the scalars' own times tell them."""
+    hosts: tuple[HostFacts, ...]
+    configuration: Configuration
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Host -> why it gave no answer, or not every one."""
+    unasked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Host -> `events`, `metrics`: what it was not asked for any more, as it had not finished an earlier answer."""
+
+
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError where no host says anything of the run."""
-    noting = Noting(transport)
-    story, scalars = Story(()), Metrics(None, (), {})
-    with for_one_look(noting) as kept:
-        found = status(record, kept)
+    with Following(record, transport, environ, for_one_look) as following:
+        return following.look()
+
+
+SCALARS_EVERY_S = 10.0
+SCALARS_SHARE = 0.05
+"""Of the time, for reading scalars: each host looks through its event files."""
+
+
+class Following:
+    """The report of a run again and again, over one connection to each host; what has not changed is not asked again.
+
+    A context manager: at its end its connections are closed. `keep`: see client/kept.py.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        transport: Transport,
+        environ: Mapping[str, str],
+        keep: Callable[[Transport], Kept] = Kept,
+    ) -> None:
+        self._record = record
+        self._environ = environ
+        self._noting = Noting(transport)
+        self._kept = keep(self._noting)
+        self._story = Story(())
+        self._told_by = ""
+        """The host whose coordinator tells the story."""
+        self._scalars = Metrics(None, ())
+        self._next_scalars = 0.0
+        self._was_over = False
+
+    def __enter__(self) -> Following:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._kept.__exit__()
+
+    def look(self) -> Report:
+        """How the run stands now. Raises DtctlError where no host says anything of it."""
+        found = status(self._record, self._kept)
         if found.time:
-            try:
-                story = read_events(found.record, kept, last=LINES)
-            except DtctlError as error:
-                story = Story((), {found.record.coordinator: error})
-            scalars = read_metrics(found.record, kept, [], points=POINTS)
-    return put_together(found, story, scalars, noting.facts, environ)
+            self._record = found.record
+            self._read_events()
+            self._read_scalars(now=is_over(found) and not self._was_over)
+            self._was_over = is_over(found)
+        greetings = {host: one.facts for host, one in self._noting.greeted.items()}
+        return put_together(found, self._story, self._scalars, greetings, self._environ)
+
+    def _read_events(self) -> None:
+        """What is new of it; where hosts tell it in the coordinator's place, all of it."""
+        record, known = self._record, self._story.lines
+        goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
+        begin = known[-1]["n"] + 1 if goes_on else None
+        try:
+            told = read_events(record, self._kept, last=LINES, begin=begin)
+        except DtctlError as error:
+            self._story = dataclasses.replace(self._story, errors={record.coordinator: error})
+            return
+        new = (*known, *told.lines)[-LINES:] if goes_on and told.away is None else told.lines
+        self._story, self._told_by = Story(new, told.errors, told.away), record.coordinator
+
+    def _read_scalars(self, *, now: bool) -> None:
+        """Those of a host that gives no answer stay as they were."""
+        began = time.monotonic()
+        if began >= self._next_scalars or now:
+            told = read_metrics(self._record, self._kept, [], points=POINTS)
+            left = [one for one in self._scalars.series if one.host in told.errors]
+            self._scalars = dataclasses.replace(told, series=(*told.series, *left))
+            took = time.monotonic() - began
+            self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
+
+
+def is_over(found: RunStatus) -> bool:
+    """Nothing more will happen to the run, as far as its coordinator tells."""
+    return found.coordination is not None and found.is_over
 
 
 def put_together(
-    found: RunStatus, story: Story, scalars: Metrics, facts: Mapping[str, Mapping[str, Any]], environ: Mapping[str, str]
+    found: RunStatus,
+    story: Story,
+    scalars: Metrics,
+    greetings: Mapping[str, Mapping[str, Any]],
+    environ: Mapping[str, str],
 ) -> Report:
     happenings = story.lines
     errors = _first_of_each_host(found.errors, story.errors, scalars.errors)
@@ -144,7 +169,9 @@ def put_together(
         story=tuple(one for one in happenings if one["kind"] != "task"),
         scalars=scalars,
         rates=() if any(one.tag in RATE_TAGS for one in scalars.series) else tuple(rates(scalars.series)),
-        hosts=tuple(_host(name, found.record, facts.get(name, {})) for name in _hosts(found.record)),
+        hosts=tuple(
+            _host(name, found.record, greetings.get(name, {})) for name in dict.fromkeys(found.record.roster.values())
+        ),
         configuration=read_configuration(found.record.file, environ),
         errors=errors,
         unasked=_unasked(errors, {"events": story.errors, "metrics": scalars.errors}),
@@ -192,33 +219,6 @@ def rates(series: Iterable[Series]) -> Iterable[Series]:
             )
 
 
-def _hosts(record: RunRecord) -> list[str]:
-    return list(dict.fromkeys(record.roster.values()))
-
-
-def _host(name: str, record: RunRecord, facts: Mapping[str, Any]) -> HostFacts:
-    known = record.hosts.get(name)
-    return HostFacts(
-        name=name,
-        tasks=record.tasks_on(name),
-        system=facts.get("system", ""),
-        python=facts.get("python", ""),
-        hostname=facts.get("hostname", ""),
-        cpus=facts.get("cpus", 0),
-        memory_bytes=facts.get("memory_bytes", 0),
-        free_bytes=facts.get("free_bytes", 0),
-        gpus=known.gpus if known is not None else 0,
-    )
-
-
-class Noting:
-    """A transport that keeps what each host says of itself in its greeting."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-        self.facts: dict[str, Mapping[str, Any]] = {}
-
-    def open(self, host: Host) -> Session:
-        session = answering(self._transport, host)
-        self.facts[host.name] = session.facts
-        return session
+def _host(name: str, record: RunRecord, greeting: Mapping[str, Any]) -> HostFacts:
+    gpus = record.hosts[name].gpus if name in record.hosts else 0
+    return HostFacts(name, record.tasks_on(name), gpus, greeting)

@@ -6,13 +6,14 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dtctl.agent.records.answers import PortsResult, Prepared
+from dtctl.config.cluster import Cluster
 from dtctl.config.ranges import fold
+from dtctl.config.strategies import Strategy, may_be_absent
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
-from dtctl.model import CHOSEN_PORT, Cluster, Host, TaskId
+from dtctl.model import CHOSEN_PORT, Host, TaskId
 from dtctl.operations.client.conversation import Request
 from dtctl.operations.client.plausible import check_tasks, wrong
 from dtctl.plan.roster import Roster, RosterEntry
-from dtctl.strategies import Strategy, may_be_absent
 from dtctl.transport.fanout import SomeHostsFailed, failures
 
 _MOST_PORTS = 10

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
-from dtctl.model import Cluster, Host, SshSettings
+from dtctl.config.cluster import Cluster
+from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import request
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code

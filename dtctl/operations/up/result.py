@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
+from dtctl.config.settings import Recovery
 from dtctl.errors import DtctlError
-from dtctl.model import Host, Recovery, TaskId, TaskState
+from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run, read_checkpoint, read_checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.history.record import RunRecord
+from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.transport.seam import Session, Transport
 

@@ -14,12 +14,13 @@ from pathlib import Path
 
 from dtctl.agent.records.words import HOME
 from dtctl.bundle import Bundle
+from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath, Scalar
 from dtctl.config.load import Checked
 from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
 from dtctl.errors import PreflightError, Problem, did_you_mean
-from dtctl.model import Cluster, Host, SshSettings
+from dtctl.model import Host, SshSettings
 from dtctl.operations.local import read_env_file, scan_code
 from dtctl.plan.hosts import on_host
 

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
+from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError
-from dtctl.model import Cluster, Host, TaskId
+from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
 from dtctl.operations.client.conversation import Progress, Report, about, final, request, telling
 from dtctl.operations.client.plausible import check_inventory
-from dtctl.operations.client.snapshot import TaskStatus
+from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.conflicts import (

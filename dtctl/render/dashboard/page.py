@@ -13,8 +13,7 @@ from pathlib import Path
 
 from dtctl.errors import DtctlError
 from dtctl.operations.diagnosis.diagnose import in_short as problems_of
-from dtctl.operations.report.following import is_over
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report.gathering import Report, is_over
 from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render import errors
 from dtctl.render.diagnosis import filled as worded

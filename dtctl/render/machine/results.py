@@ -11,19 +11,19 @@ from dtctl.render.machine import document, status
 from dtctl.render.machine.document import picked
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.answers import ExecResult
     from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
     from dtctl.operations.consent import Program
     from dtctl.operations.down import DownResult
     from dtctl.operations.dump import Dumps
-    from dtctl.operations.execute import ExecuteResult
     from dtctl.operations.metrics import Metrics, Point, Series
-    from dtctl.operations.push import PushResult
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
-    from dtctl.operations.status import RunStatus
+    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.trust import Look, NewKeys
     from dtctl.operations.up.result import UpResult
+    from dtctl.transport.fanout import Outcomes
 
 
 MOST_OUTPUT = 1 << 20
@@ -43,13 +43,13 @@ def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]
     return {"programs": [{**document.picked(one, "what hosts words settings"), "new": one in new} for one in programs]}
 
 
-def push(outcome: PushResult, bundle: Bundle) -> dict[str, Any]:
+def push(outcome: Outcomes[int], bundle: Bundle) -> dict[str, Any]:
     return {
         "bundle": bundle.id,
         "files": len(bundle.manifest.files),
         "sizeBytes": bundle.total_bytes,
         **document.not_pushed(bundle),
-        "hosts": [{"host": host, "sentFiles": sent} for host, sent in outcome.sent_files.items()],
+        "hosts": [{"host": host, "sentFiles": sent} for host, sent in outcome.results.items()],
         "errors": document.errors(outcome.errors),
     }
 
@@ -100,18 +100,17 @@ class Outputs:
             self._cut.add((place, 2 if stream == 2 else 1))
             del kept[:-MOST_OUTPUT]
 
-    def document(self, outcome: ExecuteResult) -> dict[str, Any]:
+    def document(self, outcome: Outcomes[ExecResult]) -> dict[str, Any]:
         return {
             "results": [
                 {
                     "place": place,
-                    "exitCode": done.code,
-                    "signal": done.signal,
+                    **picked(done, "exit_code signal"),
                     "stdout": self._text(place, 1),
                     "stderr": self._text(place, 2),
                     "cut": any((place, stream) in self._cut for stream in (1, 2)),
                 }
-                for place, done in outcome.finished.items()
+                for place, done in outcome.results.items()
             ],
             "errors": document.errors(outcome.errors),
         }
@@ -165,9 +164,14 @@ def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
         "run": found.run,
         "series": [_series(one) for one in found.series],
         "tasks": [document.picked(task, "id=task step rate loss") for task in telling],
-        **document.picked(found, "looked_in"),
-        "notRead": [document.picked(one, "host path problem") for one in found.unread],
-        **document.picked(found, "unread_bytes omitted=valuesLeftOut"),
+        "lookedIn": {host: answer["dirs"] for host, answer in found.answers.items()},
+        "notRead": [
+            {"host": host, **picked(one, "path problem")}
+            for host, answer in found.answers.items()
+            for one in answer["problems"]
+        ],
+        "unreadBytes": {host: one["unread_bytes"] for host, one in found.answers.items() if one["unread_bytes"]},
+        "valuesLeftOut": {host: one["omitted"] for host, one in found.answers.items() if one["omitted"]},
         "errors": document.errors(found.errors),
     }
 

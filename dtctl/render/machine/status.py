@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
-from dtctl.operations.client.outcome import Verdict
-from dtctl.operations.client.snapshot import Coordination, recovered_after_s, steps_lost
 from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors, picked
 from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.snapshot import TaskStatus
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.report.goodput import Goodput
-    from dtctl.operations.status import Progress, RunStatus
+    from dtctl.operations.snapshot import Progress, RunStatus, TaskStatus
 
 
 def run_status(status: RunStatus) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.events import event_line
 from dtctl.render.metrics import sparkline
@@ -120,7 +120,13 @@ def _story(report: Report) -> Iterator[str]:
 
 def _hosts(report: Report) -> Iterator[str]:
     rows = [
-        [one.name, ", ".join(map(str, one.tasks)), one.system or "not known", one.python, hardware(one)]
+        [
+            one.name,
+            ", ".join(map(str, one.tasks)),
+            one.greeting.get("system") or "not known",
+            one.greeting.get("python", ""),
+            hardware(one),
+        ]
         for one in report.hosts
     ]
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], rows)

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.sections import sections

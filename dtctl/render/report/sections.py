@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import StoryLine
-from dtctl.operations.report.tree import HostFacts, Report
+from dtctl.operations.report.gathering import HostFacts, Report
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.report import curves, timeline
@@ -142,7 +142,7 @@ def _timeline(report: Report) -> Html:
 
 
 def _no_curves(report: Report) -> Html:
-    looked = sorted({path for paths in report.scalars.looked_in.values() for path in paths})
+    looked = sorted({path for answer in report.scalars.answers.values() for path in answer["dirs"]})
     where = f" below {', '.join(looked[:5])}" if looked else ""
     return tag("p", f"No TensorBoard event files were found{where}.")
 
@@ -197,10 +197,10 @@ def _story(report: Report) -> Html:
 def _hosts(report: Report) -> Html:
     rows = [
         [
-            one.name + (f" ({one.hostname})" if one.hostname and one.hostname != one.name else ""),
+            one.name + (f" ({hostname})" if (hostname := one.greeting.get("hostname", one.name)) != one.name else ""),
             ", ".join(map(str, one.tasks)),
-            one.system or "not known",
-            one.python,
+            one.greeting.get("system") or "not known",
+            one.greeting.get("python", ""),
             hardware(one),
         ]
         for one in report.hosts
@@ -219,11 +219,12 @@ def _hosts(report: Report) -> Html:
 
 
 def hardware(host: HostFacts) -> str:
+    cpus, memory_bytes, free_bytes = (host.greeting.get(name, 0) for name in ("cpus", "memory_bytes", "free_bytes"))
     told = [
-        count(host.cpus, "CPU") if host.cpus else "",
-        f"{size(host.memory_bytes)} of memory" if host.memory_bytes else "",
+        count(cpus, "CPU") if cpus else "",
+        f"{size(memory_bytes)} of memory" if memory_bytes else "",
         count(host.gpus, "GPU") if host.gpus else "",
-        f"{size(host.free_bytes)} free" if host.free_bytes else "",
+        f"{size(free_bytes)} free" if free_bytes else "",
     ]
     return ", ".join(filter(None, told))
 

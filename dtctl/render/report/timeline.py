@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
-from dtctl.operations.report.gathering import by_trouble, restarted
-from dtctl.operations.report.tree import Attempt, Bar, Report, TaskLine
+from dtctl.operations.report.gathering import Report
+from dtctl.operations.report.timeline import Attempt, Bar, TaskLine, by_trouble, restarted
 from dtctl.render.report.html import Column, Html, bars, joined, key, scrolled, tag
 from dtctl.render.words import count, duration, local_time
 

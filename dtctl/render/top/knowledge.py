@@ -13,7 +13,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import Over
 from dtctl.render.diagnosis import ended_in_problem, problem_lines
 from dtctl.render.terminal.safe import one_line

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.outcome import Outcome
-from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
 from dtctl.operations.metrics import Point
+from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.roster import STATE_STYLE
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short

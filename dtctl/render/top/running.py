@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import ExitCode, PreflightError, UsageError
 from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 

@@ -11,7 +11,7 @@ from typing import Literal
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus, how_it_ended
+from dtctl.operations.snapshot import TaskStatus, how_it_ended
 from dtctl.render.metrics import sparkline
 from dtctl.render.roster import STATE_STYLE
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Courses, Line, Moment, jobs_of, latest, number, safe

@@ -17,7 +17,7 @@ import pytest
 from dtctl.agent.checkpoints import reading, repair, tensor_bundle
 from dtctl.agent.checkpoints.repair import repair_directory
 from dtctl.agent.host import budget
-from dtctl.agent.link import stream
+from dtctl.agent.link import peer
 from dtctl.agent.records.answers import CheckpointReport
 from tests import impostors
 from tests.agent.checkpoints import tables
@@ -338,4 +338,4 @@ def test_nothing_is_moved_into_a_place_that_others_have_made(
 
 def test_the_limits_leave_room_for_large_models_and_for_the_coordinators_connections() -> None:
     assert tensor_bundle.MOST_BYTES >= 16 * 1024 * 1024
-    assert LOOK_S + 2 * reading.LEAST_S + LIMIT_S < stream.SILENCE_S
+    assert LOOK_S + 2 * reading.LEAST_S + LIMIT_S < peer.SILENCE_S

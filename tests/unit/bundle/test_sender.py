@@ -108,6 +108,18 @@ def test_what_does_not_get_smaller_travels_as_it_is(bundle: Bundle) -> None:
     assert encodings == [(1, "zlib"), (1, "raw"), (2, "raw"), (2, "raw"), (3, "zlib"), (3, "zlib"), (3, "zlib")]
 
 
+def test_the_noise_within_a_chunk_travels_as_it_is(bundle: Bundle) -> None:
+    half = CHUNK // 2
+    (bundle.root / "text").write_bytes(b"epoch\n" * (half // 6) + random.Random(3).randbytes(half))
+    session = Recorder()
+    with Sender(scan(bundle.root)) as sender:
+        sender.serve(session, need(3))
+    sent = [(message["encoding"], len(message.payload)) for message in session.sent]
+    assert [encoding for encoding, _ in sent] == ["zlib", "raw"]
+    assert sent[1][1] >= half - 16 * 1024
+    assert session.files()[3] == (bundle.root / "text").read_bytes()
+
+
 def test_the_manifest_is_sent_when_it_is_needed(bundle: Bundle) -> None:
     session = Recorder()
     with Sender(bundle) as sender:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, PythonFound, SoftwareFacts, StorageFacts
 from dtctl.agent.records.kinds import checked
-from dtctl.model import Cluster
+from dtctl.config.cluster import Cluster
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Scene, Topic
 from dtctl.operations.diagnosis.signature import Finding

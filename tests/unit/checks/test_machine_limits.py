@@ -17,7 +17,8 @@ from dtctl.operations.checks.machine import (
     gpu_findings,
     gpu_words,
 )
-from dtctl.operations.checks.topic import Greeted, Heard, Line, Scene
+from dtctl.operations.checks.topic import Heard, Line, Scene
+from dtctl.operations.client.kept import Greeted
 from dtctl.operations.diagnosis.facts import FULL_BYTES
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, told
 from tests.unit.clusters import cluster, job, ssh_host

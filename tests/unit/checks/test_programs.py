@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.model import Launch, Trainer
+from dtctl.config.cluster import Launch, Trainer
 from dtctl.operations.checks.programs import Needs, needs_of
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster, job

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.model import Launch, Trainer
+from dtctl.config.cluster import Launch, Trainer
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Heard, Scene, fails

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
-from dtctl.model import Cluster, Job, Local, Recovery, SshSettings
+from dtctl.config.cluster import Cluster, Job
+from dtctl.config.settings import Recovery
+from dtctl.model import Local, SshSettings
 
 HEAD = """\
 name: digits

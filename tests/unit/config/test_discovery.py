@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import find_cluster_file, load_cluster
+from dtctl.config.cluster import Cluster
 from dtctl.errors import UsageError
-from dtctl.model import Cluster
 from dtctl.operations.init import write_template
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run

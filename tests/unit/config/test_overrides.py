@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
+from dtctl.config.cluster import Cluster
 from dtctl.errors import ConfigError
-from dtctl.model import Cluster
 
 TEXT = """\
 name: digits

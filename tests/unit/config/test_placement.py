@@ -36,7 +36,7 @@ class Noted(Findings):
 
 
 def job(*hosts: str, **settings: Any) -> JobEntry:
-    return JobEntry.model_construct(**{"hosts": list(hosts), "tasks_per_host": 1, "port": None, **settings})
+    return JobEntry(hosts=hosts, **settings)
 
 
 def inventory(*names: str, **addresses: str) -> dict[str, Host]:

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
+from dtctl.config.cluster import Cluster
 from dtctl.errors import ConfigError
-from dtctl.model import CHOSEN_PORT, Cluster
+from dtctl.model import CHOSEN_PORT
 
 TEXT = """\
 name: demo

@@ -14,9 +14,8 @@ import pytest
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.dashboard import server
 from dtctl.operations.dashboard.server import Board, looks, messages
-from dtctl.operations.report import following as module
-from dtctl.operations.report.following import Following
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report import gathering as module
+from dtctl.operations.report.gathering import Following, Report
 from tests.unit.coordinated import entry, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.report.reports import account
@@ -44,7 +43,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
         reports = [following.look() for _ in range(3)]
         assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
     assert all(session.closed for session in transport.sessions.values())
-    assert [one.hostname for one in reports[-1].hosts] == [one.name for one in reports[-1].hosts]
+    assert [one.greeting["hostname"] for one in reports[-1].hosts] == [one.name for one in reports[-1].hosts]
     assert reports[-1].goodput is not None
     assert reports[-1].errors == {}
 

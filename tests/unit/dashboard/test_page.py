@@ -11,8 +11,8 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import TransportError
 from dtctl.model import TaskState
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.report.tree import Report
+from dtctl.operations.report.gathering import Report
+from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.render.dashboard.page import STYLE, entered, parts, policy, script, unknown, whole
 from dtctl.render.report.page import known_by_hash
 from tests.unit.agent.poisons import left_in

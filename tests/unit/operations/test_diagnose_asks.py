@@ -10,8 +10,8 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.outcome import Outcome
 from dtctl.operations.diagnosis.diagnose import diagnose
+from dtctl.operations.snapshot import Outcome
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 

@@ -13,16 +13,15 @@ from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
+from dtctl.operations.snapshot import CoordinatorAway, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
-from tests.unit.agent.test_cause import ABSL, ARGPARSE, FRAMES, RESTORE, SAVE, SERVER
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
+from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -35,242 +34,7 @@ PYTHON = {"python": "/opt/venv/bin/python"}
 
 IGNORED = LeftOut("data/", ".gitignore:1 data/")
 
-LOGS = [
-    ("disk_full", SAVE, "a disk of gpu-a is full", "dtctl gc"),
-    (
-        "module_missing",
-        FRAMES + "ModuleNotFoundError: No module named 'sklearn.svm'\n",
-        "lacks the module sklearn",
-        "dtctl exec @gpu-a -- /opt/venv/bin/python -m pip install scikit-learn",
-    ),
-    (
-        "module_missing",
-        "/usr/bin/python3: No module named trainer\nModuleNotFoundError: No module named 'trainer'\n",
-        "",
-        "",
-    ),
-    (
-        "estimator_missing",
-        FRAMES + "AttributeError: module 'tensorflow' has no attribute 'estimator'. Did you mean: 'optimizers'?\n",
-        "TensorFlow 2.21.0 on gpu-a has no tf.estimator",
-        "pip install 'tensorflow<2.16'",
-    ),
-    (
-        "estimator_missing",
-        FRAMES + "AttributeError: module 'tensorflow._api.v2.compat.v1' has no attribute 'estimator'\n",
-        "has no tf.estimator",
-        "",
-    ),
-    (
-        "tensorflow_1_program",
-        FRAMES + "AttributeError: module 'tensorflow' has no attribute 'placeholder'\n",
-        "written for TensorFlow 1",
-        "import tensorflow.compat.v1 as tf",
-    ),
-    ("tensorflow_1_program", FRAMES + "ModuleNotFoundError: No module named 'tensorflow.contrib'\n", "", ""),
-    (
-        "keras_3",
-        FRAMES + "AttributeError: 'ShardedVariable' object has no attribute 'handle'\n",
-        "Keras 3 (3.15.1) cannot do this",
-        "dtctl exec @gpu-a -- /opt/venv/bin/python -m pip install tf_keras",
-    ),
-    (
-        "keras_3",
-        FRAMES + "ImportError: BasicLSTMCell is not available with Keras 3.\n",
-        "TensorFlow 1",
-        "TF_USE_LEGACY_KERAS",
-    ),
-    (
-        "tensorboard_missing",
-        FRAMES + "tensorboard.summary.TBNotInstalledError: TensorBoard is not installed, missing implementation for "
-        "`tf.summary.scalar`\n",
-        "the package tensorboard",
-        "pip install tensorboard",
-    ),
-    ("flag_wrong", ARGPARSE, "unrecognized arguments: --step_s=0.2", "dtctl plan worker:0    shows it"),
-    ("flag_wrong", ABSL.replace("ps_host'", "step_s'"), "Unknown command line flag 'step_s'", "cluster.yaml"),
-    ("flag_wrong", "usage: t [-h]\nt: error: the following arguments are required: --data\n", "required: --data", ""),
-    ("flag_wrong", "usage: t [-h]\nt: error: argument --steps: invalid int value: 'many'\n", "invalid int value", ""),
-    (
-        "flag_wrong",
-        "FATAL Flags parsing error:\n  flag --batch=x: invalid literal for int()\nPass\n",
-        "flag --batch=x",
-        "",
-    ),
-    (
-        "dialect_not_taken",
-        "usage: t [-h]\nt: error: unrecognized arguments: --ps_hosts=a:1 --worker_hosts=b:1 --job_name=ps\n",
-        "--ps_hosts",
-        "trainer.dialect",
-    ),
-    (
-        "dialect_not_taken",
-        "FATAL Flags parsing error:\n  Unknown command line flag 'job_name'.\nPass\n",
-        "job_name",
-        "",
-    ),
-    ("port_taken", SERVER, "port 2222 of gpu-a is taken by pid 41 (nginx)", "dtctl gc    ends what old runs have left"),
-    ("port_taken", FRAMES + "OSError: [Errno 98] Address already in use\n", "port 2222", "jobs.NAME.port"),
-    (
-        "address_wrong",
-        FRAMES + ERRORS + 'InvalidArgumentError: Could not interpret "gpu-b" as a host-port pair.\n',
-        'cannot use "gpu-b" as an address',
-        "dtctl plan",
-    ),
-    (
-        "task_undefined",
-        FRAMES + ERRORS + 'InternalError: Task 7 was not defined in job "worker"\n',
-        'Task 7 was not defined in job "worker"',
-        "dtctl plan worker:0",
-    ),
-    (
-        "name_unresolved_in_log",
-        FRAMES + "socket.gaierror: [Errno -2] Name or service not known\n",
-        "cannot resolve a name",
-        "dtctl diagnose",
-    ),
-    ("checkpoint_of_another_model", RESTORE, "Key beta1_power not found in checkpoint", "dtctl checkpoints"),
-    (
-        "checkpoint_of_another_model",
-        FRAMES
-        + ERRORS
-        + "InvalidArgumentError: Assign requires shapes of both tensors to match. lhs shape= [10] rhs shape= [20]\n",
-        "lhs shape= [10]",
-        "another directory",
-    ),
-    (
-        "checkpoint_of_another_model",
-        FRAMES + "RuntimeError: Error(s) in loading state_dict for Net:\n\tsize mismatch for fc.weight: copying\n",
-        "size mismatch for fc.weight",
-        "",
-    ),
-    (
-        "checkpoint_damaged",
-        FRAMES + ERRORS + "DataLossError: Checksum does not match: stored 3 vs. calculated on the restored bytes 4\n",
-        "a file is damaged",
-        "dtctl checkpoints",
-    ),
-    (
-        "checkpoint_damaged",
-        FRAMES
-        + ERRORS
-        + "DataLossError: Unable to open table file /o/m: Data loss: not an sstable (bad magic number)\n",
-        "a file is damaged",
-        "recovery.allow_scratch",
-    ),
-    (
-        "checkpoint_missing",
-        FRAMES
-        + ERRORS
-        + "NotFoundError: Unsuccessful TensorSliceReader constructor: Failed to find any matching files for /o/m-9\n",
-        "looks for it: /o/m-9",
-        "dtctl checkpoints",
-    ),
-    (
-        "diverged",
-        "ERROR:tensorflow:Model diverged with loss = NaN.\n"
-        + FRAMES
-        + "tensorflow.python.training.basic_session_run_hooks.NanLossDuringTrainingError: NaN loss during training.\n",
-        "training has diverged",
-        "dtctl metrics --plot loss",
-    ),
-    (
-        "diverged",
-        FRAMES + ERRORS + "InvalidArgumentError: loss is inf or nan : Tensor had NaN values\n",
-        "no number",
-        "",
-    ),
-    (
-        "gpu_memory",
-        FRAMES + ERRORS + "ResourceExhaustedError: OOM when allocating tensor with shape[8192,8192] and type float on "
-        "/job:worker/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc\n",
-        "GPU 1 has 15.0 GB of 16.0 GB in use",
-        "nvidia-smi",
-    ),
-    (
-        "gpu_memory",
-        FRAMES + "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n",
-        "",
-        "smaller batch",
-    ),
-    (
-        "cuda_unusable",
-        FRAMES + "RuntimeError: CUDA error: CUDA driver version is insufficient for CUDA runtime version\n",
-        "the driver is 470.82",
-        "nvidia-smi",
-    ),
-    (
-        "cuda_unusable",
-        FRAMES + "ImportError: libcudart.so.11.0: cannot open shared object file: No such file or directory\n",
-        "libcudart.so.11.0",
-        "pip install 'tensorflow[and-cuda]'",
-    ),
-    (
-        "disk_full",
-        FRAMES + "OSError: [Errno 28] No space left on device: '/data/out'\n",
-        "a disk of gpu-a is full: 0 B of 50.0 GB left at /data",
-        "dtctl gc",
-    ),
-    (
-        "disk_full",
-        FRAMES + ERRORS + "ResourceExhaustedError: /o/model.tempstate; No space left on device [Op:SaveV2]\n",
-        "is full",
-        "dtctl up    goes on",
-    ),
-    ("host_memory", FRAMES + "MemoryError\n", "too little memory for it: 8.6 GB of 17.2 GB", "free -h"),
-    (
-        "host_memory",
-        "terminate called after throwing an instance of 'std::bad_alloc'\n  what():  std::bad_alloc\n",
-        "",
-        "",
-    ),
-    (
-        "host_memory",
-        FRAMES + ERRORS + "ResourceExhaustedError: OOM when allocating tensor with shape[9] by allocator cpu\n",
-        "too little memory",
-        "",
-    ),
-    (
-        "permission_denied",
-        FRAMES + "PermissionError: [Errno 13] Permission denied: '/data/out/checkpoint'\n",
-        "with /data/out/checkpoint on gpu-a",
-        "dtctl exec @gpu-a -- ls -ld /data/out/checkpoint",
-    ),
-    (
-        "permission_denied",
-        FRAMES + ERRORS + "PermissionDeniedError: /data/out/model.ckpt; Permission denied\n",
-        "with /data/out/model.ckpt",
-        "",
-    ),
-    ("permission_denied", "sh: 1: ./run.sh: Permission denied\n", "may not do that on gpu-a", "change its owner"),
-    (
-        "no_cpu_device",
-        FRAMES + ERRORS + "NotFoundError: No CPU devices are available in this process\n",
-        "no CPU device",
-        "dtctl plan worker:0",
-    ),
-    (
-        "unknown_device",
-        FRAMES + ERRORS + "InvalidArgumentError: /job:ps/replica:0/task:0/device:CPU:0 unknown device.\n",
-        "another cluster's task",
-        "dtctl gc",
-    ),
-    (
-        "proxy",
-        FRAMES + ERRORS + "UnavailableError: failed to connect to all addresses; last error: HTTP proxy returned 403\n",
-        "a proxy stands between",
-        "keep_proxy",
-    ),
-    (
-        "peer_restarted",
-        FRAMES + ERRORS + "AbortedError: Graph handle is not found: 00ab. Possibly, this worker just restarted.\n",
-        "mends itself",
-        "dtctl events",
-    ),
-    ("peer_lost", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n", "lost its connection", "dtctl diagnose"),
-    ("peer_lost", FRAMES + ERRORS + "UnavailableError: recvmsg:Connection reset by peer\n", "", ""),
-]
-"""Signature, the end of a log, and what is said of it: what it means, and what to type."""
+RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
 
 KNOWN = host(
     {"worker:0": vitals(python=PYTHON["python"], port=2222, packages={"tensorflow": "2.21.0", "keras": "3.15.1"})},
@@ -294,23 +58,17 @@ def told(found: Facts) -> str:
     return "\n".join(paragraph(findings(found)[0]))
 
 
-@pytest.mark.parametrize(("name", "log", "means", "remedy"), LOGS, ids=[f"{n}-{one[0]}" for n, one in enumerate(LOGS)])
-def test_the_end_of_a_log_is_known(name: str, log: str, means: str, remedy: str) -> None:
+@pytest.mark.parametrize("end", RECOGNISED, ids=lambda end: end.name)
+def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
+    name, log = end.expected["finding"], end.log
     held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
     found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
     assert names(found)[0] == name
-    assert means in told(found)
-    assert remedy in told(found)
-    assert "{" not in told(found)
-
-
-@pytest.mark.parametrize(
-    ("name", "log"), [one[:2] for one in LOGS], ids=[f"{n}-{one[0]}" for n, one in enumerate(LOGS)]
-)
-def test_without_a_word_of_any_host_it_is_known_too(name: str, log: str) -> None:
-    found = facts(ended("worker:0", log))
-    assert names(found)[0] == name
-    assert "{" not in told(found)
+    assert end.expected.get("means", "") in told(found)
+    assert end.expected.get("remedy", "") in told(found)
+    without_vitals = facts(ended("worker:0", log))
+    assert names(without_vitals)[0] == name
+    assert "{" not in told(found) + told(without_vitals)
 
 
 @pytest.mark.parametrize(
@@ -543,7 +301,9 @@ def test_what_states_and_figures_tell_is_known(name: str, found: Facts, words: s
 
 
 def test_every_row_is_tried() -> None:
-    assert {one.name for one in SIGNATURES} == {name for name, *_ in (*LOGS, *BY_FACTS)}
+    assert {one.name for one in SIGNATURES} == {name for name, *_ in BY_FACTS} | {
+        one.expected["finding"] for one in RECOGNISED
+    }
 
 
 def test_who_waits_for_what_has_ended_is_told_with_its_cause() -> None:
@@ -582,14 +342,14 @@ def test_a_failed_run_advises_by_what_is_known_of_its_cause_alone() -> None:
 
 
 def test_the_task_that_the_run_failed_of_comes_first() -> None:
-    tasks = [ended("ps:0", SERVER), ended("worker:0", ARGPARSE, code=2)]
+    tasks = [ended("ps:0", LOGS["server"]), ended("worker:0", LOGS["argparse"], code=2)]
     for first, expected in ((0, "port_taken"), (1, "flag_wrong")):
         cause = Verdict(Outcome.FAILED, (fact("task_failed", task=str(tasks[first].id)),), tasks[first].id)
         assert names(facts(*tasks, verdict=cause))[0] == expected
 
 
 def test_tasks_that_ended_alike_are_one_finding() -> None:
-    found = facts(*(ended(f"worker:{n}", ARGPARSE, f"gpu-{n}", code=2) for n in range(3)))
+    found = facts(*(ended(f"worker:{n}", LOGS["argparse"], f"gpu-{n}", code=2) for n in range(3)))
     (only,) = findings(found)
     assert paragraph(only)[0].startswith("worker:[0-2] on gpu-[0-2] exited 2 at ")
 
@@ -734,7 +494,7 @@ def test_what_dtctl_ended_itself_is_no_problem() -> None:
     past = (past_attempt(1, 900.0, 901.0, None, 9, asked=True),)
     assert names(facts(running("worker:0", attempt=2, history=past))) == []
     stopped = Verdict(Outcome.STOPPED, (fact("stopped"),))
-    assert names(facts(ended("worker:0", ARGPARSE), verdict=stopped)) == []
+    assert names(facts(ended("worker:0", LOGS["argparse"]), verdict=stopped)) == []
 
 
 def test_who_ended_before_its_peers_were_ready_is_no_problem() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import FULL_BYTES
 from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed
 
@@ -222,7 +222,7 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
         told = {
             f"gpu-{n}": host({f"worker:{n}": vitals(packages={package: version})}) for n, version in enumerate(versions)
         }
-        return list(hosts.versions(facts(*workers(*[1.0] * len(versions)), hosts=told)))
+        return list(hosts.versions_differ(facts(*workers(*[1.0] * len(versions)), hosts=told)))
 
     assert packaged("3.1", "3.1") == []
     assert packaged("3.1", "3.2", package="numpy") == []

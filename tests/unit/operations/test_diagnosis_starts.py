@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus
 from dtctl.operations.diagnosis import hosts
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, of_record, running, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 

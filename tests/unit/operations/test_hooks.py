@@ -11,8 +11,8 @@ import pytest
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.run_events import RunEvent
+from dtctl.config.settings import Hook
 from dtctl.errors import PreflightError
-from dtctl.model import Hook
 from dtctl.operations import hooks as module
 from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks
 from dtctl.operations.local import find_hooks

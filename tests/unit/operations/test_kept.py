@@ -11,7 +11,8 @@ import pytest
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.operations.client.conversation import ask
 from dtctl.operations.client.kept import Kept, NotAsked, for_one_look
-from dtctl.operations.status import request_of_status, status
+from dtctl.operations.coordinator import request_of_status
+from dtctl.operations.status import status
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.waiting import eventually

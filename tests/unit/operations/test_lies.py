@@ -12,6 +12,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.cli.ending import exit_for
 from dtctl.errors import ExitCode, TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.coordinator import status_of_hosts
 from dtctl.operations.down import down
 from dtctl.operations.events import read_events
 from dtctl.operations.execute import Target, execute
@@ -21,7 +22,8 @@ from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
 from dtctl.operations.runs import known_runs
-from dtctl.operations.status import RunStatus, status, status_of_hosts
+from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
 from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
@@ -394,7 +396,7 @@ def test_a_stream_that_is_neither_output_is_refused() -> None:
     transport = FakeTransport(Talker("exec", lambda: frames))
     done = execute(record(), transport, places, ["true"], lambda *told: said.append(told[2]), cwd="home")
     assert list(done.errors) == ["@d"]
-    assert sorted(done.finished) == ["@a", "@b", "@c"]
+    assert sorted(done.results) == ["@a", "@b", "@c"]
     assert said == []
 
 

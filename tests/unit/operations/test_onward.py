@@ -8,9 +8,8 @@ from typing import Any
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import TransportError
-from dtctl.operations.client.outcome import Outcome, Verdict
 from dtctl.operations.logs.following import PATIENCE_S, Onward, onward
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
 

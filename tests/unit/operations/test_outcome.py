@@ -23,9 +23,8 @@ from dtctl.agent.records.words import FINAL
 from dtctl.agent.run.outcome import DECIDED
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.outcome import Outcome, Verdict, judge
-from dtctl.operations.client.snapshot import how_it_ended
-from dtctl.operations.status import RunStatus, status
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict, how_it_ended, judge
+from dtctl.operations.status import status
 from tests.fuzz import cases
 from tests.unit.agent.coordinate.world import spec_of
 from tests.unit.coordinated import Agents, entry, record, state_of

@@ -10,8 +10,9 @@ import pytest
 
 from dtctl.agent.records.answers import OutputMark, Prepared
 from dtctl.agent.records.kinds import made
+from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError
-from dtctl.model import CHOSEN_PORT, Cluster
+from dtctl.model import CHOSEN_PORT
 from dtctl.operations.outputs import refuse_outputs_of_others
 from dtctl.operations.up.conflicts import refuse_taken_ports, wanted_ports, with_chosen
 from tests.unit.clusters import cluster, job

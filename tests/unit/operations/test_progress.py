@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.snapshot import TaskStatus
-from dtctl.operations.status import Progress, progress_of
+from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
 from tests.unit.tasks import task_status
 
 LEAD = TaskId("chief", 0)

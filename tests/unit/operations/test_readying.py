@@ -88,4 +88,4 @@ def test_a_push_to_one_liar_is_a_push_to_all_others(tmp_path: Path) -> None:
         return [need(99)] if session.host.name == "d" else [need(0), dict(PUSHED)]
 
     done = push(record(), scan(tmp_path), FakeTransport(answer), lambda progress: None)
-    assert (sorted(done.sent_files), list(done.errors)) == (["a", "b", "c"], ["d"])
+    assert (sorted(done.results), list(done.errors)) == (["a", "b", "c"], ["d"])

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError, UsageError
-from dtctl.model import Cluster, TaskId
+from dtctl.model import TaskId
 from dtctl.operations.history.record import record_of
 from dtctl.operations.replace import check_same, plan_replacement
 from dtctl.plan.roster import plan_roster

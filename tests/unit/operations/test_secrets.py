@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.config.cluster import Cluster, Trainer
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Trainer
 from dtctl.operations.local import exposure, find_secrets, read_env_file
 from tests.fuzz import cases
 from tests.unit.clusters import cluster

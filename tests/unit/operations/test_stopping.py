@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.stop import Leaving, StopOrder, Stopping, listener, stop
+from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.transport.seam import Message
 from tests.unit.coordinated import inventory, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
@@ -30,7 +30,13 @@ def heard(host: str, said: Mapping[str, Any]) -> list[Stopping]:
 
 def test_the_coordinator_speaks_of_all_tasks() -> None:
     [told_of] = heard("c", frame(ps_0=("waits", None, None), worker_1=("ended", 3.0, 9)))
-    assert told_of == Stopping(30.0, {TaskId("ps", 0): Leaving("waits"), TaskId("worker", 1): Leaving("ended", 3.0, 9)})
+    assert told_of == Stopping(
+        30.0,
+        {
+            TaskId("ps", 0): {"way": "waits", "for_s": None, "signal": None},
+            TaskId("worker", 1): {"way": "ended", "for_s": 3.0, "signal": 9},
+        },
+    )
 
 
 def test_another_host_speaks_of_its_own_alone() -> None:
@@ -62,7 +68,7 @@ def test_what_comes_before_the_answer_is_passed_on_in_its_order() -> None:
     found: list[Stopping] = []
     transport = answering(frame(worker_0=("saving", 1.0, None)), frame(worker_0=("ended", 4.0, None)), STOPPED)
     result = stop(record(), transport, tuple(record().roster), StopOrder("me@here"), found.append)
-    assert [one.tasks[TaskId("worker", 0)].way for one in found] == ["saving", "ended"]
+    assert [one.tasks[TaskId("worker", 0)]["way"] for one in found] == ["saving", "ended"]
     assert result.stopped == (TaskId("worker", 0),)
 
 

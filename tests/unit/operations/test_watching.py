@@ -20,7 +20,7 @@ from dtctl.operations.follow import follow_log
 from dtctl.operations.logs import LogLines
 from dtctl.operations.losses import follow_loss
 from dtctl.operations.metrics import Series
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import Over, watch_run
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport

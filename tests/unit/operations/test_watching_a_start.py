@@ -8,8 +8,9 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView
-from dtctl.model import Recovery, TaskId
-from dtctl.operations.client.snapshot import Coordination
+from dtctl.config.settings import Recovery
+from dtctl.model import TaskId
+from dtctl.operations.snapshot import Coordination
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.render.starting import show_late
 from tests.unit.coordinated import entry, record, told

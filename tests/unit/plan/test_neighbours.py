@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
+from dtctl.config.cluster import Cluster, Launch
+from dtctl.config.strategies import Strategy, strategy_of
 from dtctl.errors import ConfigError
-from dtctl.model import Cluster, Dialect, Host, Launch
+from dtctl.model import Dialect, Host
 from dtctl.plan.run import plan_run
-from dtctl.strategies import Strategy, strategy_of
 from tests.unit.clusters import cluster, job, ssh_host
 
 NAMES = {name: f"{name}.example" for name in "abc"}

@@ -11,8 +11,10 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Spec
+from dtctl.config.cluster import Cluster, Job, Launch, Trainer
+from dtctl.config.settings import Recovery, TfConfig
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Job, Launch, Recovery, TaskId, TfConfig, Trainer
+from dtctl.model import TaskId
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import PreflightError
-from dtctl.model import Host, Launch, Local, TaskId, Trainer
+from dtctl.model import Host, Local, TaskId
 from dtctl.plan.hosts import on_this_machine
 from dtctl.plan.roster import TaskPlan, plan_roster, restoring_hosts, shown
 from tests.unit.clusters import cluster, job, ssh_host

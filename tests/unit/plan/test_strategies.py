@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.spec import comes_back_alone
+from dtctl.config.cluster import Cluster, Launch
+from dtctl.config.settings import Recovery
+from dtctl.config.strategies import circle, strategy_of
 from dtctl.errors import PreflightError
-from dtctl.model import Cluster, Launch, Recovery
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan
 from dtctl.plan.run import plan_run, stages
-from dtctl.strategies import circle, strategy_of
 from tests.unit.clusters import cluster, job
 
 WITH_PS = ("ps", "chief", "worker", "evaluator")

@@ -14,9 +14,9 @@ from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
-from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
+from dtctl.operations.snapshot import Coordination
 from dtctl.render.events import event_line, incident_lines, news, story_line
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.metrics import MetricsResult
 from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
@@ -28,7 +29,7 @@ def series(*values: float, tag: str = "loss", name: str = "train") -> Series:
 
 
 def found(*some: Series) -> Metrics:
-    return Metrics("demo-1", some, {"a": ("/data",)})
+    return Metrics("demo-1", some, {"a": made(MetricsResult, run="demo-1", time=1.0, dirs=["/data"])})
 
 
 def drawn(curves: list[Curve], **options: bool) -> list[str]:

@@ -11,11 +11,13 @@ import pytest
 import typer
 from rich.console import Console
 
+from dtctl.agent.records.answers import Leaving
+from dtctl.agent.records.words import StopPhase
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress, telling
 from dtctl.operations.logs import LogLines
-from dtctl.operations.stop import Leaving, Stopping
+from dtctl.operations.stop import Stopping
 from dtctl.render import progress
 from dtctl.render.logs import REMEMBERED, LogPrinter
 from dtctl.render.progress import MOST_LINES, StopProgress, UpProgress, stopping_line
@@ -98,23 +100,27 @@ def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
 PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
 
 
+def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = None) -> Leaving:
+    return {"way": way, "for_s": for_s, "signal": signal}
+
+
 @pytest.mark.parametrize(
     ("line", "tasks"),
     [
         ("", {}),
-        ("worker:0, worker:1 saving, 12 s of 30 s", {W0: Leaving("saving", 12.2), W1: Leaving("saving", 11.0)}),
-        ("worker:0 saving", {W0: Leaving("saving")}),
+        ("worker:0, worker:1 saving, 12 s of 30 s", {W0: leaving("saving", 12.2), W1: leaving("saving", 11.0)}),
+        ("worker:0 saving", {W0: leaving("saving")}),
         (
             "1 of 3 ended; worker:1 saving, 3 s of 30 s; ps:0 to be ended after them",
-            {PS: Leaving("waits"), W0: Leaving("ended", 2.0, None), W1: Leaving("saving", 3.0)},
+            {PS: leaving("waits"), W0: leaving("ended", 2.0, None), W1: leaving("saving", 3.0)},
         ),
         (
             "2 of 2 ended; worker:1: SIGKILL after 30 s",
-            {W0: Leaving("ended", 2.0, 15), W1: Leaving("ended", 30.1, 9)},
+            {W0: leaving("ended", 2.0, 15), W1: leaving("ended", 30.1, 9)},
         ),
-        ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: Leaving("waits"), W1: Leaving("killed", 31.0)}),
-        ("worker:0 out of reach", {W0: Leaving("away")}),
-        ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): Leaving("saving", 1.0) for n in range(6)}),
+        ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: leaving("waits"), W1: leaving("killed", 31.0)}),
+        ("worker:0 out of reach", {W0: leaving("away")}),
+        ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
     ],
 )
 def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, tasks: dict[TaskId, Leaving]) -> None:
@@ -124,9 +130,9 @@ def test_a_line_says_who_saves_for_how_long_and_how_others_ended(line: str, task
 def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: pytest.CaptureFixture[str]) -> None:
     with StopProgress() as progress:
         assert not progress.heard
-        progress(Stopping(30.0, {W0: Leaving("saving", 1.0), W1: Leaving("saving", 1.0)}))
-        progress(Stopping(30.0, {W0: Leaving("saving", 1.0)}))
-        progress(Stopping(30.0, {W0: Leaving("ended", 4.0)}))
+        progress(Stopping(30.0, {W0: leaving("saving", 1.0), W1: leaving("saving", 1.0)}))
+        progress(Stopping(30.0, {W0: leaving("saving", 1.0)}))
+        progress(Stopping(30.0, {W0: leaving("ended", 4.0)}))
         assert progress.heard
     out, err = capsys.readouterr()
     assert out == ""
@@ -140,7 +146,7 @@ def test_the_lines_are_bounded_and_none_is_shown_where_programs_read(capsys: pyt
     with StopProgress(quiet=True) as quiet, StopProgress() as progress:
         for number in range(2 * MOST_LINES):
             for each in (quiet, progress):
-                each(Stopping(30.0, {TaskId("worker", number): Leaving("saving", 1.0)}))
+                each(Stopping(30.0, {TaskId("worker", number): leaving("saving", 1.0)}))
     assert len(capsys.readouterr().err.splitlines()) == MOST_LINES
 
 
@@ -271,7 +277,7 @@ def test_any_encoding_of_a_screen_is_survived(encoding: str, monkeypatch: pytest
     for show in shows:
         show()
     with StopProgress() as progress:
-        progress(Stopping(30.0, {W0: Leaving("saving", 1.0)}))
+        progress(Stopping(30.0, {W0: leaving("saving", 1.0)}))
     console.say("step 3 · loss 1…")
     shown = raw.getvalue().decode(encoding)
     assert shown.endswith(("step 3 - loss 1...\n", "step 3 · loss 1...\n", "step 3 · loss 1…\n"))

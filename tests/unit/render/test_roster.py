@@ -8,13 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from dtctl.model import TaskState
-from dtctl.operations.client.snapshot import TaskStatus
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.status import show_status
 from dtctl.render.terminal import console
-from tests.unit.agent.test_cause import ARGPARSE
 from tests.unit.diagnosing import ended, facts, machine, running
+from tests.unit.ended_logs import LOGS
 from tests.unit.tasks import changed
 
 
@@ -48,7 +47,7 @@ def shown(capsys: pytest.CaptureFixture[str], status: RunStatus, *, every: bool 
     return capsys.readouterr().out.splitlines()
 
 
-BAD = ended("worker:7", ARGPARSE, "gpu-3", code=2)
+BAD = ended("worker:7", LOGS["argparse"], "gpu-3", code=2)
 
 
 def two_hundred() -> list[TaskStatus]:
@@ -88,8 +87,8 @@ def test_where_there_is_room_nothing_is_folded() -> None:
 
 def test_tasks_that_failed_in_different_ways_are_not_folded() -> None:
     tasks = workers(20)
-    tasks[3], tasks[4] = ended("worker:3", ARGPARSE, code=2), ended("worker:4", "MemoryError\n")
-    tasks[5] = ended("worker:5", ARGPARSE, code=2)
+    tasks[3], tasks[4] = ended("worker:3", LOGS["argparse"], code=2), ended("worker:4", "MemoryError\n")
+    tasks[5] = ended("worker:5", LOGS["argparse"], code=2)
     rows = rows_of(of(*tasks), 10)
     assert [[str(task.id) for task in row.tasks] for row in rows[:2]] == [["worker:3", "worker:5"], ["worker:4"]]
     assert len(rows) == 3

@@ -25,12 +25,14 @@ from dtctl import render
 from dtctl.agent.records import answers
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.bundle import Bundle, LeftOut, Manifest
+from dtctl.config.settings import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
-from dtctl.model import Hook, TaskId, TaskState
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
@@ -40,9 +42,6 @@ from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.coordinator import CoordinatorAway
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination, TaskStatus
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
@@ -54,11 +53,11 @@ from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
-from dtctl.operations.metrics import Metrics, Point, Series, Unread
+from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, CoordinatorAway, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.readying import Left
@@ -112,6 +111,8 @@ RECORDS = {
     "kind",
     "freed_bytes",
     "read_bytes",
+    "unread_bytes",
+    "problem",
     "pid",
     "size_bytes",
     "since",
@@ -206,10 +207,17 @@ SERIES = Series("loss", "train", "a", "/dir", (Point(1, 10.0, 0.5), Point(2, 11.
 METRICS = Metrics(
     "demo-1",
     (SERIES, dataclasses.replace(SERIES, host="b")),
-    {"a": ("/dir",)},
-    (Unread("a", "/dir/file", "is damaged"),),
-    {"a": 1 << 20},
-    {"a": 3},
+    {
+        "a": made(
+            MetricsResult,
+            run="demo-1",
+            time=12.0,
+            dirs=["/dir"],
+            problems=[{"path": "/dir/file", "problem": "is damaged"}],
+            unread_bytes=1 << 20,
+            omitted=3,
+        )
+    },
     without_run=("c",),
 )
 
@@ -410,7 +418,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
-    "show_hooks": lambda: starting.show_hooks([Hook(f"a{BAD}", ("failed",), run=(f"a{BAD}",))]),
+    "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
     "say_shown": lambda: tensorboard.say_shown(BoardPlace("a", "one_host"), [f"/dir{BAD}"]),

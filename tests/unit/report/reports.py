@@ -7,19 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.kinds import checked, made
+from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.agent.run import goodput
 from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.events import Story
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.report.gathering import put_together
-from dtctl.operations.report.tree import Report
-from dtctl.operations.status import RunStatus
+from dtctl.operations.report.gathering import Report, put_together
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from tests.unit.coordinated import incident, record, told
 from tests.unit.tasks import past_attempt, task_status
 
@@ -76,7 +74,7 @@ def scalars() -> Metrics:
     points = tuple(Point(step, 1020.0 + step, 1.0 / (step + 1)) for step in range(40))
     loss = Series("loss", EVIL, "c", f"/out/{EVIL}", points, 40, 0.025, 1.0, 1100.0)
     odd = Series(EVIL, "eval", "c", "/out", (Point(1, 1.0, float("nan")), Point(2, 2.0, float("inf"))), 2)
-    return Metrics("digits-1", (loss, odd), {"c": (f"/out/{EVIL}",)})
+    return Metrics("digits-1", (loss, odd), {"c": made(MetricsResult, run="digits-1", time=1.0, dirs=[f"/out/{EVIL}"])})
 
 
 def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.coordinator import coordinator_away
+from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
 from dtctl.operations.report.gathering import gather
 from dtctl.operations.status import status_elsewhere
@@ -45,7 +45,7 @@ def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_ru
     found = gather(record(), transport, {})
     assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
     assert all(session.closed for session in transport.sessions.values())
-    assert [one.hostname for one in found.hosts] == [one.name for one in found.hosts]
+    assert [one.greeting["hostname"] for one in found.hosts] == [one.name for one in found.hosts]
     assert {one.tag for one in found.scalars.series} == {"loss"}
     assert [one.points[0].value for one in found.rates] == [0.1] * 4
     assert found.errors == {}

@@ -224,7 +224,7 @@ def test_markdown_tells_the_same_and_neither_tags_nor_marks_of_hosts_hold_in_it(
 
 def test_markdown_calls_nobody() -> None:
     found = report(Path("/nowhere/cluster.yaml"))
-    hosts = tuple(replace(one, system="@everybody and a@b") for one in found.hosts)
+    hosts = tuple(replace(one, greeting={"system": "@everybody and a@b"}) for one in found.hosts)
     text = markdown(replace(found, hosts=hosts))
     assert "@<!-- -->everybody and a@<!-- -->b" in text
     assert "@everybody" not in text

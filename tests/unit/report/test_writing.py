@@ -11,7 +11,7 @@ import pytest
 from dtctl.errors import DtctlError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.gathering import by_trouble, timeline
+from dtctl.operations.report.timeline import by_trouble, timeline
 from dtctl.operations.report.writing import MARK, write_report
 from dtctl.render.report.timeline import described
 from tests.unit.report.reports import CAUSE, happening, status, story

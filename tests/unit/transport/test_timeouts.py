@@ -13,7 +13,7 @@ from dtctl.errors import TransportError
 from dtctl.model import Host, Local
 from dtctl.operations.client import conversation
 from dtctl.operations.client.conversation import said
-from dtctl.operations.status import status_of_hosts
+from dtctl.operations.coordinator import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
 from dtctl.transport.stream import RemoteExit, StreamSession

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
+from dtctl.config.strategies import PS
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.checks.network import exposure, measuring
 from dtctl.operations.checks.network.judging import judge as causes_of
@@ -28,8 +29,7 @@ from dtctl.operations.checks.network.view import (
     places_of,
 )
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails, found
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.strategies import PS
+from dtctl.operations.diagnosis.signature import Finding, grouped
 
 Facts = NetworkFacts
 
@@ -86,11 +86,11 @@ def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
     missed = {
         (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
     }
-    found: dict[str, list[Place]] = {}
-    for place, live in _open_places(scene, heard).items():
-        if live and (place.host, place.whose) in missed:
-            found.setdefault(place.host, []).append(place)
-    return found
+    return grouped(
+        (place.host, place)
+        for place, live in _open_places(scene, heard).items()
+        if live and (place.host, place.whose) in missed
+    )
 
 
 def _measured_since(scene: Scene, heard: Heard[Facts]) -> int:
@@ -247,9 +247,7 @@ def spread(hosts: Sequence[str], places: Sequence[Place], vital: Sequence[Place]
     Each host tries, and is tried by, as many others; the distances to them are spread evenly, so that the two halves of
     any rack, switch or subnet meet.
     """
-    on: dict[str, list[Place]] = {}
-    for place in places:
-        on.setdefault(place.host, []).append(place)
+    on = grouped((place.host, place) for place in places)
     whole = sum(len(places) - len(on.get(host, ())) for host in hosts)
     if whole <= most:
         tries = {host: tuple(place for place in places if place.host != host) for host in hosts}

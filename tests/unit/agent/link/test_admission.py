@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dtctl.agent.link.acceptor import PLACES, PROOF_S, Guest, in_turn, surplus
+from typing import Any
+
+from dtctl.agent.link.acceptor import PLACES, PROOF_S, Caller, in_turn, surplus
+
+NO_SOCKET: Any = None
 
 
-def strangers(address: str, count: int, since: float) -> list[Guest]:
-    return [Guest(address, since + number / 1000) for number in range(count)]
+def strangers(address: str, count: int, since: float) -> list[Caller]:
+    return [Caller(NO_SOCKET, address, since + number / 1000) for number in range(count)]
 
 
 def test_as_long_as_there_is_room_nobody_has_to_go() -> None:
@@ -46,10 +50,10 @@ def test_of_one_address_the_newest_begins_first_and_the_oldest_goes_on_first() -
 
 def test_a_crowd_from_one_address_makes_no_other_wait_for_its_turn() -> None:
     crowd, one = strangers("10.0.0.1", 100, 0.0), strangers("10.0.0.2", 1, 1.0)
-    for guest in crowd:
-        guest.begun = True
+    for caller in crowd:
+        caller.begun = True
     assert one[0] in in_turn([*crowd, *one])[:2]
 
 
 def test_a_place_is_held_for_five_seconds() -> None:
-    assert Guest("10.0.0.1", 100.0).due == 100.0 + PROOF_S == 105.0
+    assert Caller(NO_SOCKET, "10.0.0.1", 100.0).due == 100.0 + PROOF_S == 105.0

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.link import hub as hubs
 from dtctl.agent.link.hub import MANY, REST_S, Hub
-from dtctl.agent.link.stream import encode
+from dtctl.agent.link.peer import encode
 from dtctl.agent.records.messages import PROTOCOL
 from tests.agent.link.links import hello, state
 

@@ -9,19 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.link.stream import (
-    FROM_AGENT,
-    FROM_COORDINATOR,
-    LINE_LIMIT,
-    PROTOCOL,
-    LineBuffer,
-    Lost,
-    Violation,
-    check,
-    decode,
-    encode,
-)
+from dtctl.agent.link.peer import LINE_LIMIT, LineBuffer, Violation, check, decode, encode
+from dtctl.agent.link.tls import Lost
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.messages import FROM_AGENT, FROM_COORDINATOR, PROTOCOL
 from dtctl.agent.records.run_state import State
 from tests.fuzz import cases
 

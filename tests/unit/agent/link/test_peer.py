@@ -6,22 +6,20 @@ import itertools
 
 import pytest
 
-from dtctl.agent.link.stream import (
+from dtctl.agent.link.peer import (
     BEAT_S,
-    FROM_COORDINATOR,
-    PROTOCOL,
     RETRY_LAST_S,
     SILENCE_S,
     SLACK_S,
     SOON_FOR_S,
-    Keepalive,
-    Lost,
     Peer,
     Retry,
     Violation,
     decode,
     encode,
 )
+from dtctl.agent.link.tls import Lost
+from dtctl.agent.records.messages import FROM_COORDINATOR, PROTOCOL
 
 WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
 
@@ -64,13 +62,13 @@ def test_beats_are_sent_in_silence_only_and_never_shown(peer: Peer, stream: Reco
     peer.send({"type": "state"}, 102.0)
     peer.keep(104.0)
     assert len(stream.written) == 1
-    assert peer.keepalive.due() == 105.0
+    assert peer.due() == 105.0
     peer.keep(105.0)
     assert decode(stream.written[1].strip()) == {"type": "beat"}
-    assert peer.keepalive.due() == 108.0
+    assert peer.due() == 108.0
     stream.arrives = [encode({"type": "beat"}) + encode(WELCOME) + encode({"type": "beat"})]
     assert peer.receive(106.0) == [WELCOME]
-    assert peer.keepalive.last_heard == 106.0
+    assert peer.last_heard == 106.0
 
 
 def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: RecordedStream) -> None:
@@ -78,7 +76,7 @@ def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: Recor
     peer.receive(103.0)
     for now in (105.0, 108.0, 111.0, 112.9):
         peer.keep(now)
-        assert peer.keepalive.due() <= 113.0
+        assert peer.due() <= 113.0
     with pytest.raises(Lost, match="nothing was heard from it for 10 s"):
         peer.keep(113.0)
 
@@ -93,7 +91,7 @@ def test_a_part_of_a_line_is_a_sign_of_life(peer: Peer, stream: RecordedStream) 
 
 def test_nothing_is_no_sign_of_life(peer: Peer) -> None:
     assert peer.receive(109.0) == []
-    assert peer.keepalive.last_heard == 100.0
+    assert peer.last_heard == 100.0
 
 
 def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) -> None:
@@ -111,27 +109,25 @@ def retry(random: float = 1.0) -> Retry:
     return Retry(lambda: random)
 
 
-def test_a_beat_is_wanted_half_a_second_before_it_is_due() -> None:
-    keepalive = Keepalive(100.0)
-    assert not keepalive.wants_beat(100.0 + BEAT_S - SLACK_S - 0.01)
-    assert keepalive.wants_beat(100.0 + BEAT_S - SLACK_S)
-    keepalive.said(102.0)
-    assert not keepalive.wants_beat(100.0 + BEAT_S)
+def test_a_beat_is_sent_half_a_second_before_it_is_due(peer: Peer, stream: RecordedStream) -> None:
+    peer.keep(100.0 + BEAT_S - SLACK_S - 0.01)
+    assert stream.written == []
+    peer.keep(100.0 + BEAT_S - SLACK_S)
+    assert len(stream.written) == 1
 
 
-def test_a_silent_connection_is_lost_at_the_limit_and_not_before() -> None:
-    keepalive = Keepalive(100.0)
-    keepalive.heard(101.0)
-    assert keepalive.last_heard == 101.0
-    assert not keepalive.is_lost(101.0 + SILENCE_S - 0.01)
-    assert keepalive.is_lost(101.0 + SILENCE_S)
+def test_a_silent_connection_is_lost_at_the_limit_and_not_before(peer: Peer, stream: RecordedStream) -> None:
+    stream.arrives = [encode({"type": "beat"})]
+    peer.receive(101.0)
+    peer.keep(101.0 + SILENCE_S - 0.01)
+    with pytest.raises(Lost):
+        peer.keep(101.0 + SILENCE_S)
 
 
-def test_due_is_the_sooner_of_the_next_beat_and_the_end_of_patience() -> None:
-    keepalive = Keepalive(100.0)
-    assert keepalive.due() == 100.0 + BEAT_S
-    keepalive.said(109.0)
-    assert keepalive.due() == 100.0 + SILENCE_S
+def test_due_is_the_sooner_of_the_next_beat_and_the_end_of_the_silence(peer: Peer) -> None:
+    assert peer.due() == 100.0 + BEAT_S
+    peer.send({"type": "state"}, 109.0)
+    assert peer.due() == 100.0 + SILENCE_S
 
 
 @pytest.mark.parametrize(("random", "delays"), [(1.0, [0.125, 0.25, 0.5, 1, 2]), (0.0, [0.0625, 0.125, 0.25, 0.5, 1])])

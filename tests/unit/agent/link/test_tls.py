@@ -10,8 +10,7 @@ import pytest
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from dtctl.agent.link.stream import Lost
-from dtctl.agent.link.tls import Channel, Identity
+from dtctl.agent.link.tls import Channel, Identity, Lost
 from dtctl.operations.up.launch import Authority, Credentials
 from tests.agent.link.links import issued, write_credentials
 

@@ -8,7 +8,8 @@ from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import SshFacts
 from dtctl.model import Host, Local
 from dtctl.operations.checks.ssh import TOPIC
-from dtctl.operations.checks.topic import Greeted, Heard, fails
+from dtctl.operations.checks.topic import Heard, fails
+from dtctl.operations.client.kept import Greeted
 from dtctl.render.checks import shown
 from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import cluster, job

@@ -9,8 +9,9 @@ import pytest
 
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.network import Measured, NetworkFacts
+from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import DtctlError
-from dtctl.model import Host, Launch, Local, Trainer
+from dtctl.model import Host, Local
 from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Heard, Scene, Statement, fails
 from dtctl.render.checks import shown

@@ -7,9 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.reasons import fact, said
 from dtctl.model import TaskId
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import TaskStatus
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.render.top.knowledge import Courses, Line, Moment
 from tests.unit.coordinated import record
 from tests.unit.tasks import task_status

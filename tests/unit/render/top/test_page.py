@@ -12,12 +12,10 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
-from dtctl.operations.client.outcome import Outcome, Verdict
-from dtctl.operations.client.snapshot import Coordination
 from dtctl.operations.client.streams import Away
 from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
-from dtctl.operations.status import RunStatus
+from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
 from dtctl.render.top.page import curves, page, spread, wrapped, wrong

@@ -10,7 +10,9 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from dtctl.model import LEAD_JOBS, Cluster, Job, Recovery, TaskId
+from dtctl.config.cluster import Cluster, Job
+from dtctl.config.settings import Recovery
+from dtctl.model import LEAD_JOBS, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
 SCHEDULER, SERVER = KVSTORE_JOBS = ("scheduler", "server")

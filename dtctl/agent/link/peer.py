@@ -1,0 +1,193 @@
+"""Messages over a TLS connection: lines of JSON and what they may say, beats, and the delays between dials."""
+
+from __future__ import annotations
+
+import json
+
+from ..records import kinds
+from ..records.kinds import Wrong, checked
+from ..records.messages import PROTOCOL
+from .tls import Lost
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, TypedDict, Union
+
+    from ..records.messages import Events, Hello, News, Orders, Progress, Refusal, Welcome
+    from .tls import TlsStream
+
+    Message = Dict[str, Any]
+
+    class Gone(TypedDict):
+        """A connection has ended; `heard`: when something last came by it, on the monotonic clock."""
+
+        type: Literal["gone"]
+        reason: str
+        heard: float
+
+    class Lied(TypedDict):
+        """What a host said was invalid; its connection was closed."""
+
+        type: Literal["lied"]
+        reason: str
+
+    class Superseded(TypedDict):
+        """The agent of an earlier run was told that this is over."""
+
+        type: Literal["past"]
+        run: str
+
+    class Connected(TypedDict):
+        """It is time to say hello."""
+
+        type: Literal["connected"]
+
+    FromHub = Union[Hello, News, Progress, Events, Gone, Lied, Superseded]
+    FromDialer = Union[Welcome, Orders, Refusal, Gone, Connected]
+
+
+LINE_LIMIT = 1 << 20
+"""The most bytes of a line, without its line end."""
+
+
+class Violation(Lost):
+    """Because the other end does not keep to the protocol."""
+
+
+class LineBuffer:
+    """Cuts a stream into lines. An unfinished one is kept, up to the limit."""
+
+    def __init__(self) -> None:
+        self._begun = bytearray()
+
+    def feed(self, data: bytes) -> List[bytes]:
+        """The lines that are complete now. Raises Violation."""
+        *complete, rest = data.split(b"\n")
+        lines: List[bytes] = []
+        for piece in complete:
+            self._add(piece)
+            lines.append(bytes(self._begun))
+            self._begun.clear()
+        self._add(rest)
+        return lines
+
+    def _add(self, piece: bytes) -> None:
+        if len(self._begun) + len(piece) > LINE_LIMIT:
+            raise Violation("a line of more than %d bytes was sent" % LINE_LIMIT)
+        self._begun += piece
+
+
+def encode(message: Mapping[str, Any]) -> bytes:
+    """The line. Raises Lost for one that the other end would not take."""
+    try:
+        line = json.dumps(message, separators=(",", ":"), allow_nan=False).encode("ascii")
+    except ValueError as error:
+        raise Lost("a message (%s) cannot be sent: %s" % (message.get("type"), error)) from None
+    if len(line) > LINE_LIMIT:
+        raise Lost("a message of %d bytes (%s) is too long to be sent" % (len(line), message.get("type")))
+    return line + b"\n"
+
+
+def decode(line: bytes) -> Message:
+    """The message, whatever its type. Raises Violation."""
+    try:
+        message = kinds.parse_json(line)
+    except ValueError:
+        raise Violation("a line that is not a message was sent") from None
+    if not isinstance(message, dict) or not isinstance(message.get("type"), str):
+        raise Violation("a line that is not a message was sent")
+    return message
+
+
+BEAT = {"type": "beat"}
+
+
+def check(message: Dict[str, Any], records: Mapping[str, Any]) -> Any:
+    """The message as the record of its type. Raises Violation."""
+    name = message["type"]
+    if name not in records:
+        raise Violation("a message of an unknown type was sent")
+    if name in ("hello", "welcome") and message.get("v") != PROTOCOL:
+        raise Violation("it speaks another version of the protocol, not version %d" % PROTOCOL)
+    try:
+        return checked(records[name], message)
+    except Wrong as wrong:
+        raise Violation("the message %s is invalid: %s" % (name, wrong)) from None
+
+
+BEAT_S = 3.0
+SLACK_S = 0.5
+"""Beats may go out this much earlier, so that those for many connections go together."""
+
+SILENCE_S = 10.0
+RETRY_FIRST_S = 0.125
+RETRY_SOON_S = 3.0
+"""The longest delay in the first minute: a coordinator that is started again, or has its port again, is found soon."""
+
+SOON_FOR_S = 60.0
+RETRY_LAST_S = 15.0
+
+
+class Retry:
+    """The delays between attempts, each drawn between half and all of a limit that doubles: no two agents keep step."""
+
+    def __init__(self, random: Callable[[], float]) -> None:
+        self._random = random
+        self._limit_s = RETRY_FIRST_S
+        self._failing_since: Optional[float] = None
+
+    def next_s(self, now: float) -> float:
+        if self._failing_since is None:
+            self._failing_since = now
+        last_s = RETRY_SOON_S if now - self._failing_since < SOON_FOR_S else RETRY_LAST_S
+        limit_s = min(self._limit_s, last_s)
+        self._limit_s = limit_s * 2
+        return limit_s * (1 + self._random()) / 2
+
+    def reset(self) -> None:
+        self._limit_s = RETRY_FIRST_S
+        self._failing_since = None
+
+
+_BEAT = encode(BEAT).rstrip()
+"""As this dtctl writes it: most of what hundreds of idle agents say, and not worth reading."""
+
+
+class Peer:
+    """The other end of a connection. `records`: what it may say. Methods raise Lost.
+
+    `now` is the monotonic clock, here and everywhere in the link.
+    """
+
+    def __init__(self, stream: TlsStream, records: Mapping[str, Any], now: float) -> None:
+        self.stream = stream
+        self.last_heard = now
+        self._said = now
+        self._records = records
+        self._lines = LineBuffer()
+
+    def due(self) -> float:
+        """When `keep` is to be called again."""
+        return min(self._said + BEAT_S, self.last_heard + SILENCE_S)
+
+    def receive(self, now: float) -> List[Any]:
+        """What has arrived, without beats."""
+        return self.understand(now) if self.stream.pull() else []
+
+    def understand(self, now: float) -> List[Any]:
+        """Like `receive`, for bytes that the stream has already pulled."""
+        lines = [line for line in self._lines.feed(self.stream.read()) if line != _BEAT]
+        messages = [check(decode(line), self._records) for line in lines]
+        self.last_heard = now
+        return [message for message in messages if message["type"] != "beat"]
+
+    def send(self, message: Mapping[str, object], now: float) -> None:
+        self.stream.write(encode(message))
+        self._said = now
+
+    def keep(self, now: float) -> None:
+        """Sends a beat when it is time for one."""
+        if now - self.last_heard >= SILENCE_S:
+            raise Lost("nothing was heard from it for %d s" % SILENCE_S)
+        if now - self._said >= BEAT_S - SLACK_S:
+            self.send(BEAT, now)

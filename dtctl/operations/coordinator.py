@@ -1,0 +1,266 @@
+"""A run is asked by one connection, to the host of its coordinator; every host is asked where that one is away."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
+from dtctl.agent.records.reasons import Fact, fact
+from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.operations.checkpoints import read_checkpoints
+from dtctl.operations.client.conversation import Request, ask, knows_no_run
+from dtctl.operations.client.plausible import check_status
+from dtctl.operations.snapshot import (
+    NOT_THERE,
+    Coordination,
+    CoordinatorAway,
+    Outcome,
+    RunStatus,
+    TaskStatus,
+    Verdict,
+    judge,
+)
+from dtctl.transport.seam import Session, Transport
+from dtctl.transport.wire import untrue
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.run_state import State
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.vitals import Machine
+    from dtctl.model import TaskId
+    from dtctl.operations.history.record import RunRecord
+
+Answer = StatusResult | StopResult | RestartResult
+R = TypeVar("R", StatusResult, StopResult, RestartResult)
+A = TypeVar("A")
+
+Own = Mapping[str, Any]
+"""What hosts that were taken for the coordinator's have answered, each for its own part of the run."""
+
+
+def ask_run(
+    record: RunRecord,
+    transport: Transport,
+    request: Callable[[RunRecord, Own], A],
+    *,
+    away: CoordinatorAway | None = None,
+    reads: bool = False,
+) -> tuple[RunRecord, A, Own]:
+    """The answer of the run's coordinator, wherever the hosts say that it is; the record by which it was found, `Own`.
+
+    `request` asks the coordinator's host of a record, and is given what was answered on the way. `away`: that host has
+    failed just now, and is not tried again. `reads`: it asks for the status, which changes nothing and need not be
+    asked twice.
+
+    Raises CoordinatorAway when no host coordinates the run, with all that the hosts say of themselves. That is the
+    only rule for a coordinator that is away; what a command then does with each host is its own.
+    """
+    if away is None:
+        try:
+            return record, request(record, {}), {}
+        except DtctlError as error:
+            away = coordinator_away(record.coordinator, error)
+    own: Own = away.own
+    told = own.get(record.coordinator) if reads else None
+    found = None
+    if told is not None and told["inventory"] is not None:  # the cluster file has changed since the start
+        known = record.as_known(told["inventory"])
+    else:
+        found = status_of_hosts(record, transport, away.unreachable, own if reads else None)
+        known = found.record
+    if known.coordinator != record.coordinator:
+        try:
+            return known, request(known, own), own
+        except DtctlError as error:
+            away = coordinator_away(known.coordinator, error)
+            own = {**own, **away.own}
+    if found is None:
+        found = status_of_hosts(record, transport, away.unreachable, own)
+    raise CoordinatorAway(away.host, away.cause, own, found) from away
+
+
+First = Callable[["RunRecord", Session], "RunRecord"]
+"""Asks something else in the same conversation before; the record that it gives back is what is asked about."""
+
+
+def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
+    """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
+    host = record.coordinator
+    try:
+        with closing(transport.open(record.way_to(host))) as session:
+            answer = wanted.put(first(record, session) if first else record, session)
+    except DtctlError as error:
+        raise coordinator_away(host, error) from error
+    if answer["coordination"] is None:
+        raise CoordinatorAway(host, why_alone(record.cluster, host, answer), {host: answer})
+    return answer
+
+
+def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
+    """Why a host has answered for its own part of the run alone."""
+    why = answer["away"]
+    if why is not None:
+        return AgentError(why["code"], why["summary"], detail=why["detail"], hint=why["hint"], host=host)
+    if answer["run"] is None:
+        return AgentError("no_run", f"there is no run of {cluster} on {host}", host=host)
+    return AgentError("not_coordinator", f"{host} does not coordinate run {answer['run']}", host=host)
+
+
+def coordinator_away(host: str, error: DtctlError) -> CoordinatorAway:
+    """What an error of the coordinator's host means: that it is away. Raises the error where it is something else."""
+    if isinstance(error, CoordinatorAway):
+        return error
+    if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in NOT_THERE):
+        return CoordinatorAway(host, error)
+    raise error
+
+
+def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[StatusResult]:
+    """`guess`: checkpoints are looked for where no setting leads, too, which may take a while."""
+    return Request(
+        "status",
+        StatusResult,
+        lambda _: {"guess": guess},
+        lambda host, answer: check_status(record.cluster, record.run, host.name, answer),
+    )
+
+
+def ask_whole_run(record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
+    """The answer of the coordinator's host, and the run as it knows it. Raises AgentError where it speaks for itself.
+
+    The cluster file may have changed since the run was started.
+    """
+    answer = request_of_status(record).put(record, session)
+    if answer["coordination"] is None or answer["inventory"] is None:
+        raise why_alone(record.cluster, session.host.name, answer)
+    return record.as_known(answer["inventory"]), answer
+
+
+def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
+    """The coordinator's answer to `status` as a value."""
+    assert answer["coordination"] is not None
+    coordination = Coordination.of(answer["coordination"], record.roster)
+    return RunStatus(
+        record=record,
+        tasks=coordination.tasks,
+        verdict=coordination.verdict,
+        checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
+        time=answer["time"],
+        coordination=coordination,
+        machines=_machines({host: one["state"] for host, one in coordination.contacts.items()}),
+    )
+
+
+def status_of_hosts(
+    record: RunRecord,
+    transport: Transport,
+    failed: Mapping[str, DtctlError] | None = None,
+    told: Mapping[str, StatusResult] | None = None,
+    *,
+    guess: bool = False,
+) -> RunStatus:
+    """As every host tells it for itself; one that does not answer is in `errors`.
+
+    Those in `failed` are not asked, nor those in `told`, which have answered already.
+
+    Of several runs that hosts tell of, one is believed (agreement.py). `guess`: see request_of_status.
+    """
+    answers, errors = dict(told or {}), dict(failed or {})
+    unasked = [name for name in record.hosts if name not in {**answers, **errors}]
+    outcomes = ask(record, transport, request_of_status(record, guess=guess), unasked)
+    answers, errors = {**answers, **outcomes.results}, {**errors, **outcomes.errors}
+    inventory = agreed(record, answers)
+    known = record if inventory is None else record.as_known(inventory)
+    if inventory is not None:
+        unasked = [name for name in dict.fromkeys(known.roster.values()) if name not in record.hosts]
+        more = ask(known, transport, request_of_status(known, guess=guess), unasked)
+        answers, errors = {**answers, **more.results}, {**errors, **more.errors}
+        for host, error in dissenters(inventory, answers).items():
+            del answers[host]
+            errors[host] = error
+    nothing = Verdict(Outcome.CREATED, (fact("no_run"),))
+    return _put_together(known, answers, errors, judge(inventory, answers) if inventory is not None else nothing)
+
+
+def _put_together(
+    known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError], verdict: Verdict
+) -> RunStatus:
+    told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
+    silent = {host for host, answer in answers.items() if answer["run"] is None}
+    silent |= {host for host, error in errors.items() if knows_no_run(error)}
+    why = dict.fromkeys(silent, fact("run_unknown"))
+    why.update({host: fact("way_unknown", host=host) for host in known.unknown_hosts})
+    tasks = {task: task_of(task, host, known, told.get(host), why.get(host)) for task, host in known.roster.items()}
+    clock = told.get(known.coordinator) or next(iter(told.values()), None)
+    return RunStatus(
+        record=known,
+        tasks=tasks,
+        verdict=verdict,
+        checkpoints=tuple(
+            checkpoints
+            for host in sorted(told, key=lambda name: name != known.coordinator)
+            for checkpoints in read_checkpoints(host, told[host]["checkpoints"])
+        ),
+        time=clock["time"] if clock else 0.0,
+        errors={host: error for host, error in errors.items() if not knows_no_run(error)},
+        without_run=tuple(name for name in known.hosts if name in silent),
+        machines=_machines({host: answer["state"] for host, answer in told.items()}),
+    )
+
+
+def _machines(states: Mapping[str, State | None]) -> dict[str, Machine]:
+    return {host: state["machine"] for host, state in states.items() if state is not None and state["machine"]}
+
+
+def task_of(
+    task: TaskId, host: str, record: RunRecord, answer: StatusResult | None, why_none: Fact | None = None
+) -> TaskStatus:
+    if answer is None:
+        return TaskStatus.unknown(task, host, why_none or fact("no_answer"))
+    entry = answer["state"]["tasks"].get(str(task)) if answer["state"] else None
+    if entry is None or answer["run"] != record.run:
+        return TaskStatus.unknown(task, host, fact("other_run"))
+    return TaskStatus.of(task, host, entry)
+
+
+def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:
+    """The run that is believed, or None when no host has one.
+
+    Only a host that has a task in a run counts among those that tell of it, and only those count together that tell the
+    same of it: its id, its age, and every task's place. The newest run that two hosts or more tell of is believed.
+    Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
+    the newest. So a single host that lies outvotes no two others, whatever age it claims for its run; what it says of
+    other hosts' tasks counts only if there is nobody else to ask.
+    """
+    told: dict[str, list[str]] = {}
+    runs: dict[str, Inventory] = {}
+    for host, answer in answers.items():
+        inventory = answer["inventory"]
+        if inventory is not None and any(member["host"] == host for member in inventory["roster"]):
+            key = _key(inventory)
+            runs[key] = inventory
+            told.setdefault(key, []).append(host)
+
+    def weight(key: str) -> tuple[bool, bool, float]:
+        return len(told[key]) > 1, record.coordinator in told[key] and not shared, runs[key]["created"]
+
+    shared = any(len(hosts) > 1 for hosts in told.values())
+    return runs[max(told, key=weight)] if told else None
+
+
+def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
+    """Hosts that disagree with what is believed about the same run."""
+    return {
+        host: untrue(host, f"disagrees with the other hosts about run {run['run']} than what is believed of it")
+        for host, answer in answers.items()
+        if answer["inventory"] is not None
+        and answer["inventory"]["run"] == run["run"]
+        and _key(answer["inventory"]) != _key(run)
+    }
+
+
+def _key(inventory: Inventory) -> str:
+    return json.dumps(inventory, sort_keys=True)

@@ -1,0 +1,139 @@
+"""When each task of a run was in which state, attempt by attempt, by the event history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from dtctl.agent.records.reasons import Fact, why_of
+from dtctl.agent.records.whole_run import StoryLine
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.snapshot import TaskStatus
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A task in one state, in epoch seconds of its host."""
+
+    state: TaskState
+    begin: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One start of a task: its states in order, how it ended if it has, and why."""
+
+    number: int
+    bars: tuple[Bar, ...]
+    state: TaskState
+    """What it came to, or is in."""
+    why: Sequence[Fact] = ()
+
+    @property
+    def begin(self) -> float:
+        return self.bars[0].begin
+
+    @property
+    def end(self) -> float:
+        return self.bars[-1].end
+
+
+@dataclass(frozen=True)
+class TaskLine:
+    """All attempts of a task that are known, oldest first."""
+
+    task: TaskId
+    host: str
+    state: TaskState
+    attempts: tuple[Attempt, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """From `begin` to `end`, in epoch seconds. `cut`: there was more before than was asked for."""
+
+    begin: float
+    end: float
+    tasks: tuple[TaskLine, ...]
+    cut: bool = False
+
+
+MOST_ATTEMPTS = 100
+"""Of one task; the newest."""
+
+_WAITS = (TaskState.PENDING, TaskState.BACKOFF)
+
+
+def timeline(story: Sequence[StoryLine], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
+    """`story` in the order of its lines; `now` ends what goes on."""
+    told: dict[str, list[StoryLine]] = {}
+    for one in story:
+        if one["kind"] == "task" and one["task"] is not None:
+            told.setdefault(one["task"], []).append(one)
+    lines = tuple(
+        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
+        for task in tasks
+    )
+    begins = [story[0]["time"]] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
+    ends = [one.end for line in lines for one in line.attempts]
+    begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
+    return Timeline(begin, max([begin, *ends]), lines, cut)
+
+
+def _attempts(task: TaskStatus, told: list[StoryLine], now: float) -> list[Attempt]:
+    moves = [one for one in told if one["from"] != one["to"] and one["to"] in set(TaskState)]
+    found = _from_moves(task, moves, now) if moves else _from_history(task, now)
+    return found[-MOST_ATTEMPTS:]
+
+
+def _from_moves(task: TaskStatus, moves: list[StoryLine], now: float) -> list[Attempt]:
+    """A wait stands with the attempt before it, and the first one with the first attempt."""
+    over = max(now, moves[-1]["time"])
+    bars: dict[int, list[Bar]] = {}
+    ended: dict[int, StoryLine] = {}
+    for number, one in enumerate(moves):
+        state, attempt = TaskState(one["to"]), one["attempt"] or 0
+        end = moves[number + 1]["time"] if number + 1 < len(moves) else over
+        if not state.final:
+            bars.setdefault(attempt, []).append(Bar(state, one["time"], max(one["time"], end)))
+        else:
+            bars.setdefault(attempt, []).append(Bar(state, one["time"], one["time"]))
+        if state not in (TaskState.STARTING, TaskState.RUNNING) and one["from"] not in ("pending", "backoff"):
+            ended.setdefault(attempt, one)
+    bars = {number: several for number, several in bars.items() if number or len(bars) == 1}
+    return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
+
+
+def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: StoryLine | None) -> Attempt:
+    state = task.state if number == task.entry["attempt"] else bars[-1].state
+    return Attempt(number, tuple(bars), state, why_of(end) if end is not None else ())
+
+
+def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
+    """Where nobody can tell the story: from how the task stands."""
+    found = []
+    for past in task.entry["history"]:
+        state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED
+        bars = (Bar(TaskState.RUNNING, past["started"], past["ended"]), Bar(state, past["ended"], past["ended"]))
+        found.append(Attempt(past["attempt"], bars, state))
+    if task.entry["since"] is not None and not task.state.final and task.state not in _WAITS:
+        found.append(
+            Attempt(
+                task.entry["attempt"],
+                (Bar(task.state, task.entry["since"], max(now, task.entry["since"])),),
+                task.state,
+                task.why,
+            )
+        )
+    return found
+
+
+def restarted(line: TaskLine) -> bool:
+    return len(line.attempts) > 1
+
+
+def by_trouble(lines: Sequence[TaskLine], lead: TaskId) -> list[TaskLine]:
+    """What did not go well first, and the lead; else in their order."""
+    calm = (TaskState.RUNNING, TaskState.SUCCEEDED, TaskState.PENDING, TaskState.STARTING)
+    return sorted(lines, key=lambda line: (line.state in calm and not restarted(line), line.task != lead))

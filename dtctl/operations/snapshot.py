@@ -1,0 +1,335 @@
+"""What is known of a run at one moment: its outcome, its tasks, and how its coordinator sees it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, fact, why_of
+from dtctl.agent.records.run_state import Entry, Exit
+from dtctl.agent.run import outcome
+from dtctl.agent.run.policy import why_ended
+from dtctl.agent.run.run_events import RunEvent, events_of
+from dtctl.errors import AgentError, DtctlError, TransportError, advice
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.checkpoints import Checkpoints, newest_of_run
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.answers import StatusResult
+    from dtctl.agent.records.run_state import Intent
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.vitals import Machine
+    from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
+    from dtctl.operations.history.record import RunRecord
+
+
+class Outcome(str, Enum):
+    """TFJob's words for a run (kubeflow training-operator, pkg/apis JobConditionType), and Stopped."""
+
+    CREATED = "Created"
+    RUNNING = "Running"
+    RESTARTING = "Restarting"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    STOPPED = "Stopped"
+
+    @property
+    def decided(self) -> bool:
+        return self.value in outcome.DECIDED
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What has become of a run, and why."""
+
+    outcome: Outcome
+    why: tuple[Fact, ...]
+    cause: TaskId | None = None
+    """The task whose failure came first; of a failed run only."""
+
+    @classmethod
+    def of(cls, kind: str, why: Iterable[Fact], cause: str | None) -> Verdict:
+        """As records have it."""
+        return cls(Outcome(kind), tuple(why), TaskId.parse(cause) if cause else None)
+
+    @classmethod
+    def of_condition(cls, condition: Condition) -> Verdict:
+        return cls.of(condition["type"], why_of(condition), condition["cause"])
+
+
+def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
+    """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
+    facts = _facts(run, answers)
+    found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
+    found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
+    if found is not None:
+        return Verdict.of(found.kind, found.why, found.cause)
+    if len(facts.in_state("pending", "starting")) == len(facts.roster):
+        return Verdict(Outcome.CREATED, (fact("no_task_runs"),))
+    return Verdict(Outcome.RUNNING, (fact("tasks_run", count=0, of=len(facts.roster)),))
+
+
+def _facts(run: Inventory, answers: Mapping[str, StatusResult]) -> outcome.Facts:
+    entries: dict[str, Entry] = {}
+    intents: dict[str, Intent] = {}
+    for answer in answers.values():
+        if answer["run"] == run["run"] and answer["state"] is not None:
+            entries.update(answer["state"]["tasks"])
+            intents.update(answer["intents"])
+    roster = {member["task"]: member for member in run["roster"]}
+    absent = [task for task, member in roster.items() if member["host"] in run["absent"] and task not in entries]
+    return outcome.Facts(roster, run["fail_fast"], entries, intents, absent)
+
+
+NOTHING_KNOWN = made(Entry)
+_NOT_ENDED = made(Exit)
+
+
+@dataclass(frozen=True)
+class TaskStatus:
+    """One moment of a task; times are in epoch seconds of its host."""
+
+    id: TaskId
+    host: str
+    state: TaskState
+    """As the agent reports it, or `lost`."""
+    entry: Entry = field(default_factory=lambda: NOTHING_KNOWN, repr=False)
+    """What its agent reports; of a task that is lost the reason is the controller's."""
+
+    @classmethod
+    def of(cls, task: TaskId, host: str, entry: Entry) -> TaskStatus:
+        return cls(task, host, TaskState(entry["state"]), entry)
+
+    @classmethod
+    def unknown(cls, task: TaskId, host: str, why: Fact, state: TaskState = TaskState.LOST) -> TaskStatus:
+        """Of which its agent has reported nothing."""
+        return cls(task, host, state, {**NOTHING_KNOWN, "why": [why]})
+
+    @property
+    def why(self) -> list[Fact]:
+        return why_of(self.entry)
+
+    @property
+    def exit(self) -> Exit:
+        """How its newest attempt has ended; without code and signal while it has not."""
+        return self.entry["exit"] or _NOT_ENDED
+
+
+def how_it_ended(task: TaskStatus) -> list[Fact]:
+    """The reason that the agent gave, else the exit status."""
+    return task.why or why_ended(task.exit)
+
+
+@dataclass(frozen=True)
+class Coordination:
+    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
+
+    view: RunView
+    """With the hosts of the roster alone, in its order."""
+    tasks: Mapping[TaskId, TaskStatus]
+
+    @property
+    def contacts(self) -> Mapping[str, Contact]:
+        return self.view["hosts"]
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.of_condition(self.view["condition"])
+
+    @property
+    def events(self) -> list[RunEvent]:
+        """What hooks are sent."""
+        return events_of(self.view)
+
+    @property
+    def lost_hosts(self) -> tuple[str, ...]:
+        return tuple(host for host, contact in self.contacts.items() if is_lost(contact))
+
+    @property
+    def absent_hosts(self) -> tuple[str, ...]:
+        return tuple(host for host, contact in self.contacts.items() if contact["absent"])
+
+    @property
+    def isolated(self) -> bool:
+        """It has no contact with any other host though it waits for them."""
+        others = [contact for contact in self.contacts.values() if not (contact["over"] or contact["absent"])]
+        return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
+
+    @classmethod
+    def of(cls, view: RunView, roster: Mapping[TaskId, str]) -> Coordination:
+        """`roster`: task -> host, in the order to show them; what the coordinator reports of other hosts is ignored."""
+        hosts = {host: view["hosts"][host] for host in dict.fromkeys(roster.values()) if host in view["hosts"]}
+        tasks = {task: _task(task, host, hosts.get(host)) for task, host in roster.items()}
+        return cls({**view, "hosts": hosts}, tasks)
+
+
+def is_lost(contact: Contact) -> bool:
+    """The host was there, and is not now, though the run is not over for it."""
+    return not contact["connected"] and contact["heard"] is not None and not contact["over"]
+
+
+def steps_lost(incident: Incident) -> int | None:
+    if incident["step"] is None or incident["back_to"] is None:
+        return None
+    return max(0, incident["step"] - incident["back_to"])
+
+
+def recovered_after_s(incident: Incident) -> float | None:
+    return None if incident["recovered"] is None else incident["recovered"] - incident["noticed"]
+
+
+def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
+    """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
+    if known is None:
+        return TaskStatus.unknown(task, host, fact("no_part"))
+    if known["absent"] or known["state"] is None:
+        why = fact("absent" if known["absent"] else "not_heard")
+        return TaskStatus.unknown(task, host, why, TaskState.PENDING)
+    entry = known["state"]["tasks"].get(str(task))
+    if entry is None:
+        return TaskStatus.unknown(task, host, fact("task_unknown"))
+    status = TaskStatus.of(task, host, entry)
+    if is_lost(known) and not status.state.final:
+        last = fact("host_away", host=host, text=status.state.value)
+        return TaskStatus(task, host, TaskState.LOST, {**entry, "since": known["heard"], "why": [last]})
+    return status
+
+
+@dataclass(frozen=True)
+class Progress:
+    """None where nobody has told it. `loss` in the digits of the log."""
+
+    step: int | None = None
+    step_time: float | None = None
+    """When it was told, in epoch seconds of that host."""
+    target: int | None = None
+    rate: float | None = None
+    """Steps a second."""
+    loss: str | None = None
+
+    @property
+    def left_s(self) -> float | None:
+        """Until the target, at the present rate."""
+        if self.step is None or self.target is None or not self.rate:
+            return None
+        return max(0, self.target - self.step) / self.rate
+
+
+def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
+    """By the task that has come furthest, of those that train; the lead's loss and rate, where it tells them.
+
+    Rates are of tasks that run: of another its last rate tells nothing about what is to come.
+    """
+    telling = [task for task in tasks if task.entry["step"] is not None]
+    if not telling:
+        return Progress(target=target)
+    furthest = max(telling, key=lambda task: (task.entry["step"] or 0, task.id == lead))
+    first = sorted(telling, key=lambda task: (task.id != lead, -(task.entry["step"] or 0)))
+    running = [task for task in first if task.state is TaskState.RUNNING]
+    return Progress(
+        step=furthest.entry["step"],
+        step_time=furthest.entry["step_time"],
+        target=target,
+        rate=next((task.entry["rate"] for task in running if task.entry["rate"] is not None), None),
+        loss=next((task.entry["loss"] for task in first if task.entry["loss"] is not None), None),
+    )
+
+
+NOT_THERE = {
+    "no_run": "has no run",
+    "not_coordinator": "does not coordinate the run",
+    "internal": "cannot revive its agent",
+    "not_answering": "has no coordinator that answers",
+    "damaged": "has damaged files of the run",
+    "other_version": "has the run of another version of dtctl",
+}
+
+
+class CoordinatorAway(DtctlError):
+    """The coordinator cannot be asked; every host may still be asked for itself."""
+
+    def __init__(
+        self,
+        host: str,
+        cause: DtctlError,
+        own: Mapping[str, Any] | None = None,
+        found: RunStatus | None = None,
+    ) -> None:
+        code = cause.code if isinstance(cause, AgentError) else ""
+        super().__init__(
+            f"the coordinator's host {host} {NOT_THERE.get(code, 'cannot be reached')}",
+            detail=cause.summary,
+            hint=advice(cause),
+        )
+        self.exit_code = cause.exit_code
+        self.host = host
+        self.cause = cause
+        self.found = found
+        """The run as its hosts tell it, each for itself; None before they were asked."""
+        self.own: Mapping[str, Any] = own or {}
+        """What hosts have answered, each for its own part of the run: that is done, or told."""
+
+    @property
+    def unreachable(self) -> Mapping[str, DtctlError]:
+        """The host, if there is no use in trying it again."""
+        return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
+
+    @property
+    def elsewhere(self) -> bool:
+        """The host was asked, and knows nothing of coordinating a run."""
+        return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
+
+
+_GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One moment of a run. Tasks of hosts that gave no answer are `lost`: nobody can tell."""
+
+    record: RunRecord
+    tasks: Mapping[TaskId, TaskStatus]
+    verdict: Verdict
+    checkpoints: tuple[Checkpoints, ...]
+    time: float
+    """Epoch seconds on the lead's host, against which ages are counted; 0 when no host answered."""
+    coordination: Coordination | None = None
+    """None: every host was asked for itself."""
+    away: CoordinatorAway | None = None
+    """Why every host was asked."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Host -> why it gave no answer."""
+    without_run: tuple[str, ...] = ()
+    """Hosts that answered that they know no run of the cluster."""
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    """How busy hosts are, of those whose agents have told it."""
+
+    @property
+    def going_on_after_the_end(self) -> tuple[TaskId, ...]:
+        """Tasks that run though the outcome is certain, ps tasks as a rule."""
+        if not self.verdict.outcome.decided:
+            return ()
+        return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def is_over(self) -> bool:
+        """The outcome is certain and nothing runs any more."""
+        return self.verdict.outcome.decided and not self.going_on_after_the_end
+
+    @property
+    def progress(self) -> Progress:
+        """With the step of a checkpoint that was saved after the last step was reported."""
+        known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
+        saved = self.newest_checkpoint.newest_complete if self.newest_checkpoint else None
+        if saved is None or saved.step is None or known.step is None or known.step_time is None:
+            return known
+        newer = saved.step > known.step and saved.time >= known.step_time
+        return dataclasses.replace(known, step=saved.step, step_time=saved.time) if newer else known
+
+    @property
+    def newest_checkpoint(self) -> Checkpoints | None:
+        return newest_of_run(self.checkpoints)
