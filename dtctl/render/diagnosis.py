@@ -12,7 +12,7 @@ from dtctl.model import TaskId
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.render.events import clock
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, size
+from dtctl.render.words import count, duration, fold, size, spans
 
 if TYPE_CHECKING:
     from dtctl.operations.diagnosis.facts import End
@@ -172,7 +172,7 @@ def valued(name: str, value: Any) -> str:
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
-        return _numbers(value)
+        return spans(value, ", ")
     if isinstance(value, tuple):
         return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
     if name.endswith("_s"):
@@ -187,17 +187,6 @@ def valued(name: str, value: Any) -> str:
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    """(2221, 2222, 2223, 2230) -> 2221-2223, 2230"""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1] = [spans[-1][0], number]
-        else:
-            spans.append([number])
-    return ", ".join("-".join(map(str, span)) for span in spans)
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:

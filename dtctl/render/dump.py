@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dtctl.agent.records.vitals import Frame, Missing, ProcessDump, Stack, Thread
+from dtctl.errors import clipped
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.render.terminal import console
 from dtctl.render.words import count
@@ -63,7 +64,7 @@ def _show(one: Dumped) -> None:
 
 def lines_of_process(process: ProcessDump) -> Iterator[str]:
     by = f"  (by {process['way']})" if process["way"] else ""
-    yield f"  process {process['pid']}: {_short(process['command'])}{by}"
+    yield f"  process {process['pid']}: {clipped(process['command'], 100)}{by}"
     if process["missing"] is not None:
         yield f"    no Python stacks: {MISSING[process['missing']]}"
         if process["said"]:
@@ -111,7 +112,3 @@ def _kernel_lines(process: ProcessDump) -> Iterator[str]:
 def _kind(thread: Thread) -> str:
     waits = f" in {thread['wchan']}" if thread["wchan"] else ""
     return f"{thread['name']}: {thread['state']}{waits}"
-
-
-def _short(command: str) -> str:
-    return command if len(command) <= 100 else f"{command[:97]}..."

@@ -18,11 +18,9 @@ from dtctl.render.errors import note, show_warning
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
-from dtctl.render.words import count, fold
+from dtctl.render.words import count, fold, spans
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.local import Exposure
 
@@ -125,7 +123,7 @@ class _Row:
 
     @property
     def name(self) -> str:
-        return f"{self.tasks[0].id.job}:{_spans(sorted(task.id.index for task in self.tasks))}"
+        return f"{self.tasks[0].id.job}:{spans(sorted(task.id.index for task in self.tasks))}"
 
     @property
     def hosts(self) -> str:
@@ -139,7 +137,7 @@ class _Row:
         if all(task.address.rpartition(":")[0] == task.host for task in self.tasks):
             ports = {task.address.rpartition(":")[2] for task in self.tasks}
             known = sorted(int(port) for port in ports if port.isdecimal())
-            return f":{_spans(known)}" if known else f":{min(ports)}"
+            return f":{spans(known)}" if known else f":{min(ports)}"
         return fold({task.address for task in self.tasks})
 
     @property
@@ -156,19 +154,18 @@ class _Row:
 def _show_table(plan: RunPlan) -> None:
     """What differs between tasks stands beside them, or below where the terminal is too narrow."""
     rows = _rows(plan)
-    grid = _grid(rows, notes=any(row.differs for row in rows))
-    beside = fits(grid)
-    print_table(grid if beside else _grid(rows, notes=False))
+    columns = {
+        "TASK": [row.name for row in rows],
+        "HOST": [row.hosts for row in rows],
+        "ADDRESS": [row.addresses for row in rows],
+        "GPU": [row.gpus for row in rows],
+    }
+    whole = table({**columns, "NOTE": [row.differs for row in rows]})
+    beside = any(row.differs for row in rows) and fits(whole)
+    print_table(whole if beside else table(columns))
     for row in rows:
         if row.differs and not beside:
             console.say(f"{row.name} on {row.hosts}: {row.differs}")
-
-
-def _grid(rows: Sequence[_Row], *, notes: bool) -> Table:
-    grid = table("TASK", "HOST", "ADDRESS", "GPU", *["NOTE"] * notes)
-    for row in rows:
-        grid.add_row(row.name, row.hosts, row.addresses, row.gpus, *[row.differs] * notes)
-    return grid
 
 
 def _rows(plan: RunPlan) -> list[_Row]:
@@ -249,17 +246,6 @@ def _tf_config(plan: RunPlan) -> list[str]:
 
 def _directories(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {shown(path)}" for name, path in named.items())
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """0-3,5, as commands take the indexes of tasks."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][-1] == number - 1:
-            spans[-1] = [spans[-1][0], number]
-        else:
-            spans.append([number])
-    return ",".join("-".join(map(str, span)) for span in spans)
 
 
 def _words(words: Iterable[str]) -> str:

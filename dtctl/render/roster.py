@@ -9,11 +9,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import fact, sentence
+from dtctl.errors import clipped
 from dtctl.model import TaskState
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
-from dtctl.render.tables import fits, styled, table
+from dtctl.render.tables import styled, table
 from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
@@ -70,32 +71,18 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
         each.append(Row((task,), _note(task, status) or _pace_note(task, status, usual)))
     if room is None or len(each) <= room:
         return each
-    alike: dict[object, list[TaskStatus]] = {}
+    alike: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
     for row in each:
         alike.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
-    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in _items(alike)]
+    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in alike.items()]
     return sorted(folded, key=lambda row: row.troubled)
-
-
-def _items(alike: dict[object, list[TaskStatus]]) -> list[tuple[tuple[str, TaskState, str], list[TaskStatus]]]:
-    return list(alike.items())  # type: ignore[arg-type]
 
 
 def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
     """Without columns that would be empty, and as narrow as the terminal is."""
     cells = {name: [cell(row, status) for row in rows] for name, cell in _COLUMNS.items()}
-    names = [name for name, column in cells.items() if name in _ALWAYS or any(map(str, column))]
-    for dropped in (None, *_DROPPED):
-        names = [name for name in names if name != dropped]
-        grid = table(*names)
-        if "NOTE" in names and any(cells["NOTE"]):
-            grid.columns[-1].min_width = min(_NOTE_WIDTH, max(len(str(note)) for note in cells["NOTE"]))
-        for number in range(len(rows)):
-            grid.add_row(*(cells[name][number] for name in names))
-        if fits(grid):
-            return grid
-    grid.columns[-1].min_width = None
-    return grid
+    columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}
+    return table(columns, dropped=_DROPPED, least_note=_NOTE_WIDTH)
 
 
 def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
@@ -170,10 +157,6 @@ def _pid_cell(row: Row, status: RunStatus) -> str:
     )
 
 
-def _note_cell(row: Row, status: RunStatus) -> str:
-    return row.note
-
-
 _COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "TASK": _tasks_cell,
     "HOST": _hosts_cell,
@@ -186,7 +169,7 @@ _COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "CPU": _cpu_cell,
     "MEMORY": _memory_cell,
     "PID": _pid_cell,
-    "NOTE": _note_cell,
+    "NOTE": lambda row, status: row.note,
 }
 _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
@@ -224,7 +207,7 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
     if usual is not None:
         return f"straggler: its peers make {usual:.3g}/s"
     if said := Facts(status).complaint(task):
-        return f"says: {said if len(said) <= _MOST_SAID else said[: _MOST_SAID - 3] + '...'}"
+        return f"says: {clipped(said, 100)}"
     target = status.progress.target
     if (
         task.entry["step"] is None
@@ -234,9 +217,6 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
         return ""
     silent = status.time - task.entry["step_time"]
     return f"last step {duration(silent)} ago" if silent >= SILENT_S else ""
-
-
-_MOST_SAID = 100
 
 
 def left_behind(task: TaskStatus) -> str:

@@ -53,7 +53,7 @@ def dashboard(
     from dtctl.operations.dashboard.server import Board, answering, looks
     from dtctl.operations.report.gathering import Following
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
+    from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
@@ -188,7 +188,7 @@ def _served(
 ) -> Iterator[None]:
     from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, show_next_url, show_url
+    from dtctl.render.dashboard import entered, entrance, show_next_url, show_url
 
     door = Door()
     with ExitStack() as stack:

@@ -143,14 +143,15 @@ def init(
         write_helper,
         write_template,
     )
-    from dtctl.render import errors, tables
+    from dtctl.render import errors
     from dtctl.render.machine import document, results
+    from dtctl.render.tables import print_table, table
 
     if show:
         found = {name: about_template(name) for name in template_names()}
         if output == "json":
             return document.print_json("Templates", results.templates(found))
-        return tables.show_templates(found)
+        return print_table(table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
     cluster = cluster_name(directory, name)
     written = write_helper(directory) if helper else write_template(template, directory, cluster)
     if output == "json":

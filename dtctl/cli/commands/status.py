@@ -75,8 +75,9 @@ def _print_json(status: RunStatus) -> None:
 def runs(scope: Scope, output: OutputOption = "text") -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
-    from dtctl.render import errors, tables
+    from dtctl.render import errors
     from dtctl.render.machine import document
+    from dtctl.render.status import show_runs
 
     record = scope.record()
     with scope.dialling():
@@ -84,7 +85,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs:
-        tables.show_runs(known.runs)
+        show_runs(known.runs)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:

@@ -189,8 +189,8 @@ def gc(
     """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
+    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
-    from dtctl.render.tables import show_remains
 
     record = scope.record()
     record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
@@ -220,7 +220,7 @@ def gc(
 
 def _ask(found: GcResult) -> None:
     """Where nobody can answer, files of dead runs go unasked; processes, and what trainers wrote, stay."""
-    from dtctl.render.tables import show_remains
+    from dtctl.render.gc import show_remains
     from dtctl.render.terminal import console
 
     if not found.anything:

@@ -10,10 +10,10 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
+from dtctl.render import goodput as words
 from dtctl.render.events import event_line
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
-from dtctl.render.report import goodput as words
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, hardware
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line

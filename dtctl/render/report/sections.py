@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.operations.report.gathering import HostFacts, Report
+from dtctl.render import goodput as words
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.report import curves, timeline
-from dtctl.render.report import goodput as words
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
 from dtctl.render.status import restarts_lines
 from dtctl.render.words import count, duration, fold, local_time, size

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.agent.run.goodput import summary
+from dtctl.durations import duration_text
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
@@ -76,8 +77,5 @@ def percent(share: float) -> str:
 
 
 def exact(seconds: float) -> str:
-    """As cluster.yaml takes it: 30s, 10m, 1h."""
-    for unit, length in (("h", 3600), ("m", 60)):
-        if seconds >= length and round(seconds) % length == 0:
-            return f"{round(seconds) // length}{unit}"
-    return f"{seconds:.0f}s" if seconds < 600 else f"{seconds / 60:.0f}m"
+    """As cluster.yaml takes it: 30s, 10m, 1h; from ten minutes on in whole minutes."""
+    return duration_text(float(round(seconds) if seconds < 600 else 60 * round(seconds / 60)))
