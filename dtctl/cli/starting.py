@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.ending import Announced
+from dtctl.cli.scope import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.follow import Ended, Event, follow

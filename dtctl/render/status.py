@@ -185,7 +185,7 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
 
 
 def show_runs(runs: Sequence[KnownRun]) -> None:
-    columns = {
+    columns: dict[str, list[str] | list[Text]] = {
         "RUN": [run.run for run in runs],
         "RESULT": [_result(run) for run in runs],
         "STARTED": [local_time(run.created) for run in runs],

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import detached, exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
@@ -203,7 +203,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
     for line in before:
         say(line)
-    with detached(scope, "dtctl events -f    follows it again"):
+    with scope.detached("dtctl events -f    follows it again"):
         for event in follow_events(record, scope.transport, last=tail, begin=begin):
             if isinstance(event, Away | Back):
                 show_contact(event)
