@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -43,45 +44,15 @@ class _Wording:
     """The place to mend is where the thing begins, not where PyYAML gave up."""
 
 
-_WORDINGS = (
-    _Wording(
-        "mapping values are not allowed here",
-        "a ':' where no key can stand",
-        "indent as the line above, which needs a blank behind its own ':'; put a value that holds ': ' in quotes",
-    ),
-    _Wording("could not find expected ':'", "a line without ':'", "write KEY: VALUE", at_start=True),
-    _Wording(
-        "expected <block end>",
-        "this does not line up with what stands above it",
-        "keys of one mapping and dashes of one list start in the same column, and a quote further up may not be closed",
-    ),
-    _Wording("expected ',' or ']', but got '<stream end>'", "this list in [...] does not end", "close it with ]", True),
-    _Wording(
-        "expected ',' or '}', but got '<stream end>'", "this mapping in {...} does not end", "close it with }", True
-    ),
-    _Wording("expected ',' or ']'", "this list in [...] is not closed, or lacks a comma", "close it with ]"),
-    _Wording("expected ',' or '}'", "this mapping in {...} is not closed, or lacks a comma", "close it with }"),
-    _Wording(
-        "found unexpected end of stream", "a quoted text does not end", "close it with the quote it began with", True
-    ),
-    _Wording("expected the node content", "a value is missing here", "write one, or take the key out"),
-    _Wording(
-        "found unexpected document separator",
-        "a quoted text does not end before the document does",
-        "close it with the quote it began with",
-    ),
-    _Wording("found incompatible YAML document", "a %YAML line of another version", "take the line out"),
-    _Wording("found undefined alias", "this alias has no anchor", "write &name at the value that *name stands for"),
-    _Wording(
-        "found unknown escape character", "an unknown escape after \\", "use single quotes: they take \\ as it is"
-    ),
-    _Wording("that cannot start any token", "no value can begin with this character", "put the value in quotes"),
-)
+def _wording(complaint: str) -> _Wording:
+    known = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    found = next((one for one in known if one["complaint"] in complaint), None)
+    return _Wording(**found) if found else _Wording("", complaint)
 
 
 def syntax_problem(error: yaml.YAMLError, text: str, name: str) -> Problem:
     complaint: str = getattr(error, "problem", None) or str(error)
-    wording = next((wording for wording in _WORDINGS if wording.complaint in complaint), _Wording("", complaint))
+    wording = _wording(complaint)
     line, column = _position(error, text, at_start=wording.at_start)
     place = Place(name, line, column)
     if isinstance(error, ReaderError):
