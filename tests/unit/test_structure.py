@@ -184,8 +184,6 @@ def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
 
 
 CYCLES: tuple[set[str], ...] = (
-    {"dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"},
-    {"dtctl.render.diagnosis", "dtctl.render.machine", "dtctl.render.terminal"},
     {
         *("dtctl.transport.local", "dtctl.transport.seam", "dtctl.transport.ssh", "dtctl.transport.stream"),
         "dtctl.transport.wire",
