@@ -70,8 +70,8 @@ def _records(module: ModuleType) -> Iterator[tuple[str, Any]]:
 def _table(name: str, record: Any, module: ModuleType) -> str:
     about, meanings = _told(module)[name]
     own = inspect.get_annotations(record)
-    base = record.__bases__[0].__name__
-    also = f" Also every field of {base}." if base != "Record" else ""
+    bases = " and ".join(base.__name__ for base in record.__bases__ if base is not Record)
+    also = f" Also every field of {bases}." if bases else ""
     lines = [f"**{_title(name, record, module)}**: {about}{also}", ""]
     rows = [_row(field, *fields_of(record)[field], meanings.get(field, "")) for field in own if field != "type"]
     return "\n".join([*lines, _grid(("field", "holds", "if absent", "meaning"), rows)])

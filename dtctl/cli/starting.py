@@ -187,7 +187,8 @@ class _Waiting:
         if not isinstance(event, RunStatus | Ended):
             return False
         seen = event.status.coordination if isinstance(event, Ended) else event.coordination
-        assert seen is not None
+        if seen is None:  # hosts report for themselves while the coordinator is away
+            return False
         self._seen = seen
         for one in judging.failed_exits(seen, self._shown):
             self._shown.add(one.id)

@@ -107,7 +107,7 @@ def watch(
     show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
-    is_decided = False
+    latest: RunStatus | None = None
 
     def ended(status: RunStatus) -> RunStatus:
         narrate.report_away()
@@ -118,14 +118,15 @@ def watch(
 
     with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
-            if isinstance(event, RunStatus) and event.coordination:
-                commands.see(event.coordination.events)
-                is_decided = event.verdict.outcome.decided
+            if isinstance(event, RunStatus):
+                latest = event
+                if event.coordination:
+                    commands.see(event.coordination.events)
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)
             if deadline is not None and time.monotonic() > deadline:
-                if is_decided:  # as `status` says, though some tasks are still being ended
+                if latest is not None and latest.verdict.outcome.decided:  # some tasks are still being ended
                     return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)

@@ -9,11 +9,20 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.errors import AgentError, DtctlError, TransportError, advice
+from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.operations.checkpoints import read_checkpoints
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_status
-from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict, judge
+from dtctl.operations.snapshot import (
+    NOT_THERE,
+    Coordination,
+    CoordinatorAway,
+    Outcome,
+    RunStatus,
+    TaskStatus,
+    Verdict,
+    judge,
+)
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.wire import untrue
 
@@ -27,51 +36,6 @@ if TYPE_CHECKING:
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)
 A = TypeVar("A")
-
-_NOT_THERE = {
-    "no_run": "has no run",
-    "not_coordinator": "does not coordinate the run",
-    "internal": "cannot revive its agent",
-    "not_answering": "has no coordinator that answers",
-    "damaged": "has damaged files of the run",
-    "other_version": "has the run of another version of dtctl",
-}
-
-
-class CoordinatorAway(DtctlError):
-    """The coordinator cannot be asked; every host may still be asked for itself."""
-
-    def __init__(
-        self,
-        host: str,
-        cause: DtctlError,
-        own: Mapping[str, Answer] | None = None,
-        found: RunStatus | None = None,
-    ) -> None:
-        code = cause.code if isinstance(cause, AgentError) else ""
-        super().__init__(
-            f"the coordinator's host {host} {_NOT_THERE.get(code, 'cannot be reached')}",
-            detail=cause.summary,
-            hint=advice(cause),
-        )
-        self.exit_code = cause.exit_code
-        self.host = host
-        self.cause = cause
-        self.found = found
-        """The run as its hosts tell it, each for itself; None before they were asked."""
-        self.own: Mapping[str, Any] = own or {}
-        """What hosts have answered, each for its own part of the run: that is done, or told."""
-
-    @property
-    def unreachable(self) -> Mapping[str, DtctlError]:
-        """The host, if there is no use in trying it again."""
-        return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
-
-    @property
-    def elsewhere(self) -> bool:
-        """The host was asked, and knows nothing of coordinating a run."""
-        return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
-
 
 Own = Mapping[str, Any]
 """What hosts that were taken for the coordinator's have answered, each for its own part of the run."""
@@ -149,7 +113,7 @@ def coordinator_away(host: str, error: DtctlError) -> CoordinatorAway:
     """What an error of the coordinator's host means: that it is away. Raises the error where it is something else."""
     if isinstance(error, CoordinatorAway):
         return error
-    if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in _NOT_THERE):
+    if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in NOT_THERE):
         return CoordinatorAway(host, error)
     raise error
 

@@ -14,7 +14,8 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import ANSWER_BYTES, about, final, request, said
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
-from dtctl.operations.coordinator import CoordinatorAway, Own, ask_run
+from dtctl.operations.coordinator import Own, ask_run
+from dtctl.operations.snapshot import CoordinatorAway
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.timeouts import PATIENCE_S
 

@@ -41,24 +41,17 @@ def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Itera
             for message in streams.all(TICK_S):
                 yield from logs.observe(message)
                 for report in watching.observe(message):
-                    if isinstance(report, RunStatus):
-                        last, ended = report, _is_over(report)
-                    elif isinstance(report, Over):
+                    if isinstance(report, Over):
                         ended = True
-                    if not (
-                        isinstance(report, Over) or (isinstance(report, RunStatus) and report.coordination is None)
-                    ):
-                        yield report
+                        continue
+                    if isinstance(report, RunStatus):  # a coordinator says itself when all is over
+                        last, ended = report, report.coordination is None and report.is_over
+                    yield report
                 if watching.moved or (ended and not logs.unread):
                     break
         if ended and last is not None:
             yield Ended(last)
             return
-
-
-def _is_over(status: RunStatus) -> bool:
-    """As its hosts report it while the coordinator is away."""
-    return status.coordination is None and status.verdict.outcome.decided and not status.going_on_after_the_end
 
 
 class _Logs:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from dtctl.agent.records.metrics import FolderTold, MetricsResult, Points, SeriesTold
+from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, knows_no_run, request, said
 from dtctl.operations.client.plausible import check_run
@@ -104,11 +104,11 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
                 yield from series_of(host, folder, answers[host]["time"])
 
 
-def key_of(folder: FolderTold) -> Key:
+def key_of(folder: FolderPoints) -> Key:
     return folder["dir"], folder["name"], folder["identity"]
 
 
-def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
+def series_of(host: str, folder: FolderPoints, now: float) -> Iterator[Series]:
     for answer in folder["series"]:
         yield Series(
             tag=answer["tag"],
@@ -123,7 +123,7 @@ def series_of(host: str, folder: FolderTold, now: float) -> Iterator[Series]:
         )
 
 
-def _points(answer: SeriesTold) -> Iterable[Point]:
+def _points(answer: SeriesPoints) -> Iterable[Point]:
     for step, time, value in zip(answer["steps"], answer["times"], answer["values"], strict=True):
         yield Point(step, time, float(value))
 
@@ -170,7 +170,7 @@ class _Told:
     """`whole`: the first of a conversation, with what may have been sent before."""
 
     host: str
-    folders: Sequence[FolderTold]
+    folders: Sequence[FolderPoints]
     whole: bool
 
 

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, why_of
@@ -14,6 +14,7 @@ from dtctl.agent.records.run_state import Entry, Exit
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.agent.run.run_events import RunEvent, events_of
+from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
-    from dtctl.errors import DtctlError
-    from dtctl.operations.coordinator import CoordinatorAway
     from dtctl.operations.history.record import RunRecord
 
 
@@ -240,6 +239,51 @@ def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -
     )
 
 
+NOT_THERE = {
+    "no_run": "has no run",
+    "not_coordinator": "does not coordinate the run",
+    "internal": "cannot revive its agent",
+    "not_answering": "has no coordinator that answers",
+    "damaged": "has damaged files of the run",
+    "other_version": "has the run of another version of dtctl",
+}
+
+
+class CoordinatorAway(DtctlError):
+    """The coordinator cannot be asked; every host may still be asked for itself."""
+
+    def __init__(
+        self,
+        host: str,
+        cause: DtctlError,
+        own: Mapping[str, Any] | None = None,
+        found: RunStatus | None = None,
+    ) -> None:
+        code = cause.code if isinstance(cause, AgentError) else ""
+        super().__init__(
+            f"the coordinator's host {host} {NOT_THERE.get(code, 'cannot be reached')}",
+            detail=cause.summary,
+            hint=advice(cause),
+        )
+        self.exit_code = cause.exit_code
+        self.host = host
+        self.cause = cause
+        self.found = found
+        """The run as its hosts tell it, each for itself; None before they were asked."""
+        self.own: Mapping[str, Any] = own or {}
+        """What hosts have answered, each for its own part of the run: that is done, or told."""
+
+    @property
+    def unreachable(self) -> Mapping[str, DtctlError]:
+        """The host, if there is no use in trying it again."""
+        return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
+
+    @property
+    def elsewhere(self) -> bool:
+        """The host was asked, and knows nothing of coordinating a run."""
+        return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
+
+
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
 
 
@@ -270,6 +314,11 @@ class RunStatus:
         if not self.verdict.outcome.decided:
             return ()
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def is_over(self) -> bool:
+        """The outcome is certain and nothing runs any more."""
+        return self.verdict.outcome.decided and not self.going_on_after_the_end
 
     @property
     def progress(self) -> Progress:

@@ -9,7 +9,6 @@ from dtctl.errors import AgentError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import ask, knows_no_run
 from dtctl.operations.coordinator import (
-    CoordinatorAway,
     Own,
     ask_coordinator,
     ask_run,
@@ -18,7 +17,7 @@ from dtctl.operations.coordinator import (
     task_of,
     told_by_coordinator,
 )
-from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.snapshot import CoordinatorAway, RunStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult

@@ -19,7 +19,6 @@ from dtctl.operations.client.conversation import about, final, request, said
 from dtctl.operations.client.plausible import check_run, check_states, check_view
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.coordinator import (
-    CoordinatorAway,
     ask_whole_run,
     coordinator_away,
     request_of_status,
@@ -27,7 +26,7 @@ from dtctl.operations.coordinator import (
     told_by_coordinator,
 )
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.snapshot import CoordinatorAway, RunStatus
 from dtctl.operations.status import status_elsewhere
 from dtctl.transport.seam import Message, Session, Transport
 

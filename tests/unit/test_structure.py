@@ -130,7 +130,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"role"},
+    "coordinate": {"following", "leading"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},

@@ -6,7 +6,7 @@ import os
 import resource
 import time
 
-from ..host import paths
+from ..host import machine, paths
 from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import systemd
@@ -63,11 +63,8 @@ def _limit(what: int) -> Optional[int]:
 
 
 def _selinux() -> str:
-    try:
-        with open(_SELINUX, encoding="ascii") as file:
-            return "enforcing" if file.read(1) == "1" else "permissive"
-    except (OSError, ValueError):
-        return ""
+    enforces = machine.text(_SELINUX)
+    return ("enforcing" if enforces.startswith("1") else "permissive") if enforces else ""
 
 
 def _memory(root: str, cluster: Optional[str]) -> TaskMemory:

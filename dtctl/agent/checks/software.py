@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 
 from ..records.checks import MOST_MODULES, PythonFound
 from ..records.kinds import made
@@ -92,8 +93,8 @@ class Python:
         self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
         if asked["python_path"]:
             self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
-        path = _whole(marks.text(asked["program"]), self._variables["PATH"])
-        self.found = made(PythonFound, program=asked["program"], path=path)
+        path = shutil.which(marks.text(asked["program"]), path=self._variables["PATH"]) or ""
+        self.found = made(PythonFound, program=asked["program"], path=path[:4096])
 
     def read(self) -> None:
         """By the names of its directories."""
@@ -137,8 +138,7 @@ class Python:
             done = subprocess.run(
                 [self.found["path"], *(["-I"] if isolated else []), "-c", script, json.dumps(asked)],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 cwd="/" if isolated else os.path.expanduser("~"),
                 env=environment.encoded({**({} if isolated else self._variables), **(more or {})}),
                 timeout=limit_s,
@@ -159,13 +159,6 @@ class Python:
         parts = self._variables.get("PYTHONPATH", "").split(":")
         pattern = os.path.expanduser("~/.local/lib/python3.*/site-packages")
         return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
-
-
-def _whole(program: str, path: str) -> str:
-    """Where it is; empty: nowhere."""
-    import shutil
-
-    return (shutil.which(program, path=path) or "")[:4096]
 
 
 def look(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:

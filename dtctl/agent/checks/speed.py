@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
 
+from ..host import machine
 from ..records.checks import GpuSpeed
 from ..records.kinds import made
 from ..run import environment
@@ -16,12 +18,14 @@ from .software import Python
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Dict, List, Tuple
 
     from ..conversation import Conversation
     from ..records.checks import SpeedFacts, SpeedQuestion
-    from .software import Python
 
+
+_GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
+"""A virtual machine has none."""
 
 _PATIENCE_S = 60.0
 """Beyond the time of the measurement: for the import, and for one multiplication on a host that is very slow."""
@@ -75,7 +79,7 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
         "flops": answer.get("flops", 0.0),
         "copied_bytes": answer.get("copied_bytes", 0.0),
         "model": _model(),
-        "governor": _line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        "governor": machine.text(_GOVERNOR).strip()[:4096],
         "machine": shares,
         "busy": takers,
         "problem": problem,
@@ -86,20 +90,8 @@ def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
 
 def _model() -> str:
     """proc(5): `model name` on x86; other processors have their kind in the greeting alone."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            named = (line.partition(":")[2].strip() for line in file if line.startswith("model name"))
-            return next(named, "")[:4096]
-    except OSError:
-        return ""
-
-
-def _line(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.readline().strip()[:4096]
-    except OSError:
-        return ""  # a virtual machine
+    found = re.search(r"^model name\s*:(.*)$", machine.text("/proc/cpuinfo"), re.MULTILINE)
+    return found[1].strip()[:4096] if found else ""
 
 
 _GPU_PATIENCE_S = 240.0
@@ -188,7 +180,7 @@ class _States:
 
     def _look(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
-            for number, state in states_told(neighbours.nvidia_smi(self._path, "--query-gpu=" + _STATES) or "").items():
+            for number, state in states_of(neighbours.nvidia_smi(self._path, "--query-gpu=" + _STATES) or "").items():
                 self._found[number] = _highest(self._found.get(number, {}), state)
 
 
@@ -200,17 +192,11 @@ def _highest(one: Dict[str, object], other: Dict[str, object]) -> Dict[str, obje
     }
 
 
-def states_told(table: str) -> Dict[int, Dict[str, object]]:
+def states_of(table: str) -> Dict[int, Dict[str, object]]:
     """From nvidia-smi's rows; what is no number there, as `[N/A]`, is not known."""
     found: Dict[int, Dict[str, object]] = {}
-    for line in table.splitlines():
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) == 5 and cells[0].isdigit():
-            figures = [_number(cell) for cell in cells[2:]]
-            named = zip(("clock_mhz", "degrees", "lanes"), figures)
-            found[int(cells[0])] = {"name": cells[1][:200], **dict(named)}
+    for index, name, *figures in neighbours.rows_of(table, 5):
+        if index.isdigit():
+            known = [int(figure) if figure.isdigit() else None for figure in figures]
+            found[int(index)] = {"name": name[:200], **dict(zip(("clock_mhz", "degrees", "lanes"), known))}
     return found
-
-
-def _number(cell: str) -> Optional[int]:
-    return int(cell) if cell.isdigit() else None

@@ -134,14 +134,7 @@ def _asked(file: Optional[str]) -> Dict[str, str]:
         if os.path.exists(program):
             words = [program, "-T"] + (["-f", file] if file else [])
             try:
-                done = subprocess.run(
-                    words,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.DEVNULL,
-                    timeout=5,
-                    check=False,
-                )
+                done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=5, check=False)
             except (OSError, subprocess.TimeoutExpired):
                 return {}
             return settings(done.stdout.decode("utf-8", "replace").splitlines())

@@ -7,7 +7,6 @@ import time
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
-from ..records.run_state import Start
 from ..records.vitals import MOST_PROCESSES
 from . import threads
 from .stacks import Room, Stacks, ask_py_spy, find_py_spy
@@ -36,7 +35,8 @@ def serve(files: RunFiles, tasks: Dict[str, Entry], send: Callable[[Dump], None]
 
 def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> Dump:
     attempt = paths.attempt_directory(run_dir, task, entry["attempt"])
-    found = _processes(attempt) if entry["attempt"] else []
+    found = processes.of_attempt(attempt) if entry["attempt"] else []
+    found.sort(key=lambda process: (process.pid != entry["pid"], process.pid))  # the trainer first
     answer: List[ProcessDump] = []
     if found:
         turn = _turn(attempt)
@@ -53,18 +53,6 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
         "processes": answer,
         "omitted": max(0, len(found) - MOST_PROCESSES),
     }
-
-
-def _processes(attempt: str) -> List[processes.Process]:
-    """The trainer first."""
-    try:
-        start = paths.read_record(os.path.join(attempt, "start.json"), Start)
-    except paths.Damaged:
-        return processes.tree(None, [attempt])
-    if start is None:
-        return []
-    tree = processes.tree(processes.trainer(start), [start["key"]] if start["key"] else [])
-    return sorted(tree, key=lambda process: (process.pid != start["pid"], process.pid))
 
 
 def _turn(attempt: str) -> Optional[int]:

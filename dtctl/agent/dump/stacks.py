@@ -116,7 +116,7 @@ class Stacks:
             return "blocked"
         if signals.state in "Tt":
             return "stopped"
-        return "young" if _age_s(process) < _YOUNG_S else None
+        return "young" if process.age_s < _YOUNG_S else None
 
 
 def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional[Missing]:
@@ -130,16 +130,6 @@ def _wait(process: processes.Process, opened: int, before: Set[str]) -> Optional
             return None
         time.sleep(_LOOK_S)
     return "not_delivered" if Signals(process.pid, SIGNAL).is_pending else "no_answer"
-
-
-def _age_s(process: processes.Process) -> float:
-    # proc(5): the start time is in ticks since the boot, and so is the first number of /proc/uptime in seconds
-    try:
-        with open("/proc/uptime", encoding="ascii") as file:
-            up_s = float(file.read().split()[0])
-    except (OSError, ValueError):
-        return 0.0
-    return up_s - process.start_time / os.sysconf("SC_CLK_TCK")
 
 
 def read(text: str) -> List[Stack]:

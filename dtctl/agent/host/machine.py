@@ -4,6 +4,16 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
+
+
+def text(path: str) -> str:
+    """A file of the system's; empty where it cannot be read, or there is none."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(1 << 20)
+    except OSError:
+        return ""
 
 
 def identity() -> str:
@@ -13,11 +23,7 @@ def identity() -> str:
 
 def machine_id() -> str:
     """The machine-id(5); empty if there is none."""
-    try:
-        with open("/etc/machine-id", encoding="ascii") as file:
-            return file.read().strip()
-    except (OSError, ValueError):
-        return ""
+    return text("/etc/machine-id").strip()
 
 
 def system() -> str:
@@ -28,11 +34,7 @@ def system() -> str:
 
 def _distribution() -> str:
     """As os-release(5) names it; empty if it does not."""
-    try:
-        with open("/etc/os-release", encoding="utf-8", errors="replace") as file:
-            lines = file.read(65536).splitlines()
-    except OSError:
-        return ""
+    lines = text("/etc/os-release").splitlines()
     named = (line.partition("=")[2].strip("\"' ") for line in lines if line.startswith("PRETTY_NAME="))
     return next(named, "")
 
@@ -62,8 +64,5 @@ class Lacking(Exception):
 
 def oom_kills() -> int:
     """How many processes the kernel has killed for want of memory since its start; 0 before Linux 4.13 (vmstat)."""
-    try:
-        with open("/proc/vmstat", encoding="ascii") as file:
-            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), 0)
-    except (OSError, ValueError):
-        return 0
+    found = re.search(r"^oom_kill (\d+)$", text("/proc/vmstat"), re.MULTILINE)
+    return int(found[1]) if found else 0

@@ -7,6 +7,7 @@ import signal
 import time
 from contextlib import suppress
 
+from . import paths
 from .secrets import hide_text
 
 TYPE_CHECKING = False
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
     from ..records import run_state
     from ..records.answers import Survivor
+
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 KILL_LIMIT_S = 5.0
 """What outlives SIGKILL for longer hangs in the kernel: in a file system that does not answer, or a driver."""
@@ -43,7 +46,7 @@ def boot_id() -> str:
 class Process:
     """One line of the process table, at the moment when it was read."""
 
-    __slots__ = ("frozen", "group", "parent", "pid", "session", "start_time", "zombie")
+    __slots__ = ("frozen", "group", "pages", "parent", "pid", "queues", "session", "start_time", "ticks", "zombie")
 
     def __init__(self, pid: int, stat: bytes) -> None:
         # proc(5), /proc/PID/stat: the command's name is in parentheses and may hold anything
@@ -51,10 +54,20 @@ class Process:
         self.pid = pid
         self.zombie = fields[0] in (b"Z", b"X", b"x")
         self.frozen = fields[0] == b"T"  # not t, which is under a debugger
+        self.queues = fields[0] in (b"R", b"D")
+        """It has a processor, or waits for one or for a disk."""
         self.parent = int(fields[1])
         self.group = int(fields[2])
         self.session = int(fields[3])
+        self.ticks = int(fields[11]) + int(fields[12])
+        """Of a processor, in the program and in the kernel."""
         self.start_time = int(fields[19])
+        self.pages = int(fields[21])
+        """Resident."""
+
+    @property
+    def age_s(self) -> float:
+        return time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_time / TICKS_A_SECOND
 
     @classmethod
     def read(cls, pid: int) -> Optional[Process]:
@@ -92,6 +105,17 @@ def myself() -> run_state.Process:
     me = identify(os.getpid())
     assert me is not None
     return me
+
+
+def of_attempt(attempt: str) -> List[Process]:
+    """What is left of an attempt, by its directory; with a damaged start.json by the key of its trainer."""
+    from ..records.run_state import Start  # which the supervisor's own processes do without
+
+    try:
+        start = paths.read_record(os.path.join(attempt, "start.json"), Start)
+    except paths.Damaged:
+        return tree(None, [attempt])
+    return tree(trainer(start), [start["key"]]) if start is not None and start["key"] else []
 
 
 def trainer(start: run_state.Start) -> Optional[run_state.Process]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple
 
     from ..host.budget import Budget
-    from ..records.tensorboard import EventFile, FileHad, FolderAt
+    from ..records.metrics import FolderAt
+    from ..records.tensorboard import EventFile, FileHad
 
     Send = Callable[[EventFile, bytes], None]
 

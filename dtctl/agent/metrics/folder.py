@@ -19,9 +19,9 @@ from .series import MOST_POINTS, Series
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, Iterable, List
+    from typing import Callable, Dict, Iterable, List
 
-    from ..records.metrics import FolderKept, FolderTold, SeriesKept, SeriesTold
+    from ..records.metrics import FolderKept, FolderPoints, SeriesKept, SeriesPoints
     from .events import Event
 
 
@@ -53,18 +53,14 @@ class Folder:
         self._room = room
 
     @property
-    def first_file(self) -> str:
-        return min(self.files, default="")
-
-    @property
     def unread_bytes(self) -> int:
         return sum(file.unread_bytes for file in self.files.values())
 
-    def report(self, series: List[SeriesTold]) -> FolderTold:
+    def record(self, series: List[SeriesPoints]) -> FolderPoints:
         return {
             "dir": text(self.root)[-LONGEST_PATH:],
             "name": text(self.name)[-LONGEST_PATH:],
-            "identity": identity_of(self.inode, self.first_file),
+            "identity": identity_of(self.inode, min(self.files, default="")),
             "series": series,
         }
 
@@ -160,10 +156,6 @@ NAME = "scalars.json"
 MOST_BYTES = 64 << 20
 
 
-class _Unfit(Exception):
-    pass
-
-
 def remembered(directory: str, roots: Iterable[str], room: Room) -> Dict[str, Folder]:
     """Folders by their paths, of those below the roots."""
     known = set(roots)
@@ -174,24 +166,19 @@ def remembered(directory: str, roots: Iterable[str], room: Room) -> Dict[str, Fo
         for kept in memory["folders"] if memory is not None else ():
             if kept["root"] in known and len(kept["series"]) <= room.series:
                 found[kept["path"]] = _folder(kept, room)
-    except (paths.Damaged, _Unfit, OSError, ValueError):
+    except (paths.Damaged, OSError, ValueError):
         return {}
     return found
 
 
 def remember(directory: str, folders: List[Folder]) -> None:
     """A full disk, or one that cannot be written, is no reason to answer nothing."""
-    memory: Memory = {"version": VERSION, "folders": [_kept(folder) for folder in folders if _is_text(folder.path)]}
+    memory: Memory = {
+        "version": VERSION,
+        "folders": [_kept(folder) for folder in folders if folder.path == text(folder.path)],
+    }
     with suppress(OSError):
         paths.write_json(os.path.join(directory, NAME), memory)
-
-
-def _is_text(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _kept(folder: Folder) -> FolderKept:
@@ -201,7 +188,7 @@ def _kept(folder: Folder) -> FolderKept:
         "files": {
             name: {"inode": str(file.inode), "offset": file.offset}
             for name, file in folder.files.items()
-            if _is_text(name) and file.inode is not None
+            if name == text(name) and file.inode is not None
         },
         "series": {tag: _kept_series(series) for tag, series in folder.series.items()},
     }
@@ -215,37 +202,23 @@ def _kept_series(series: Series) -> SeriesKept:
         "steps": b64encode(series.steps.tobytes()).decode(),
         "times": b64encode(series.times.tobytes()).decode(),
         "values": b64encode(series.values.tobytes()).decode(),
-        "ends_apart": series.last is not None,
-        "last": b64encode(array("d", [*series.last[1:]] if series.last else []).tobytes()).decode(),
-        "last_step": series.last[0] if series.last else 0,
     }
 
 
 def _folder(kept: FolderKept, room: Room) -> Folder:
+    """Raises ValueError."""
     folder = Folder(kept["root"], kept["path"], room)
     for name, file in kept["files"].items():
         folder.file(name).go_on(int(file["inode"]), file["offset"])
     for tag, answer in kept["series"].items():
-        series = Series()
+        series = folder.series[tag] = Series()
         series.file, series.every, series.count = answer["file"], answer["every"], answer["count"]
-        series.steps = _column("q", answer["steps"])
-        series.times = _column("d", answer["times"])
-        series.values = _column("d", answer["values"])
-        last = _column("d", answer["last"])
+        series.steps = array("q", b64decode(answer["steps"], validate=True))
+        series.times = array("d", b64decode(answer["times"], validate=True))
+        series.values = array("d", b64decode(answer["values"], validate=True))
         if not len(series.steps) == len(series.times) == len(series.values) <= 2 * MOST_POINTS:
-            raise _Unfit
-        if any(not 0 <= step <= MOST for step in series.steps) or len(last) != (2 if answer["ends_apart"] else 0):
-            raise _Unfit
-        series.last = (answer["last_step"], last[0], last[1]) if answer["ends_apart"] else None
-        folder.series[tag] = series
+            raise ValueError
+        if any(not 0 <= step <= MOST for step in series.steps):
+            raise ValueError
     room.series -= len(kept["series"])
     return folder
-
-
-def _column(kind: str, text: str) -> Any:
-    column: array[Any] = array(kind)
-    data = b64decode(text.encode(), validate=True)
-    if len(data) % column.itemsize:
-        raise _Unfit
-    column.frombytes(data)
-    return column

@@ -18,14 +18,14 @@ from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
 from ..records.words import brief
 from .event_files import event_folders, outermost, text
 from .folder import Folder, Room, remember, remembered
-from .series import series_told, spread
+from .series import spread
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-    from ..records.metrics import FolderTold, Problem
-    from .series import Series
+    from ..records.metrics import FolderPoints, Problem
+    from .series import Point, Series
 
 LOOK_S = 8.0
 """How long one look takes at most."""
@@ -37,7 +37,7 @@ MOST_SERIES = 1000
 MOST_FILES = 1000
 """Of one folder; the newest by their names."""
 
-MOST_POINTS_TOLD = 100_000
+MOST_POINTS_SENT = 100_000
 """Of all series together, in one answer."""
 
 _MOST_NAMES = 100_000
@@ -102,26 +102,13 @@ class Reader:
                 found.append({"path": text(os.path.join(folder.path, name))[-LONGEST_PATH:], "problem": why})
         return found[:MOST_PROBLEMS]
 
-    def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderTold]:
+    def series(self, wanted: Callable[[str], bool], most: int) -> List[FolderPoints]:
         """At most so many points of each series whose tag is wanted."""
-        chosen = self._chosen(wanted)
-        each = max(1, min(most, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen))))
-        return [
-            folder.report([series_told(tag, series, spread(series.points(), each)) for tag, series in tags])
-            for folder, tags in chosen
-        ]
+        return self._records(wanted, lambda series, each: spread(series.points(), min(most, each)))
 
-    def told_new(self, wanted: Callable[[str], bool]) -> List[FolderTold]:
-        """The points that have been found since `series` or this was called; of each series the last of them."""
-        chosen = self._chosen(wanted)
-        each = max(1, MOST_POINTS_TOLD // max(1, sum(len(tags) for _, tags in chosen)))
-        found = []
-        for folder, tags in chosen:
-            fresh = [(tag, series) for tag, series in tags if series.fresh]
-            if fresh:
-                found.append(
-                    folder.report([series_told(tag, series, list(series.fresh)[-each:]) for tag, series in fresh])
-                )
+    def new_points(self, wanted: Callable[[str], bool]) -> List[FolderPoints]:
+        """The points that have been found since `forget_new` or this was called; of each series the last of them."""
+        found = self._records(wanted, lambda series, each: list(series.fresh)[-each:])
         self.forget_new()
         return found
 
@@ -131,13 +118,23 @@ class Reader:
             for series in folder.series.values():
                 series.fresh.clear()
 
-    def _chosen(self, wanted: Callable[[str], bool]) -> List[Tuple[Folder, List[Tuple[str, Series]]]]:
+    def _records(
+        self, wanted: Callable[[str], bool], points_of: Callable[[Series, int], List[Point]]
+    ) -> List[FolderPoints]:
+        """Folders with the series of which `points_of` gives any, asked for so many at most."""
         chosen: List[Tuple[Folder, List[Tuple[str, Series]]]] = []
         for folder in sorted(self._folders.values(), key=lambda one: (one.root, one.name)):
-            tags = [(tag, folder.series[tag]) for tag in sorted(folder.series) if wanted(tag) and folder.series[tag]]
+            tags = [(tag, series) for tag, series in sorted(folder.series.items()) if series and wanted(tag)]
             if tags and len(chosen) < MOST_FOLDERS:
                 chosen.append((folder, tags))
-        return chosen
+        each = max(1, MOST_POINTS_SENT // max(1, sum(len(tags) for _, tags in chosen)))
+        found: List[FolderPoints] = []
+        for folder, tags in chosen:
+            points = [(tag, series, points_of(series, each)) for tag, series in tags]
+            records = [series.record(tag, some) for tag, series, some in points if some]
+            if records:
+                found.append(folder.record(records))
+        return found
 
     def _look(self, root: str, until: float) -> None:
         budget = Budget(until, _MOST_NAMES)

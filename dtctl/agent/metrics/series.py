@@ -1,4 +1,4 @@
-"""The points of one tag: at most so many, evenly spread, and always the last one; and how they are reported."""
+"""The points of one tag: at most so many, evenly spread, and always the last one."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ..records.kinds import MOST
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Deque, List, Optional, Tuple
+    from typing import Any, Deque, List, Tuple
 
-    from ..records.metrics import SeriesTold
+    from ..records.metrics import SeriesPoints
 
     Point = Tuple[int, float, float]
     """Step, wall time, value."""
@@ -25,18 +25,21 @@ MOST_FRESH = 1000
 
 
 class Series:
-    """`count`: how many points it has, those that are not kept too."""
+    """`count`: how many points it has, with those that are not kept."""
 
     def __init__(self) -> None:
         self.count = 0
         self.fresh: Deque[Point] = deque(maxlen=MOST_FRESH)
         self.file = ""
         self.every = 1
+        """Each so many a point is kept; the last one is until the next comes."""
         self.steps = array("q")
         self.times = array("d")
         self.values = array("d")
-        self.last: Optional[Point] = None
-        """Where it is not among those that are kept."""
+
+    @property
+    def _columns(self) -> Tuple[array[Any], ...]:
+        return self.steps, self.times, self.values
 
     def add(self, file: str, point: Point) -> None:
         """A point of a file. A file that is newer than those before hides what is not before its first step.
@@ -47,44 +50,47 @@ class Series:
             if self.file:
                 self.hide(point[0], point[1])
             self.file = file
-        if self.count % self.every == 0:
-            self.steps.append(point[0])
-            self.times.append(point[1])
-            self.values.append(point[2])
-            self.last = None
-            if len(self.steps) >= 2 * MOST_POINTS:
-                self._thin()
-        else:
-            self.last = point
+        if self.steps and (self.count - 1) % self.every:
+            for column in self._columns:
+                column.pop()
+        for column, number in zip(self._columns, point):
+            column.append(number)
+        if self.count % self.every == 0 and len(self.steps) >= 2 * MOST_POINTS:
+            self._keep([*range(0, len(self.steps) - 1, 2), len(self.steps) - 1])
+            self.every *= 2
         self.count += 1
         self.fresh.append(point)
 
     def hide(self, step: int, until: float) -> None:
         """Forgets points from that step on, as far as they were written before that time."""
         kept = [index for index in range(len(self.steps)) if self.steps[index] < step or self.times[index] > until]
-        hidden = len(self.steps) - len(kept)
-        if hidden:
-            self.steps = array("q", [self.steps[index] for index in kept])
-            self.times = array("d", [self.times[index] for index in kept])
-            self.values = array("d", [self.values[index] for index in kept])
-            self.count = len(kept) * self.every  # of which the next one is kept
-        if self.last is not None and self.last[0] >= step and self.last[1] <= until:
-            self.last = None
+        if len(kept) < len(self.steps):
+            self._keep(kept)
+            self.count = max(0, (len(kept) - 1) * self.every + 1)
 
-    def _thin(self) -> None:
-        self.steps, self.times, self.values = self.steps[::2], self.times[::2], self.values[::2]
-        self.every *= 2
+    def _keep(self, kept: List[int]) -> None:
+        for column in self._columns:
+            column[:] = array(column.typecode, [column[index] for index in kept])
 
     def __bool__(self) -> bool:
-        return bool(self.steps) or self.last is not None
+        return bool(self.steps)
 
     def points(self) -> List[Point]:
         """Those that are kept, by their steps."""
-        found = list(zip(self.steps, self.times, self.values))
-        if self.last is not None:
-            found.append(self.last)
-        found.sort(key=lambda point: point[0])
-        return found
+        return sorted(zip(*self._columns), key=lambda point: point[0])
+
+    def record(self, tag: str, points: List[Point]) -> SeriesPoints:
+        """Some of its points."""
+        finite = [value for value in self.values if math.isfinite(value)]
+        return {
+            "tag": tag,
+            "count": min(self.count, MOST),
+            "least": repr(min(finite)) if finite else None,
+            "most": repr(max(finite)) if finite else None,
+            "steps": [step for step, _, _ in points],
+            "times": [wall for _, wall, _ in points],
+            "values": [repr(value) for _, _, value in points],
+        }
 
 
 def spread(points: List[Point], most: int) -> List[Point]:
@@ -95,16 +101,3 @@ def spread(points: List[Point], most: int) -> List[Point]:
         return points[-1:]
     between = (len(points) - 1) / (most - 1)
     return [points[round(index * between)] for index in range(most)]
-
-
-def series_told(tag: str, series: Series, points: List[Point]) -> SeriesTold:
-    finite = [value for _, _, value in series.points() if math.isfinite(value)]
-    return {
-        "tag": tag,
-        "count": min(series.count, MOST),
-        "least": repr(min(finite)) if finite else None,
-        "most": repr(max(finite)) if finite else None,
-        "steps": [step for step, _, _ in points],
-        "times": [wall for _, wall, _ in points],
-        "values": [repr(value) for _, _, value in points],
-    }

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import errno
 import os
-import selectors
 import socket
 import time
+from contextlib import suppress
 
 from ..records.kinds import made
 from ..records.network import Reached
 from .listening import GREETING, PADDING
-from .naming import resolved
+from .naming import at_once, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Tuple
+    from typing import Dict, List, Tuple
 
     from ..records.network import Peer
     from .naming import Place
 
 AT_ONCE = 200
 MOST_PLACES = 3
-"""That a name stands for and that are tried."""
+"""Addresses of a name that are tried."""
 
 _KINDS = {
     errno.ECONNREFUSED: "refused",
@@ -35,164 +35,70 @@ _KINDS = {
 _NO_LINE = 300
 
 
-class Try:
-    """One connection. `hindrance` None: it is still under way; empty: the right host has answered."""
-
-    def __init__(self, peer: Peer, place: Place, port: int) -> None:
-        self.peer = peer
-        self.place = place
-        self.port = port
-        self.connection: Optional[socket.socket] = None
-        self.connected = False
-        self.received = b""
-        self.hindrance: Optional[str] = None
-        self.by = ""
-        self.text = ""
-        self.due = 0.0
-
-    def begin(self, now: float, limit_s: float) -> None:
-        self.due = now + limit_s
-        try:
-            self.connection = socket.socket(
-                self.place[0], socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-            )
-            number = self.connection.connect_ex((self.place[1], self.port))
-        except OSError as error:
-            number = error.errno or errno.EIO
-        if number not in (0, errno.EINPROGRESS):
-            self._fail(number)
-
-    def step(self, nonce: str, limit_s: float) -> bool:
-        """Called when the socket is ready. True: from now on it is to be read."""
-        assert self.connection is not None
-        try:
-            if self.connected:
-                self._read()
-                return False
-            number = self.connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
-            if number:
-                self._fail(number)
-                return False
-            if self.peer["live"]:
-                self.hindrance = ""
-                return False
-            self.connected, self.due = True, time.monotonic() + limit_s
-            self.connection.send(("%s ask\n" % nonce).encode("ascii"))
-            return True
-        except BlockingIOError:
-            return False
-        except OSError as error:
-            if self.connected:
-                self._judge()
-            else:
-                self._fail(error.errno or errno.EIO)
-            return False
-
-    def _read(self) -> None:
-        assert self.connection is not None
-        piece = self.connection.recv(65_536)
-        self.received += piece
-        name, line, rest = self.received.partition(b"\n")
-        if not piece or (line and len(rest) >= len(PADDING)) or (not line and len(name) > _NO_LINE):
-            self._judge()
-
-    def _judge(self) -> None:
-        """By what it has received until now, of which nothing more is awaited."""
-        greeting, line, rest = self.received.partition(b"\n")
-        self.by = greeting[len(GREETING) :].decode("ascii", "replace")[:200] if line else ""
-        if not self.received:
-            self.hindrance = "silent"
-        elif not line or rest.strip(b".") or not greeting.startswith(GREETING):
-            self.hindrance, self.by = "stranger", ""
-        elif self.by != self.peer["host"]:
-            self.hindrance = "other_host"
-        else:
-            self.hindrance = "" if len(rest) >= len(PADDING) else "cut_off"
-
-    def give_up(self) -> None:
-        """Its time is over."""
-        if self.connected:
-            self._judge()
-        else:
-            self._fail(errno.ETIMEDOUT)
-
-    def _fail(self, number: int) -> None:
-        self.hindrance, self.text = _KINDS.get(number, "other"), os.strerror(number)
-
-    def end(self) -> None:
-        if self.connection is not None:
-            self.connection.close()
-
-    def result(self) -> Reached:
-        return {
-            "whose": self.peer["whose"],
-            "host": self.peer["host"],
-            "place": self.place[1],
-            "problem": self.hindrance or "",  # type: ignore[typeddict-item]
-            "by": self.by if self.hindrance == "other_host" else "",
-            "text": self.text,
-        }
-
-
 def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
     """Tries all, AT_ONCE at a time; of a name that stands for several addresses one that answers is enough."""
-    names = list(dict.fromkeys(_name(peer) for peer in peers))
-    known = resolved(names, limit_s)
-    answer: List[Optional[Reached]] = [None] * len(peers)
-    tries: List[Tuple[int, Try]] = []
+    known = resolved(list(dict.fromkeys(map(_name, peers))), limit_s)
+    answer: Dict[int, Reached] = {}
+    tries: List[Tuple[int, Peer, Place, int]] = []
     for number, peer in enumerate(peers):
         places, problem = known[_name(peer)]
         port = peer["address"].rpartition(":")[2]
         if not places or not port.isdigit():
-            answer[number] = _unresolved(peer, problem)
+            answer[number] = made(
+                Reached, whose=peer["whose"], host=peer["host"], problem="unresolved", text=problem[:4096]
+            )
         else:
-            tries += [(number, Try(peer, place, int(port))) for place in places[:MOST_PLACES]]
-    _connect([one for _, one in tries], nonce, limit_s)
-    for number, one in tries:
-        before = answer[number]
-        if before is None or (before["problem"] and not one.hindrance):
-            answer[number] = one.result()
-    return [one for one in answer if one is not None]
+            tries += [(number, peer, place, int(port)) for place in places[:MOST_PLACES]]
+    found = at_once(lambda one: _try(*one[1:], nonce, limit_s), tries, AT_ONCE)
+    for index, (number, *_) in enumerate(tries):
+        if number not in answer or (answer[number]["problem"] and not found[index]["problem"]):
+            answer[number] = found[index]
+    return [answer[number] for number in range(len(peers))]
 
 
 def _name(peer: Peer) -> str:
     return peer["address"].rpartition(":")[0].strip("[]")
 
 
-def _unresolved(peer: Peer, problem: str) -> Reached:
-    return made(Reached, whose=peer["whose"], host=peer["host"], problem="unresolved", text=problem[:4096])
+def _try(peer: Peer, place: Place, port: int, nonce: str, limit_s: float) -> Reached:
+    answer = made(Reached, whose=peer["whose"], host=peer["host"], place=place[1])
+    try:
+        connection = socket.create_connection((place[1], port), limit_s)
+    except OSError as error:
+        number = error.errno or (errno.ETIMEDOUT if isinstance(error, socket.timeout) else errno.EIO)
+        answer["problem"] = _KINDS.get(number, "other")  # type: ignore[typeddict-item]
+        answer["text"] = os.strerror(number)
+        return answer
+    with connection:
+        if not peer["live"]:
+            _judge(answer, _answer_of(connection, nonce, limit_s))
+    return answer
 
 
-def _connect(tries: List[Try], nonce: str, limit_s: float) -> None:
-    """Until each has its `hindrance`."""
-    waiting = list(reversed(tries))
-    with selectors.DefaultSelector() as selector:
-        under_way: Dict[int, Try] = {}
-        while waiting or under_way:
-            now = time.monotonic()
-            while waiting and len(under_way) < AT_ONCE:
-                one = waiting.pop()
-                one.begin(now, limit_s)
-                if one.hindrance is None and one.connection is not None:
-                    under_way[one.connection.fileno()] = one
-                    selector.register(one.connection, selectors.EVENT_WRITE)
-                else:
-                    one.end()
-            _turn(selector, under_way, nonce, limit_s)
+def _answer_of(connection: socket.socket, nonce: str, limit_s: float) -> bytes:
+    """What is received until nothing more is expected."""
+    received = b""
+    due = time.monotonic() + limit_s
+    with suppress(OSError):  # it is judged by what it has sent until then
+        connection.sendall(("%s ask\n" % nonce).encode("ascii"))
+        while time.monotonic() < due:
+            connection.settimeout(max(0.001, due - time.monotonic()))
+            piece = connection.recv(65_536)
+            received += piece
+            name, line, rest = received.partition(b"\n")
+            if not piece or (line and len(rest) >= len(PADDING)) or (not line and len(name) > _NO_LINE):
+                break
+    return received
 
 
-def _turn(selector: selectors.BaseSelector, under_way: Dict[int, Try], nonce: str, limit_s: float) -> None:
-    due = min((one.due for one in under_way.values()), default=0.0)
-    ready = [key.fd for key, _ in selector.select(max(0.0, due - time.monotonic()))] if under_way else []
-    for number in ready:
-        one = under_way[number]
-        if one.step(nonce, limit_s):
-            selector.modify(number, selectors.EVENT_READ)
-    now = time.monotonic()
-    for number, one in list(under_way.items()):
-        if one.hindrance is None and now >= one.due:
-            one.give_up()
-        if one.hindrance is not None:
-            selector.unregister(number)
-            del under_way[number]
-            one.end()
+def _judge(answer: Reached, received: bytes) -> None:
+    greeting, line, rest = received.partition(b"\n")
+    host = greeting[len(GREETING) :].decode("ascii", "replace")[:200]
+    if not received:
+        answer["problem"] = "silent"
+    elif not line or rest.strip(b".") or not greeting.startswith(GREETING):
+        answer["problem"] = "stranger"
+    elif host != answer["host"]:
+        answer["problem"], answer["by"] = "other_host", host
+    elif len(rest) < len(PADDING):
+        answer["problem"] = "cut_off"

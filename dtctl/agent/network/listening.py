@@ -23,7 +23,7 @@ from ..host import ports
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Container, Dict, List, Optional
+    from typing import Callable, Container, Dict, List
 
     from ..records.network import Bound, Slot
 
@@ -81,7 +81,8 @@ class Listener:
 
     def bind(self, port: int) -> None:
         """On every address, as a trainer's server would. Raises OSError where somebody has it. Before `start`."""
-        for one in listeners(port):
+        for one in _listeners(port):
+            one.setblocking(False)
             self._sockets.append(one)
             self._selector.register(one, selectors.EVENT_READ)
 
@@ -183,39 +184,18 @@ class Listener:
             self._selector.unregister(guest.connection)
 
 
-def listeners(port: int) -> List[socket.socket]:
+def _listeners(port: int) -> List[socket.socket]:
     """On every address of both families. Raises OSError."""
     found: List[socket.socket] = []
-    try:
-        for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
-            one = _listener(family, address, port)
-            if one is not None:
-                found.append(one)
-    except OSError:
-        for one in found:
-            one.close()
-        raise
+    for family, address in ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::")):
+        try:
+            found.append(socket.create_server((address, port), family=family, backlog=MOST_GUESTS))
+        except OSError as error:
+            if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):  # the family is absent, or switched off
+                for one in found:
+                    one.close()
+                raise
     return found
-
-
-def _listener(family: int, address: str, port: int) -> Optional[socket.socket]:
-    """None where there is no such family."""
-    try:
-        one = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        one.bind((address, port))
-        one.listen(MOST_GUESTS)
-    except OSError as error:
-        one.close()
-        if error.errno == errno.EADDRNOTAVAIL:
-            return None  # the family is switched off
-        raise
-    return one
 
 
 def bind(listener: Listener, slots: List[Slot], live: Container[int]) -> List[Bound]:

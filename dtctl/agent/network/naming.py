@@ -10,15 +10,18 @@ import threading
 import time
 from contextlib import suppress
 
+from ..host import machine
 from ..records.network import MOST_ADDRESSES
 from ..run import environment
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Sequence, Tuple
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
     from ..records.network import Interface, Link, Resolved
 
+    T = TypeVar("T")
+    R = TypeVar("R")
     Place = Tuple[int, str]
     "Family and address."
 
@@ -48,15 +51,11 @@ def _mbits(name: str) -> Optional[int]:
 
 def _said(name: str, what: str) -> str:
     """Of /sys, unless that is another network's, as in a sandbox that was given the machine's."""
+    directory = "/sys/class/net/%s/" % name
     with suppress(OSError, ValueError):
-        if int(_line(name, "ifindex")) == socket.if_nametoindex(name):
-            return _line(name, what)
+        if int(machine.text(directory + "ifindex")) == socket.if_nametoindex(name):
+            return machine.text(directory + what).strip()
     return ""
-
-
-def _line(name: str, what: str) -> str:
-    with open("/sys/class/net/%s/%s" % (name, what), encoding="ascii") as file:
-        return file.readline().strip()
 
 
 def _mtu(name: str) -> Optional[int]:
@@ -89,27 +88,40 @@ _USER = re.compile(r"//[^/@]*@")
 _LONGEST = 500
 
 
-def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place], str]]:
-    """What each name stands for, or why it stands for nothing. A resolver may hang: it is asked in threads."""
-    found: Dict[str, Tuple[List[Place], str]] = {}
-    todo = list(reversed(names))
+def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: float = float("inf")) -> Dict[int, R]:
+    """The results by the numbers of the items, in at most so many threads; those that are there in time."""
+    found: Dict[int, R] = {}
+    todo = list(reversed(range(len(items))))
 
-    def work() -> None:
+    def take() -> None:
         while todo:
             try:
-                name = todo.pop()
+                number = todo.pop()
             except IndexError:
                 return
-            found[name] = _places(name)
+            found[number] = work(items[number])
 
-    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(_AT_ONCE, len(names)))]
-    for thread in threads:
-        thread.start()
+    threads: List[threading.Thread] = []
+    for _ in range(min(most, len(items))):
+        thread = threading.Thread(target=take, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the user may have no more threads: those that there are do the work
+            if not threads:
+                raise
+            break
+        threads.append(thread)
     deadline = time.monotonic() + limit_s
     for thread in threads:
-        thread.join(max(0.0, deadline - time.monotonic()))
+        thread.join(min(threading.TIMEOUT_MAX, max(0.0, deadline - time.monotonic())))
+    return dict(found)
+
+
+def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place], str]]:
+    """The addresses of each name, or why it has none. A resolver may hang."""
+    found = at_once(_places, names, _AT_ONCE, limit_s)
     late = "no answer within %.3g s" % limit_s
-    return {name: found.get(name, ([], late)) for name in names}
+    return {name: found.get(number, ([], late)) for number, name in enumerate(names)}
 
 
 def _places(name: str) -> Tuple[List[Place], str]:
@@ -166,11 +178,7 @@ def _ipv4() -> List[Tuple[str, str]]:
 
 def _ipv6() -> List[Tuple[str, str]]:
     # /proc/net/if_inet6: address, index, length of the prefix, scope (00 is global), flags, name
-    try:
-        with open("/proc/net/if_inet6", encoding="ascii") as file:
-            rows = [line.split() for line in file]
-    except (OSError, ValueError):
-        return []
+    rows = [line.split() for line in machine.text("/proc/net/if_inet6").splitlines()]
     return [
         (row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])))
         for row in rows

@@ -12,10 +12,9 @@ from .run_state import Entries, Intents, State
 from .spec import Inventory
 from .tensorboard import (
     CaughtUp,
-    ClosedWord,
+    ChannelWord,
     EventDirsResult,
     EventFile,
-    PieceWord,
     TakenWord,
     TensorboardReady,
     TensorboardResult,
@@ -30,6 +29,7 @@ from .words import (
     Line,
     Name,
     OptionalTask,
+    Path,
     Pid,
     Port,
     Reason,
@@ -53,7 +53,7 @@ MOST_TAKEN = 100
 MOST_CLUSTERS = 10_000
 
 Text = AtMost[str, 65536]
-Files = AtMost[List[AtMost[str, 8192]], MOST_FILES]
+Files = AtMost[List[Path], MOST_FILES]
 
 
 class Greeting(Record):
@@ -213,8 +213,17 @@ class PushResult(Record):
     sent_files: Count
 
 
-class StatusResult(Record):
-    """`run` null: there is none. `coordination`: on the host of the coordinator, where that answers."""
+class Coordinated(Record):
+    """What every answer says of the run's coordinator, on its host."""
+
+    coordination: Default[Optional[RunView], None]
+    """Where it answers."""
+    away: Default[Optional[Refused], None]
+    """Why it does not answer, where it does not."""
+
+
+class StatusResult(Coordinated):
+    """`run` null: there is none."""
 
     run: Optional[Name]
     time: Epoch
@@ -225,9 +234,6 @@ class StatusResult(Record):
     state: Default[Optional[State], None]
     intents: Default[Intents, {}]
     """What is wanted of this host's tasks."""
-    coordination: Default[Optional[RunView], None]
-    away: Default[Optional[Refused], None]
-    """Why the coordinator of this host does not answer."""
     checkpoints: Default[Reports, []]
 
 
@@ -283,26 +289,33 @@ Survivors = AtMost[List[Survivor], MOST_PROCESSES]
 Killed = AtMost[Dict[TaskName, Seconds], MOST_TASKS]
 
 
-class StopResult(Record):
-    """Of one host, or with `coordination` of the whole run."""
+class Ended(Record):
+    """How the tasks have ended."""
 
-    run: Name
     stopped: Tasks
     killed: Default[Killed, {}]
     """Of these those that did not heed SIGTERM, with the grace period that they had."""
     already: Tasks
     """Had ended before, or end by themselves at that moment."""
-    waiting: Default[Tasks, []]
-    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
     survivors: Survivors
     omitted: Default[Count, 0]
     """Survivors that the list has no room for."""
+
+
+class Changed(Coordinated):
+    """What was asked of the tasks is done: on one host, or with `coordination` in the whole run."""
+
+    run: Name
     unreached: Default[AtMost[List[Name], 4096], []]
-    """Hosts that are away and where tasks have not ended."""
-    coordination: Default[Optional[RunView], None]
-    away: Default[Optional[Refused], None]
-    """Why the coordinator of this host does not answer."""
+    """Hosts that are away and where it is not done."""
     inventory: Inventory
+
+
+class StopResult(Changed, Ended):
+    """The tasks have ended, or cannot be ended."""
+
+    waiting: Default[Tasks, []]
+    """Servers that end when nothing else is left on any host: who asks says so with `others_ended`."""
 
 
 class Leaving(Record):
@@ -322,16 +335,10 @@ class Stopping(Record):
     tasks: AtMost[Dict[TaskName, Leaving], MOST_TASKS]
 
 
-class RestartResult(Record):
+class RestartResult(Changed):
     """The tasks with their new attempts."""
 
-    run: Name
     tasks: Entries
-    unreached: Default[AtMost[List[Name], 4096], []]
-    coordination: Default[Optional[RunView], None]
-    away: Default[Optional[Refused], None]
-    """Why the coordinator of this host does not answer."""
-    inventory: Inventory
 
 
 class Written(Record):
@@ -340,21 +347,15 @@ class Written(Record):
     cluster: Default[Optional[Name], None]
     id: AtMost[str, 100]
     """The same on hosts that share the directory."""
-    path: AtMost[str, 8192]
+    path: Path
     """Of the directory."""
     files: Count
     size_bytes: Count
 
 
-class DownResult(Record):
+class DownResult(Ended):
     """What was ended and removed."""
 
-    stopped: Tasks
-    killed: Default[Killed, {}]
-    already: Tasks
-    survivors: Survivors
-    omitted: Default[Count, 0]
-    """Survivors that the list has no room for."""
     removed: AtMost[List[Name], 10_000]
     """Runs."""
     kept: AtMost[List[Written], MOST_CLUSTERS]
@@ -440,9 +441,9 @@ FRAMES = {
     "points": Points,
     "dump": Dump,
     "tensorboard_ready": TensorboardReady,
-    "piece": PieceWord,
+    "piece": ChannelWord,
     "taken": TakenWord,
-    "closed": ClosedWord,
+    "closed": ChannelWord,
     "event_file": EventFile,
     "caught_up": CaughtUp,
     "part": FilePart,
@@ -478,9 +479,9 @@ EXCHANGES = {
     "events": Exchange("logs.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("health.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("health.dump", requests.DumpRequest, RunResult),
-    "event_dirs": Exchange("tensorboard.event_dirs", requests.EventDirsRequest, EventDirsResult),
+    "event_dirs": Exchange("tensorboard.event_dirs", requests.Request, EventDirsResult),
     "event_files": Exchange("tensorboard.event_files", requests.EventFilesRequest, RunResult),
-    "tensorboard": Exchange("tensorboard.tensorboard", requests.TensorboardRequest, TensorboardResult),
+    "tensorboard": Exchange("tensorboard.tensorboard", requests.Request, TensorboardResult),
     "verify": Exchange("checkpoints.verify", requests.VerifyRequest, VerifyResult),
     "fetch": Exchange("checkpoints.fetch", requests.FetchRequest, FetchResult),
     "prune": Exchange("checkpoints.prune", requests.PruneRequest, PruneResult),

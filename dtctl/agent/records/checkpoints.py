@@ -2,8 +2,8 @@
 
 import re
 
-from .kinds import AtMost, Default, List, OneOf, Optional, Pattern, Record
-from .words import By, Count, Epoch, Line, Name, Reason, Seconds
+from .kinds import AtMost, Default, List, OneOf, Optional, Record
+from .words import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds
 
 MOST_SHARDS = 1000
 """That are told of a checkpoint."""
@@ -18,8 +18,8 @@ CheckpointKind = OneOf["tensorflow", "keras", "orbax"]
 class OutputMark(Record):
     """Who has last started a run that writes to a directory."""
 
-    path: AtMost[str, 8192]
-    inode: Pattern[str, 20, r"[0-9]+", "a number"]
+    path: Path
+    inode: Inode
     """Of the directory, which may have been made anew since."""
     cluster: Name
     run: Name
@@ -32,7 +32,7 @@ class OutputMark(Record):
 class Checkpoint(Record):
     """One checkpoint as its files tell it."""
 
-    prefix: AtMost[str, 8192]
+    prefix: Path
     step: Optional[Count]
     time: Epoch
     size_bytes: Count
@@ -49,7 +49,7 @@ class Checkpoint(Record):
 class CheckpointReport(Record):
     """Of one directory; `incomplete` are those newer than the newest complete one, `all` stand newest first."""
 
-    dir: AtMost[str, 8192]
+    dir: Path
     newest_complete: Optional[Checkpoint]
     incomplete: AtMost[List[Checkpoint], 100]
     all: AtMost[List[Checkpoint], 100]
@@ -67,7 +67,7 @@ class Saved(Record):
     """What an earlier run of the cluster has saved; `run` null: one of which nothing else is left."""
 
     run: Optional[Name]
-    dir: AtMost[str, 8192]
+    dir: Path
     checkpoint: Checkpoint
     seen: bool
     """The run that is to start looks where it lies, as far as its settings and its command line tell."""
@@ -76,8 +76,8 @@ class Saved(Record):
 class Verified(Record):
     """What was found when every byte of a checkpoint was read."""
 
-    dir: AtMost[str, 8192]
-    prefix: AtMost[str, 8192]
+    dir: Path
+    prefix: Path
     problems: AtMost[List[Reason], 100]
     unread: Optional[Reason]
     """Why not all of it was read."""
@@ -103,12 +103,17 @@ class FilePart(Record):
     """As long as it is the same, so is what the file held before."""
 
 
-class FileSent(Record):
-    """A file as a whole: of a checkpoint that was fetched, or is to be stored."""
+class Arrived(Record):
+    """How much of a file has arrived."""
 
     name: AtMost[str, 300]
     size: Count
-    sha256: Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+
+
+class FileSent(Arrived):
+    """A file as a whole: of a checkpoint that was fetched, or is to be stored."""
+
+    sha256: Hex64
 
 
 class FetchResult(Record):
@@ -118,18 +123,11 @@ class FetchResult(Record):
     files: AtMost[List[FileSent], 1100]
 
 
-class Arrived(Record):
-    """How much of a file has come."""
-
-    name: AtMost[str, 300]
-    size: Count
-
-
 class Landing(Record):
     """The frame `landing`: where a checkpoint is about to arrive, and what of it is there."""
 
-    dir: AtMost[str, 8192]
-    token: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    dir: Path
+    token: Hex32
     """The same on hosts that share the directory."""
     there: bool
     """This very checkpoint is in its place already."""
@@ -146,14 +144,14 @@ class Stored(Record):
 class StoreResult(Record):
     """The checkpoint is in its place, and the file `checkpoint` names it."""
 
-    dir: AtMost[str, 8192]
-    prefix: AtMost[str, 8192]
+    dir: Path
+    prefix: Path
 
 
 class Pruned(Record):
     """One directory."""
 
-    dir: AtMost[str, 8192]
+    dir: Path
     removed: AtMost[List[Checkpoint], 10_000]
     kept: AtMost[List[Checkpoint], 10_000]
     freed_bytes: Count

@@ -4,7 +4,7 @@ from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
 from .vitals import Busy, Disk, Gpu, Machine
-from .words import MOST_TASKS, Count, Epoch, Line, Name, TaskName
+from .words import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
@@ -12,7 +12,6 @@ MOST_PLACES = 200
 
 Module = AtMost[str, 200]
 Version = AtMost[str, 200]
-Path = AtMost[str, 8192]
 
 
 class PythonAsked(Record):

@@ -239,67 +239,48 @@ def _record(record: object) -> Kind:
     return Kind(record.__name__, take, "record", record)  # type: ignore[attr-defined]
 
 
-def _take_bool(raw: "Any") -> bool:
-    if raw is True or raw is False:
-        return bool(raw)
-    raise Wrong("true or false", raw)
+def _simple(words: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
+    """Of values that are taken as they are."""
+
+    def take(raw: "Any") -> "Any":
+        if fits(raw):
+            return raw
+        raise Wrong(words, raw)
+
+    return Kind(words, take, *parts)
 
 
 def _whole(low: int, high: int) -> Kind:
     words = "a whole number from %d to %d" % (low, high) if high < MOST else "a whole number, %d or more" % low
     if low == high:
         words = "%d" % low
-
-    def take(raw: "Any") -> int:
-        if type(raw) is int and low <= raw <= high:
-            return raw
-        raise Wrong(words, raw)
-
-    return Kind(words, take, "whole", low, high)
+    return _simple(words, lambda raw: type(raw) is int and low <= raw <= high, "whole", low, high)
 
 
 def _number(low: float, high: float) -> Kind:
-    words = "a number from %g to %g" % (low, high)
+    def fits(raw: "Any") -> bool:
+        return (type(raw) is float or type(raw) is int) and low <= raw <= high  # false for a NaN
 
-    def take(raw: "Any") -> float:
-        if (type(raw) is float or type(raw) is int) and low <= raw <= high:  # as none of the comparisons with a NaN
-            return raw
-        raise Wrong(words, raw)
-
-    return Kind(words, take, "number", low, high)
+    return _simple("a number from %g to %g" % (low, high), fits, "number", low, high)
 
 
 def _text(most: int) -> Kind:
     words = "text of at most %d characters" % most
-
-    def take(raw: "Any") -> str:
-        if type(raw) is str and len(raw) <= most:
-            return raw
-        raise Wrong(words, raw)
-
-    return Kind(words, take, "text", most)
+    return _simple(words, lambda raw: type(raw) is str and len(raw) <= most, "text", most)
 
 
 def _pattern(most: int, pattern: str, words: str) -> Kind:
     matches = re.compile(r"(?:%s)\Z" % pattern).match
 
-    def take(raw: "Any") -> str:
-        if type(raw) is str and len(raw) <= most and matches(raw):
-            return raw
-        raise Wrong(words, raw)
+    def fits(raw: "Any") -> bool:
+        return type(raw) is str and len(raw) <= most and matches(raw) is not None
 
-    return Kind(words, take, "pattern", most, pattern)
+    return _simple(words, fits, "pattern", most, pattern)
 
 
-def _one_of(names: "Tuple[str, ...]") -> Kind:
+def _one_of(*names: str) -> Kind:
     words = "one of " + ", ".join(names) if len(names) > 1 else repr(names[0])
-
-    def take(raw: "Any") -> str:
-        if type(raw) is str and raw in names:
-            return raw
-        raise Wrong(words, raw)
-
-    return Kind(words, take, "one of", names)
+    return _simple(words, lambda raw: type(raw) is str and raw in names, "one of", names)
 
 
 def _optional(inner: Kind) -> Kind:
@@ -307,7 +288,7 @@ def _optional(inner: Kind) -> Kind:
     return Kind("null or " + inner.words, lambda raw: None if raw is None else take_inner(raw), "optional", inner)
 
 
-def _list(inner: Kind, most: int) -> Kind:
+def _list(inner: Kind, most: int = MOST_ENTRIES) -> Kind:
     words = "a list of at most %d" % most
     take_inner = inner.take
 
@@ -326,7 +307,7 @@ def _list(inner: Kind, most: int) -> Kind:
     return Kind("%s: %s" % (words, inner.words), take, "list", inner, most)
 
 
-def _mapping(names: Kind, inner: Kind, most: int) -> Kind:
+def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
     words = "an object of at most %d entries" % most
     take_name, take_inner = names.take, inner.take
 
@@ -344,6 +325,15 @@ def _mapping(names: Kind, inner: Kind, most: int) -> Kind:
         return whole
 
     return Kind("an object {%s: %s}" % (names.words, inner.words), take, "mapping", names, inner, most)
+
+
+def _at_most(kind: "Any", most: int) -> Kind:
+    """Of text so many characters, of lists and mappings so many entries."""
+    if kind is str:
+        return _text(most)
+    if kind.parts[0] == "list":
+        return _list(kind.parts[1], most)
+    return _mapping(kind.parts[1], kind.parts[2], most)
 
 
 def _brief(found: object) -> str:
@@ -365,10 +355,20 @@ class _Field:
         self.value = value
 
 
+class _Generic:
+    """What makes a kind, or a field, of what stands in its brackets."""
+
+    def __init__(self, make: "Callable[..., object]") -> None:
+        self._make = make
+
+    def __getitem__(self, given: object) -> object:
+        return self._make(*given) if isinstance(given, tuple) else self._make(given)
+
+
 if not TYPE_CHECKING:
     _kinds.update(
         {
-            bool: Kind("true or false", _take_bool, "bool"),
+            bool: _simple("true or false", lambda raw: raw is True or raw is False, "bool"),
             int: _whole(0, MOST),
             float: _number(-1e15, 1e15),
             str: _text(LONGEST_TEXT),
@@ -381,69 +381,29 @@ if not TYPE_CHECKING:
         def __new__(cls, name, fields):
             return type(name, (Record,), {"__annotations__": fields})
 
-    class Default:
-        """Default[KIND, VALUE]: a field that may be absent."""
+    Default = _Generic(lambda kind, value: _Field(kind_of(kind), value))
+    """Default[KIND, VALUE]: a field that may be absent."""
 
-        def __class_getitem__(cls, given):
-            return _Field(kind_of(given[0]), given[1])
+    NotRequired = _Generic(lambda kind: _Field(kind_of(kind), _ABSENT))
+    """NotRequired[KIND]: a field that may be absent, and that nothing stands for then."""
 
-    class Within:
-        """Within[int, LOW, HIGH], or of float; both ends belong to it."""
+    Within = _Generic(lambda kind, low, high: (_whole if kind is int else _number)(low, high))
+    """Within[int, LOW, HIGH], or of float; both ends belong to it."""
 
-        def __class_getitem__(cls, given):
-            return (_whole if given[0] is int else _number)(*given[1:])
+    Pattern = _Generic(lambda _, most, pattern, words: _pattern(most, pattern, words))
+    """Pattern[str, MOST, PATTERN, WORDS]: text of at most so many characters that matches as a whole."""
 
-    class NotRequired:
-        """NotRequired[KIND]: a field that is there or not, as Default, but nothing stands for it where it is not."""
+    AtMost = _Generic(_at_most)
+    """AtMost[KIND, N]"""
 
-        def __class_getitem__(cls, kind):
-            return _Field(kind_of(kind), _ABSENT)
+    OneOf = _Generic(_one_of)
+    """OneOf[NAME, ...]: one of these words."""
 
-    class Pattern:
-        """Pattern[str, MOST, PATTERN, WORDS]: text of at most so many characters that matches as a whole."""
+    Optional = _Generic(lambda inner: _optional(kind_of(inner)))
+    """Optional[KIND]: null, or that."""
 
-        def __class_getitem__(cls, given):
-            return _pattern(*given[1:])
+    List = _Generic(lambda inner: _list(kind_of(inner)))
+    """List[KIND]"""
 
-    class AtMost:
-        """AtMost[KIND, N]: of text so many characters, of lists and mappings so many entries."""
-
-        def __class_getitem__(cls, given):
-            kind, most = given
-            if kind is str:
-                return _text(most)
-            return kind.at_most(most)
-
-    class OneOf:
-        """OneOf[NAME, ...]: one of these words."""
-
-        def __class_getitem__(cls, names):
-            return _one_of(names if isinstance(names, tuple) else (names,))
-
-    class Optional:
-        """Optional[KIND]: null, or that."""
-
-        def __class_getitem__(cls, inner):
-            return _optional(kind_of(inner))
-
-    class _Several(Kind):
-        """A list or mapping, whose limit can be set."""
-
-        __slots__ = ("at_most",)
-
-        def __init__(self, make):
-            whole = make(MOST_ENTRIES)
-            super().__init__(whole.words, whole.take, *whole.parts)
-            self.at_most = make
-
-    class List:
-        """List[KIND]."""
-
-        def __class_getitem__(cls, inner):
-            return _Several(lambda most: _list(kind_of(inner), most))
-
-    class Dict:
-        """Dict[KIND OF NAME, KIND]."""
-
-        def __class_getitem__(cls, given):
-            return _Several(lambda most: _mapping(kind_of(given[0]), kind_of(given[1]), most))
+    Dict = _Generic(lambda names, inner: _mapping(kind_of(names), kind_of(inner)))
+    """Dict[KIND OF NAME, KIND]"""

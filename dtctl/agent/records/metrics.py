@@ -1,13 +1,12 @@
 """What agents tell of the scalars that trainers write for TensorBoard."""
 
 from .kinds import AtMost, Default, Dict, List, Optional, Pattern, Record, Within, Wrong, also
-from .words import Count, Epoch, Name, Reason
+from .words import Count, Epoch, Inode, Name, Path, Reason
 
 MOST_FOLDERS = 500
 MOST_PROBLEMS = 100
 LONGEST_PATH = 8192
 
-Path = AtMost[str, LONGEST_PATH]
 Number = Pattern[str, 32, r"nan|-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?)", "a number as Python writes it"]
 """As text: JSON has no word for what a loss becomes when training diverges."""
 
@@ -19,7 +18,7 @@ class Problem(Record):
     problem: Reason
 
 
-class SeriesTold(Record):
+class SeriesPoints(Record):
     """The points of one tag, by their steps; `steps`, `times` and `values` are as long as each other."""
 
     tag: AtMost[str, 1000]
@@ -33,24 +32,29 @@ class SeriesTold(Record):
     values: AtMost[List[Number], 2000]
 
 
-@also(SeriesTold)
-def _is_of_whole_points(series: SeriesTold) -> None:
+@also(SeriesPoints)
+def _is_of_whole_points(series: SeriesPoints) -> None:
     for name, column in (("times", series["times"]), ("values", series["values"])):
         if len(column) != len(series["steps"]):
             raise Wrong.at((name,), "as many as there are steps, %d" % len(series["steps"]), column)
 
 
-class FolderTold(Record):
+class FolderAt(Record):
     """A directory with event files: `name` below `dir`, `.` for that itself."""
 
     dir: Path
     name: Path
     identity: AtMost[str, 300]
     """The same on all hosts that share it."""
-    series: AtMost[List[SeriesTold], 1000]
 
 
-Folders = AtMost[List[FolderTold], MOST_FOLDERS]
+class FolderPoints(FolderAt):
+    """The points that were read from its event files."""
+
+    series: AtMost[List[SeriesPoints], 1000]
+
+
+Folders = AtMost[List[FolderPoints], MOST_FOLDERS]
 
 
 class Points(Record):
@@ -60,7 +64,7 @@ class Points(Record):
     folders: Folders
 
 
-VERSION = 1
+VERSION = 2
 _Column = AtMost[str, 24_000]
 """Eight bytes for each number, in base64."""
 
@@ -68,12 +72,12 @@ _Column = AtMost[str, 24_000]
 class FileKept(Record):
     """How far an event file was read."""
 
-    inode: Pattern[str, 20, r"[0-9]+", "the number of an inode"]
+    inode: Inode
     offset: Count
 
 
 class SeriesKept(Record):
-    """The points of one tag; `last` (time and value) and its step where it is not among the others."""
+    """The points of one tag."""
 
     file: AtMost[str, 255]
     """The newest that it has points of."""
@@ -83,9 +87,6 @@ class SeriesKept(Record):
     steps: _Column
     times: _Column
     values: _Column
-    ends_apart: bool
-    last: _Column
-    last_step: Count
 
 
 class FolderKept(Record):

@@ -1,13 +1,13 @@
 """What `check` asks of the network between tasks, and what a host tells of it."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
-from .words import Count, Line, Name, Port, Seconds
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from .words import Count, Hex32, Line, Name, Port, Seconds
 
 MOST_SLOTS = 1000
 MOST_PEERS = 2000
 MOST_ADDRESSES = 100
 
-Nonce = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+Nonce = Hex32
 """By which the hosts of one check know each other. Who does not show it is not answered."""
 
 Whose = Line

@@ -1,13 +1,14 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
-from .checkpoints import MOST_STORED, FileSent, is_part
+from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
 from .checks import Questions
 from .hooks import Posts
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within, Wrong, also
+from .metrics import FolderAt
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
-from .tensorboard import MOST_FOLDERS, ClosedWord, FileHad, FolderAt, OpenWord, PieceWord, TakenWord
-from .words import BundleId, By, Count, Epoch, Line, Name, Pem, Seconds, TaskName, Tasks, Variables
+from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
+from .words import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 2
 """Of the conversation between a controller and a session; the greeting tells it."""
@@ -43,7 +44,7 @@ class Credentials(Record):
     """It names the run and the host."""
     authority: Pem
     """Whose certificates are taken for the run's."""
-    knock: Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+    knock: Hex64
     """The secret by which strangers are told from agents before any TLS."""
 
 
@@ -133,15 +134,13 @@ class LogsRequest(Request):
 class CheckpointPlace(Record):
     """A checkpoint, as a report names it."""
 
-    dir: AtMost[str, 8192]
-    prefix: AtMost[str, 8192]
+    dir: Path
+    prefix: Path
 
 
-class Had(Record):
+class Had(Arrived):
     """The beginning of a file that was received before."""
 
-    name: AtMost[str, 300]
-    size: Count
     identity: AtMost[str, 100]
 
 
@@ -160,14 +159,6 @@ class DumpRequest(Request):
 
     tasks: Default[Optional[Tasks], None]
     """null: all on this host."""
-
-
-class TensorboardRequest(Request):
-    """Runs TensorBoard on the host; the connections of a browser follow as frames. It ends with the conversation."""
-
-
-class EventDirsRequest(Request):
-    """Where the run's event files are on this host, and whether it has TensorBoard."""
 
 
 class EventFilesRequest(Request):
@@ -199,7 +190,7 @@ class FetchRequest(Request):
 class PruneRequest(Request):
     """Removes old checkpoints."""
 
-    dirs: AtMost[List[AtMost[str, 8192]], 100]
+    dirs: AtMost[List[Path], 100]
     keep: Within[int, 1, 100_000]
     dry_run: Default[bool, False]
 
@@ -213,13 +204,13 @@ class CheckRequest(Request):
 class StoreRequest(Request):
     """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
 
-    dir: AtMost[str, 8192]
+    dir: Path
     """With marks."""
     below: Default[Optional[Pattern[str, 200, r"[^/\0]+", "the name of a directory"]], None]
     """A directory in it, which is made if need be."""
     name: Pattern[str, 200, r"[^./\\\"\x00-\x1f\x7f][^/\\\"\x00-\x1f\x7f]*", "the name of a checkpoint"]
     files: AtMost[List[FileSent], MOST_STORED]
-    push: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    push: Hex32
     """A random name of this attempt, the same for all hosts."""
     by: Default[By, ""]
 
@@ -405,9 +396,9 @@ WORDS = {
     "file": FileWord,
     "part": PartWord,
     "alive": Word,
-    "open": OpenWord,
-    "piece": PieceWord,
+    "open": ChannelWord,
+    "piece": ChannelWord,
     "taken": TakenWord,
-    "closed": ClosedWord,
+    "closed": ChannelWord,
 }
 """What a controller says within a request."""

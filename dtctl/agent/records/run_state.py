@@ -8,8 +8,10 @@ from .words import (
     By,
     Count,
     Epoch,
+    Hex32,
     Line,
     Name,
+    Path,
     Pid,
     Reason,
     Seconds,
@@ -263,8 +265,6 @@ class Start(Record):
 
 MOST_PATHS = 1_000_000
 
-Path = AtMost[str, 8192]
-
 
 class Copy(Record):
     """A file of the code as it was when it had just been copied."""
@@ -277,7 +277,7 @@ class Copy(Record):
 class Code(Record):
     """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
 
-    id: Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+    id: Hex32
     """Of the directory, by which hosts that share it can be told from hosts that have one each."""
     run: Default[Optional[Name], None]
     """That it was last laid out for."""

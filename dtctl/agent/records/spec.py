@@ -12,6 +12,7 @@ from .words import (
     ExitCode,
     Line,
     Name,
+    Path,
     Port,
     Role,
     Scope,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 VERSION = 3
 
-Paths = AtMost[List[AtMost[str, 8192]], 100]
+Paths = AtMost[List[Path], 100]
 SuccessRule = OneOf["lead", "all-workers"]
 
 
@@ -114,16 +115,31 @@ class RecoverySpec(Record):
     reboot: Default[OneOf["auto", "never"], "auto"]
 
 
-class Spec(Record):
+class Inventory(Record):
+    """What a host reports of a run to any controller: names alone. How a host is reached never comes from a host."""
+
+    cluster: Name
+    run: Name
+    created: Epoch
+    lead: TaskName
+    success: Default[SuccessRule, "lead"]
+    fail_fast: Default[bool, True]
+    roster: AtMost[List[Member], MOST_TASKS]
+    """Every task of the run."""
+    replaced: Default[AtMost[Dict[Name, Name], 4096], {}]
+    """Hosts of the cluster file, and those that have taken their places in this run."""
+    absent: Default[AtMost[List[Name], 4096], []]
+    """Hosts of the roster that the run was started without; they may join it later."""
+    target_step: Default[Optional[Count], None]
+
+
+class Spec(Inventory):
     """spec.json: all that an agent has to know of its run. It never changes."""
 
     version: Within[int, VERSION, VERSION]
-    run: Name
-    cluster: Name
     host: Name
     digest: Line
     """What makes two `up` the same."""
-    created: Epoch
     controller: By
     """Who has started it."""
     tasks: AtMost[List[TaskSpec], MOST_TASKS]
@@ -141,41 +157,16 @@ class Spec(Record):
     setup: Default[Optional[Setup], None]
     strategy: Default[Optional[Line], None]
     coordinator: CoordinatorPlace
-    lead: TaskName
-    success: Default[SuccessRule, "lead"]
-    roster: AtMost[List[Member], MOST_TASKS]
-    """Every task of the run."""
     stages: Default[AtMost[List[Stage], 1000], []]
-    replaced: Default[AtMost[Dict[Name, Name], 4096], {}]
-    """Hosts of the cluster file, and those that have taken their places in this run."""
-    absent: Default[AtMost[List[Name], 4096], []]
-    """Hosts of the roster that the run was started without; they may join it later."""
     needs_checkpoint: Default[bool, False]
     """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
     settle_s: Default[Seconds, 0.0]
-    fail_fast: Default[bool, True]
     active_deadline_s: Default[Optional[Seconds], None]
     ttl_s: Default[Optional[Seconds], None]
     keep: Default[Count, 10]
     log_limit_bytes: Default[Optional[Count], None]
     """Of all logs of a task together; null: there is no limit."""
     start_timeout_s: Default[Seconds, 600.0]
-    target_step: Default[Optional[Count], None]
-
-
-class Inventory(Record):
-    """What a host tells of a run to any controller: names alone. How a host is reached never comes from a host."""
-
-    cluster: Name
-    run: Name
-    created: Epoch
-    lead: TaskName
-    success: SuccessRule
-    fail_fast: Default[bool, True]
-    roster: AtMost[List[Member], MOST_TASKS]
-    replaced: AtMost[Dict[Name, Name], 4096]
-    absent: Default[AtMost[List[Name], 4096], []]
-    target_step: Default[Optional[Count], None]
 
 
 @also(Spec)

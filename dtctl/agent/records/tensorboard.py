@@ -1,7 +1,8 @@
 """What is asked and told of TensorBoard: where event files are, their bytes, and the connections of a browser."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
-from .words import Count, Line, Name
+from .metrics import FolderAt
+from .words import Count, Inode, Line, Name, Path, Tail
 
 MOST_FOLDERS = 1000
 MOST_CHANNELS = 64
@@ -13,8 +14,6 @@ ALIVE_S = 10.0
 SILENCE_S = 60.0
 """After so long without a word from it TensorBoard is ended."""
 
-Path = AtMost[str, 4096]
-Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
 FileName = Pattern[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
 Channel = Within[int, 0, 2**31]
 """One connection of the browser's; numbers are not used again."""
@@ -63,15 +62,6 @@ program that it would start on a port of its own, does not begin.
 """
 
 
-class FolderAt(Record):
-    """A directory with event files: `name` below `dir`, `.` for that itself."""
-
-    dir: Path
-    name: Path
-    identity: AtMost[str, 300]
-    """The same on all hosts that share it."""
-
-
 class FileHad(Record):
     """How much of an event file the controller has."""
 
@@ -82,29 +72,18 @@ class FileHad(Record):
     size: Count
 
 
-class OpenWord(Record):
-    """`open`: the browser has connected."""
+class ChannelWord(Record):
+    """`open`: the browser has connected. `piece`: the payload holds bytes of a connection, `closed`: it has ended; both
+    in both directions.
+    """
 
     channel: Channel
 
 
-class PieceWord(Record):
-    """`piece`: bytes of a connection, as the bytes of the frame; in both directions."""
+class TakenWord(ChannelWord):
+    """`taken`: so many bytes of a connection have reached their receiver; in both directions."""
 
-    channel: Channel
-
-
-class TakenWord(Record):
-    """`taken`: so many bytes of a connection have reached whom they were for; in both directions."""
-
-    channel: Channel
     size: Count
-
-
-class ClosedWord(Record):
-    """`closed`: a connection has ended; in both directions."""
-
-    channel: Channel
 
 
 class EventDirsResult(Record):
@@ -135,16 +114,13 @@ class TensorboardResult(Record):
 
     run: Name
     end: OneOf["asked", "silent", "ended"]
-    said: Default[AtMost[str, 8192], ""]
+    said: Default[Tail, ""]
     """The end of what it printed."""
 
 
-class EventFile(Record):
-    """The frame `event_file`: bytes of a file, from `offset` on, as the bytes of the frame."""
+class EventFile(FolderAt):
+    """The frame `event_file`: its payload holds bytes of a file from `offset` on."""
 
-    dir: Path
-    name: Path
-    identity: AtMost[str, 300]
     file: FileName
     inode: Inode
     offset: Count

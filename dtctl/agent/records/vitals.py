@@ -1,7 +1,7 @@
 """How machines and processes do: what agents sample while a run goes on, and what `diagnose` gathers."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
-from .words import MOST_TASKS, Count, Epoch, Line, Name, Pid, Port, Reason, TaskName, TaskState
+from .words import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reason, TaskName, TaskState
 
 MOST_UNREACHED = 1000
 MOST_LOG = 16_384
@@ -49,7 +49,7 @@ class Complaint(Record):
 class Disk(Record):
     """What is left where a run writes."""
 
-    path: AtMost[str, 8192]
+    path: Path
     free_bytes: Count
     size_bytes: Count
     free_files: Default[Optional[Count], None]
@@ -89,7 +89,7 @@ class Gpu(Record):
 class Diverged(Record):
     """A scalar whose newest value is no number any more."""
 
-    path: AtMost[str, 8192]
+    path: Path
     tag: AtMost[str, 1000]
     step: Count
 

@@ -30,6 +30,12 @@ TaskName = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6}", "a task s
 BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
 VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
+Path = AtMost[str, 8192]
+Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
+"""As text: it may have more digits than every reader of JSON can hold."""
+Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]
+Hex64 = Pattern[str, 64, r"[0-9a-f]{64}", "64 hex digits"]
+
 Count = Within[int, 0, 2**53]
 Port = Within[int, 1, 65535]
 Pid = Within[int, 1, 2**31]

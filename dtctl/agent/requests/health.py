@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.metrics import FolderTold, MetricsResult, Points
+    from ..records.metrics import FolderPoints, MetricsResult, Points
     from ..records.requests import DumpRequest, MetricsRequest, Request
     from ..records.vitals import DiagnoseResult, Diverged
 
@@ -109,14 +109,14 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
         ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
         reader.look()
         reader.keep()
-        _send(talk, run, reader.told_new(wanted))
+        _send(talk, run, reader.new_points(wanted))
         next_look = time.monotonic() + LOOK_EVERY_S
         return ended
 
     talk.wait(look, float("inf"))
 
 
-def _send(talk: Conversation, run: runs.Run, folders: List[FolderTold]) -> None:
+def _send(talk: Conversation, run: runs.Run, folders: List[FolderPoints]) -> None:
     if folders:
         points: Points = {"run": run.id, "folders": folders}
         talk.send("points", points)

@@ -107,7 +107,7 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:
         directory, cluster = _agents_directory(processes.words(process.pid), root), None
-        if _age_s(process) < young_s:
+        if process.age_s < young_s:
             return None
     if directory is None or not _is_run_directory(directory, root):
         return None
@@ -134,11 +134,6 @@ def _is_like_us(pid: int, root: str) -> bool:
         return os.stat("/proc/%d" % pid).st_uid == os.geteuid() and os.path.samestat(there, os.stat(root))
     except OSError:
         return False
-
-
-def _age_s(process: Process) -> float:
-    with open("/proc/uptime", encoding="ascii") as file:
-        return float(file.read().split()[0]) - process.start_time / os.sysconf("SC_CLK_TCK")
 
 
 def _line_of(pid: int, table: Mapping[int, Process]) -> Set[int]:

@@ -8,7 +8,6 @@ from contextlib import suppress
 
 from ..host import fifo, files, paths, ports, processes
 from ..host.errors import Refused
-from ..records.run_state import Start
 from ..records.words import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles, RunRemoved
@@ -218,12 +217,7 @@ class Run:
 
     def _remains(self, task: str) -> List[processes.Process]:
         newest = paths.last_attempt(self.files.directory, task)
-        attempt = paths.attempt_directory(self.files.directory, task, newest)
-        try:
-            start = paths.read_record(os.path.join(attempt, "start.json"), Start)
-        except paths.Damaged:  # then by what the trainers themselves were given
-            return processes.tree(None, [attempt])
-        return processes.tree(processes.trainer(start), [start["key"]]) if start is not None and start["key"] else []
+        return processes.of_attempt(paths.attempt_directory(self.files.directory, task, newest))
 
     def end_supervisor(self, limit_s: float = SUPERVISOR_END_LIMIT_S) -> None:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""

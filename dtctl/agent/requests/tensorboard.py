@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import RunResult
-    from ..records.requests import EventDirsRequest, EventFilesRequest, TensorboardRequest
+    from ..records.requests import EventFilesRequest, Request
     from ..records.tensorboard import CaughtUp, EventDirsResult, EventFile, TensorboardReady, TensorboardResult
 
 
@@ -34,7 +34,7 @@ BEGIN_LIMIT_S = 120.0
 SAID_BYTES = 4096
 
 
-def tensorboard(talk: Conversation, request: TensorboardRequest) -> TensorboardResult:
+def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
     run = runs.need(talk, request)
     with talk.at("tensorboard"):
         python, tried = find_tensorboard(run)
@@ -169,7 +169,7 @@ _PYTHON = re.compile(r"python[0-9.]*\Z")
 _LONGEST = 4096
 
 
-def event_dirs(talk: Conversation, request: EventDirsRequest) -> EventDirsResult:
+def event_dirs(talk: Conversation, request: Request) -> EventDirsResult:
     run = runs.need(talk, request)
     roots = directories(run)
     with talk.at("event files"):

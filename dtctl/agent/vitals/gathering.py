@@ -76,10 +76,9 @@ def _peers(spec: Spec) -> List[Peer]:
 def _own_pids(run_dir: str, state: State) -> Set[int]:
     own = {os.getpid()}
     for task, entry in state["tasks"].items():
-        if entry["pid"] is not None and entry["start_time"] is not None:
-            trainer = {"pid": entry["pid"], "start_time": entry["start_time"], "boot_id": processes.boot_id()}
-            key = paths.attempt_directory(run_dir, task, entry["attempt"])
-            own.update(process.pid for process in processes.tree(trainer, [key]))  # type: ignore[arg-type]
+        if entry["pid"] is not None:
+            attempt = paths.attempt_directory(run_dir, task, entry["attempt"])
+            own.update(process.pid for process in processes.of_attempt(attempt))
     return own
 
 

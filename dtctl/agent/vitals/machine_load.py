@@ -6,7 +6,7 @@ import os
 import re
 from functools import partial
 
-from ..host import budget
+from ..host import budget, machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class MachineLoad:
 
     def _processors(self) -> Tuple[Optional[float], Optional[float]]:
         # proc(5), /proc/stat: user nice system idle iowait irq softirq steal; guest times are in user and nice
-        words = _text("stat").partition("\n")[0].split()[1:9]
+        words = machine.text("/proc/stat").partition("\n")[0].split()[1:9]
         times = [int(word) for word in words] if len(words) == 8 else []
         passed = [now - before for now, before in zip(times, self._times)] if self._times else []
         self._times = times
@@ -60,7 +60,7 @@ class MachineLoad:
         return _share(whole - idle - stolen, whole), _share(stolen, whole)
 
     def _resent(self) -> Optional[float]:
-        rows = [line.split()[1:] for line in _text("net/snmp").splitlines() if line.startswith("Tcp:")]
+        rows = [line.split()[1:] for line in machine.text("/proc/net/snmp").splitlines() if line.startswith("Tcp:")]
         named = dict(zip(*rows[:2])) if len(rows) == 2 else {}
         if not {"OutSegs", "RetransSegs"} <= set(named):
             return None
@@ -79,7 +79,7 @@ def _load() -> float:
 
 
 def _memory() -> Dict[str, int]:
-    rows = (line.split() for line in _text("meminfo").splitlines())
+    rows = (line.split() for line in machine.text("/proc/meminfo").splitlines())
     return {row[0].rstrip(":"): int(row[1]) * 1024 for row in rows if len(row) == 3}
 
 
@@ -89,7 +89,7 @@ def _waiting() -> Waiting:
 
 def _pressure(what: str) -> Optional[float]:
     # Documentation/accounting/psi.rst: some avg10=0.00 avg60=0.00 avg300=0.00 total=0
-    words = dict(word.partition("=")[::2] for word in _text("pressure/" + what).partition("\n")[0].split())
+    words = dict(word.partition("=")[::2] for word in machine.text("/proc/pressure/" + what).partition("\n")[0].split())
     try:
         return _share(float(words["avg10"]), 100.0)
     except (KeyError, ValueError):
@@ -98,14 +98,6 @@ def _pressure(what: str) -> Optional[float]:
 
 def _share(part: float, whole: float) -> float:
     return round(min(1.0, max(0.0, part / whole)), 3)
-
-
-def _text(name: str) -> str:
-    try:
-        with open("/proc/" + name, encoding="ascii", errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""  # an old kernel, or a container that does not show it
 
 
 ANSWER_S = 3.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..host import processes
+from ..host import machine, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +15,6 @@ IDLE_CPU = 0.02
 IDLE_BYTES_A_SECOND = 16 * 1024
 """What heartbeats and polls of those who only wait for others stay below."""
 
-_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _MOST_PROCESSES = 500
 
@@ -46,18 +45,18 @@ class Usage:
         memory_bytes = moved = 0
         queues = False
         for pid in _family(self._trainer):
-            fields = _stat(pid)
-            if fields:
-                # proc(5), /proc/PID/stat, counted from `state`, the third: utime, stime, starttime, rss
-                ticks[pid, int(fields[19])] = int(fields[11]) + int(fields[12])
-                memory_bytes += int(fields[21]) * _PAGE_BYTES
-                queues = queues or fields[0] in (b"R", b"D")
+            process = processes.Process.read(pid)
+            if process is not None:
+                ticks[pid, process.start_time] = process.ticks
+                memory_bytes += process.pages * _PAGE_BYTES
+                queues = queues or process.queues
                 moved += _read_and_written(pid)
         moved += _received(self._trainer)
         used = sum(count - self._ticks.get(key, 0) for key, count in ticks.items())
         if self._looked is not None and now > self._looked:
-            self.cpu = float("%.3g" % (max(0, used) / _TICKS_A_SECOND / (now - self._looked))) if ticks else None
-            fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * (now - self._looked)
+            passed_s = now - self._looked
+            self.cpu = float("%.3g" % (max(0, used) / processes.TICKS_A_SECOND / passed_s)) if ticks else None
+            fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * passed_s
             self.works = queues or fast or self.cpu >= IDLE_CPU if self.cpu is not None else None
         self.memory_bytes = memory_bytes if ticks else None
         self.throttled = self._quota.look() if ticks else None
@@ -72,11 +71,6 @@ def _family(trainer: int) -> Iterator[int]:
         found += 1
         yield pid
         waiting += map(int, processes.proc_text(pid, "task/%d/children" % pid).split())
-
-
-def _stat(pid: int) -> List[bytes]:
-    stat = processes.proc_text(pid, "stat").encode("utf-8", "replace")
-    return stat[stat.rindex(b")") + 2 :].split() if b")" in stat else []
 
 
 def _read_and_written(pid: int) -> int:
@@ -119,7 +113,7 @@ def _counts(pid: int) -> Iterator[Tuple[str, Tuple[int, int]]]:
     """Periods, and those in which it was throttled, of each group with a limit."""
     for group in _groups(pid):
         # Documentation/admin-guide/cgroup-v2.rst, scheduler/sched-bwc.rst: nr_periods N, nr_throttled N
-        words = [line.split() for line in _text(os.path.join(group, "cpu.stat")).splitlines()]
+        words = [line.split() for line in machine.text(os.path.join(group, "cpu.stat")).splitlines()]
         answer = {word[0]: int(word[1]) for word in words if len(word) == 2 and word[1].isdigit()}
         if answer.get("nr_periods"):
             yield group, (answer["nr_periods"], answer.get("nr_throttled", 0))
@@ -137,11 +131,3 @@ def _groups(pid: int) -> Iterator[str]:
         for root in roots:
             for depth in range(len(parts), 0, -1):
                 yield os.path.join(root, *parts[:depth])
-
-
-def _text(path: str) -> str:
-    try:
-        with open(path, encoding="ascii", errors="replace") as file:
-            return file.read(65536)
-    except OSError:
-        return ""

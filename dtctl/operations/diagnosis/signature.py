@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.operations.diagnosis.facts import End, Facts
 from dtctl.operations.snapshot import TaskStatus
@@ -78,6 +79,32 @@ Rows = tuple[Signature, ...]
 
 ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs tell nothing that is known."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, both in the order of the pairs."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+Version = tuple[str, tuple[str, ...]]
+"""One of several versions, and the hosts that have it."""
+
+
+def versions(pairs: Iterable[tuple[str, str]]) -> tuple[Version, ...]:
+    """By pairs of a version and a host."""
+    return tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(grouped(pairs).items()))
+
+
+def commonness(one: Version) -> tuple[int, list[int]]:
+    """To sort by: what more hosts have comes last, of two that as many have the newer one."""
+    return len(one[1]), [int(part) for part in re.findall(r"\d+", one[0])]
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,23 @@ from typing import TYPE_CHECKING
 
 from dtctl.operations.diagnosis import hosts, waits
 from dtctl.operations.diagnosis.signature import Find, Join, table
-from dtctl.operations.imports import PACKAGES
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
     from dtctl.operations.diagnosis.facts import Facts
     from dtctl.operations.diagnosis.signature import Fields, Join
     from dtctl.operations.snapshot import TaskStatus
+
+
+PACKAGES = {
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+    "PIL": "pillow",
+    "cv2": "opencv-python",
+    "absl": "absl-py",
+    "google": "protobuf",
+}
+"""Modules whose package on PyPI has another name."""
 
 
 def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
@@ -189,7 +199,7 @@ _FINDS: Mapping[str, Find] = {
     "straggler": hosts.stragglers,
     "behind": hosts.behind,
     "host_slow": hosts.slow,
-    "versions_differ": hosts.versions,
+    "versions_differ": hosts.versions_differ,
 }
 
 SIGNATURES = table(Path(__file__).with_name("signatures.ini"), _JOINS, _FINDS)

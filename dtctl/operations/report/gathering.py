@@ -147,7 +147,7 @@ class Following:
 
 def is_over(found: RunStatus) -> bool:
     """Nothing more will happen to the run, as far as its coordinator tells."""
-    return found.coordination is not None and found.verdict.outcome.decided and not found.going_on_after_the_end
+    return found.coordination is not None and found.is_over
 
 
 def put_together(

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from itertools import chain, count
 from typing import Literal
 
-from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile, FolderAt
+from dtctl.agent.records.metrics import FolderAt
+from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host

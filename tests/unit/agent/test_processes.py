@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.host import processes
 
-STAT = b"1 (x) " + b" ".join([b"S", b"1", *[b"0"] * 17, b"77"])
+STAT = b"1 (x) " + b" ".join([b"S", b"1", *[b"0"] * 17, b"77", b"0", b"0"])
 
 
 class Proc:

@@ -41,8 +41,8 @@ RECORDS: list[Any] = [
     *FILES,
 ]
 RULED = (
-    "SeriesTold",
-    "FolderTold",
+    "SeriesPoints",
+    "FolderPoints",
     "Points",
     "MetricsResult",
     "UpRequest",

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.agent.host import files
 from dtctl.agent.metrics.reading import Reader
-from dtctl.agent.records.metrics import SeriesTold
+from dtctl.agent.records.metrics import SeriesPoints
 
 
 def points(reader: Reader, tag: str = "loss") -> list[tuple[int, float]]:
@@ -40,7 +40,7 @@ def agreed(out: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     return found
 
 
-def _points_of(series: SeriesTold) -> list[tuple[int, float]]:
+def _points_of(series: SeriesPoints) -> list[tuple[int, float]]:
     return [(step, float(value)) for step, value in zip(series["steps"], series["values"], strict=True)]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from dtctl.agent.metrics import events, reading
 from dtctl.agent.metrics.reading import Reader
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.metrics import FolderTold, Problem
+from dtctl.agent.records.metrics import FolderPoints, Problem
 from tests.event_files import event, masked, record, scalar, simple, start, summary
 from tests.fuzz import cases
 from tests.impostors import NO_FILES, sparse, unharmed
@@ -45,7 +45,7 @@ def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
     series = told[0]["series"][0]
     assert (series["steps"], series["values"]) == ([1, 2], ["0.5", "0.25"])
     assert (series["count"], series["least"], series["most"]) == (2, "0.25", "0.5")
-    checked(FolderTold, told[0])
+    checked(FolderPoints, told[0])
 
 
 def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
@@ -75,13 +75,13 @@ def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatc
 def test_what_is_new_is_told_once(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = look(out)
-    assert [series["steps"] for folder in reader.told_new(lambda _: True) for series in folder["series"]] == [[1]]
+    assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[1]]
     with (out / NAME).open("ab") as file:
         file.write(scalar(2, "loss", 1.0))
     reader.look()
-    assert [series["steps"] for folder in reader.told_new(lambda _: True) for series in folder["series"]] == [[2]]
+    assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[2]]
     reader.look()
-    assert reader.told_new(lambda _: True) == []
+    assert reader.new_points(lambda _: True) == []
 
 
 def test_a_restart_hides_the_steps_that_are_done_again(out: Path) -> None:
@@ -179,7 +179,7 @@ def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_POINTS_TOLD", 20)
+    monkeypatch.setattr(reading, "MOST_POINTS_SENT", 20)
     (out / NAME).write_bytes(b"".join(scalar(step, f"tag{tag}", 1.0) for tag in range(10) for step in range(50)))
     assert [len(series["steps"]) for series in look(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
@@ -248,7 +248,7 @@ def test_any_file_is_read_or_said_to_be_damaged(
     (out / NAME).write_bytes(bytes(whole))
     reader = look(out)
     for folder in reader.series(lambda _: True, 10):
-        checked(FolderTold, folder)
+        checked(FolderPoints, folder)
     for problem in reader.problems():
         checked(Problem, problem)
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.host import processes
+from dtctl.agent.host import machine, processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import Peer
 from dtctl.agent.records.vitals import Gpu, Machine
 from dtctl.agent.vitals import gathering, machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
-from dtctl.agent.vitals.neighbours import Others, gpus_told
+from dtctl.agent.vitals.neighbours import Others, gpus_of
 from dtctl.agent.vitals.usage import Quota, Usage
 
 
@@ -61,7 +61,7 @@ def test_who_computes_reads_or_receives_works(
         "io": lambda: str(now["io"]),
         "net/dev": lambda: net % now["received"],
     }
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: files[name]() if name in files else "")
+    monkeypatch.setattr(processes, "_read_proc", lambda _, name: files[name]().encode() if name in files else b"")
     usage = Usage(7)
     usage.look(100.0)
     assert usage.works is None
@@ -86,23 +86,23 @@ def test_a_sample_of_the_machine_holds() -> None:
 
 
 FILES = {
-    "stat": "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n",
-    "meminfo": "MemTotal:       1000 kB\nMemAvailable:    250 kB\nHugePages_Total:       0\n",
-    "net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 1000 10\n",
-    "pressure/cpu": "some avg10=45.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
+    "/proc/stat": "cpu  100 0 100 700 100 0 0 0 0 0\ncpu0 1 1 1 1 1 1 1 1 1 1\n",
+    "/proc/meminfo": "MemTotal:       1000 kB\nMemAvailable:    250 kB\nHugePages_Total:       0\n",
+    "/proc/net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 1000 10\n",
+    "/proc/pressure/cpu": "some avg10=45.50 avg60=1.00 avg300=0.00 total=1\nfull avg10=0.00 avg60=0.00 total=0\n",
 }
 LATER = {
     **FILES,
-    "stat": "cpu  150 0 100 730 100 0 0 20 0 0\n",
-    "net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 2000 110\n",
+    "/proc/stat": "cpu  150 0 100 730 100 0 0 20 0 0\n",
+    "/proc/net/snmp": "Tcp: RtoAlgorithm OutSegs RetransSegs\nTcp: 1 2000 110\n",
 }
 
 
 def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     load = MachineLoad()
-    monkeypatch.setattr(machine_load, "_text", lambda name: FILES.get(name, ""))
+    monkeypatch.setattr(machine, "text", lambda path: FILES.get(path, ""))
     load.look(1.0)
-    monkeypatch.setattr(machine_load, "_text", lambda name: LATER.get(name, ""))
+    monkeypatch.setattr(machine, "text", lambda path: LATER.get(path, ""))
     sample = load.look(2.0)
     assert (sample["busy"], sample["stolen"], sample["resent"]) == (0.5, 0.2, 0.1)
     assert (sample["memory_bytes"], sample["available_bytes"]) == (1000 * 1024, 250 * 1024)
@@ -112,7 +112,7 @@ def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_old_kernel_tells_less(monkeypatch: pytest.MonkeyPatch) -> None:
     load = MachineLoad()
-    monkeypatch.setattr(machine_load, "_text", lambda name: "")
+    monkeypatch.setattr(machine, "text", lambda path: "")
     load.look(1.0)
     sample = checked(Machine, load.look(2.0))
     assert (sample["busy"], sample["resent"], sample["waiting"]["cpu"]) == (None, None, None)
@@ -164,7 +164,7 @@ def test_processes_of_others_that_do_nothing_are_not_told() -> None:
 
 def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
     table = "0, NVIDIA A100-SXM4-40GB, 535.104.05, 98, 39000, 40960\n1, Tesla T4, 535.1, [N/A], 0, 15360\nNo devices\n"
-    found = [checked(Gpu, one) for one in gpus_told(table)]
+    found = [checked(Gpu, one) for one in gpus_of(table)]
     assert [(one["index"], one["busy"], one["used_bytes"] >> 20) for one in found] == [(0, 0.98, 39000), (1, None, 0)]
 
 
