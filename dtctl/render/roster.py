@@ -68,7 +68,7 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
     each = []
     for task in status.tasks.values():
         usual = slow[task.id]["usual"] if task.id in slow else None
-        each.append(Row((task,), _note(task, status) or _pace_note(task, status, usual)))
+        each.append(Row((task,), note(task, status) or _pace_note(task, status, usual)))
     if room is None or len(each) <= room:
         return each
     alike: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
@@ -80,14 +80,14 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
 
 def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
     """Without columns that would be empty, and as narrow as the terminal is."""
-    cells = {name: [cell(row, status) for row in rows] for name, cell in _COLUMNS.items()}
+    cells = {name: [cell(row, status) for row in rows] for name, cell in COLUMNS.items()}
     columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}
     return table(columns, dropped=_DROPPED, least_note=_NOTE_WIDTH)
 
 
 def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
     """What each column tells of it."""
-    return {name: str(cell(row, status)) for name, cell in _COLUMNS.items()}
+    return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
 def _tasks_cell(row: Row, status: RunStatus) -> str:
@@ -157,7 +157,7 @@ def _pid_cell(row: Row, status: RunStatus) -> str:
     )
 
 
-_COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
+COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "TASK": _tasks_cell,
     "HOST": _hosts_cell,
     "STATE": _state_cell,
@@ -174,7 +174,7 @@ _COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
 _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
 
-def _note(task: TaskStatus, status: RunStatus) -> str:
+def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.BACKOFF:
         if task.entry["next_start"]:
             wait = f"starts again in {duration(max(0.0, task.entry['next_start'] - status.time))}"

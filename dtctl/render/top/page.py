@@ -12,10 +12,10 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.metrics import Point
 from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
-from dtctl.render.roster import STATE_STYLE
+from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
-from dtctl.render.top.table import Layout, Row, curve, layout, note, rows
+from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.render.words import count, duration, fold
 from dtctl.transport.group_errors import rows as error_rows
 
@@ -218,12 +218,12 @@ def _problem(moment: Moment) -> Iterator[Line]:
 
 def _task_lines(moment: Moment) -> Iterator[Line]:
     """Tasks that tell the same in one line."""
-    status = moment.status
+    status = moment.status_now
     said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
     for task in status.tasks.values():
         if task.state in _WRONG and task.id not in said:
-            alike.setdefault((task.state, note(task, moment)), []).append(task)
+            alike.setdefault((task.state, note(task, status)), []).append(task)
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _first_tasks([task.id for task in tasks])))
         where = fold(dict.fromkeys(task.host for task in tasks))
