@@ -83,10 +83,6 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
     return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
 
 
-def _loss(seen: Seen) -> str:
-    return seen.task.entry["loss"] or ""
-
-
 def _rates(seen: Seen) -> str:
     return curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
