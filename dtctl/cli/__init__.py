@@ -34,7 +34,7 @@ def _main() -> None:
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
-        raise KeyboardInterrupt("SIGTERM")  # nobody who could be asked has typed that
+        raise KeyboardInterrupt("SIGTERM")  # it comes from no terminal where a question could be asked
 
     signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()

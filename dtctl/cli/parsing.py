@@ -1,7 +1,7 @@
 """The parser of the command line: its values, and what it refuses in dtctl's words: the reason, and what to type.
 
-Typer's parser is click, or a copy of it, and its words change from version to version. Its errors are told apart by
-their types and fields, never by what they say.
+Typer's parser is click, or a copy of it, and its words change from version to version. Its errors are
+recognised by their types and fields, never by their text.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USUAL = 20
 
 
 class Command(TyperCommand):
-    """A command whose mistakes are told in our words."""
+    """A command whose mistakes are reported by dtctl itself."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)
@@ -149,7 +149,7 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
     parameters: Mapping[str, Any] = inspect.signature(callback, eval_str=True).parameters
     if name not in parameters or not hasattr(parameters[name].annotation, "__metadata__"):
         return None
-    kind, *told = typing.get_args(parameters[name].annotation)
+    kind, *options = typing.get_args(parameters[name].annotation)
     kinds = (kind, *typing.get_args(kind))  # int | None
     for one in kinds:
         if typing.get_origin(one) is Literal:
@@ -157,7 +157,7 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
             return f"{', '.join(others)} or {last}", others[0]
     if int not in kinds:
         return None
-    least, most = told[0].min, told[0].max
+    least, most = options[0].min, options[0].max
     example = str(min(max(least or 0, _USUAL), most or _USUAL))
     if most is not None:
         return f"a whole number from {least or 0} to {most}", example
@@ -240,7 +240,7 @@ def other_option(name: str, own: Collection[str]) -> str:
 
 
 def place_for(ctx: Any, word: str, own: Collection[str]) -> str:
-    """Where a word belongs that a command does not take; empty where nobody knows."""
+    """Where an argument belongs that a command does not take; empty if unknown."""
     if "--config" in own and (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
         return f"a cluster file is named by an option: {ctx.command_path} -c {word}"
     if ":" in word or word.startswith("@"):

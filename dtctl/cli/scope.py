@@ -154,7 +154,7 @@ class Scope:
         if record is None:
             self.file()  # raises, and says what there is
             raise AssertionError("no file here, and one is found")
-        # Without --run hosts are asked for their current run: somebody else may have started another since.
+        # Without --run hosts are asked for their current run: another run may have been started since.
         return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
@@ -166,7 +166,7 @@ class Scope:
             raise which.of_other_directory(other.run or "", other.file, record.file)
 
     def remember_end(self, found: RunStatus) -> None:
-        """How the run has ended, for whoever is told about it without asking its hosts."""
+        """Remembers how the run has ended, so that its hosts need not be asked again."""
         outcome = found.verdict.outcome
         if outcome.decided and found.record.outcome != outcome.value:
             self.memory.change(found.record, outcome=outcome.value)

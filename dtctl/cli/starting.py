@@ -85,8 +85,8 @@ class StartReport(UpReport):
     def stopping(self, found: Ending) -> None:
         self._announced(found)
 
-    def stopped(self, told: Stopping) -> None:
-        self._bars.ending(told)
+    def stopped(self, stopping: Stopping) -> None:
+        self._bars.ending(stopping)
 
 
 def start(
@@ -224,7 +224,7 @@ class _Waiting:
         return b"".join(found)
 
     def end(self) -> None:
-        """A start that has failed goes on nowhere: not where nobody has heard of it, nor again and again."""
+        """Ends a start that has failed, also on hosts that have not reported, without more attempts."""
         assert self.failed is not None
         seen, cause = self.failed.seen, self.failed.cause
         unheard = [host for host, one in seen.contacts.items() if one["heard"] is None and not one["absent"]]

@@ -134,7 +134,7 @@ def watch(
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
-    """What hooks are told of a run that has ended, also where no coordinator tells of it."""
+    """The events that hooks receive for a run that has ended, also without a coordinator."""
     from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:

@@ -112,7 +112,7 @@ def _text(content: bytes, name: str) -> str:
 
 
 def _without_waiting(file: Path) -> int:
-    """Open for reading. A pipe, as of `<(...)`, is read where somebody writes to it. Raises OSError."""
+    """Open for reading. A pipe, as of `<(...)`, is read once something writes to it. Raises OSError."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
         os.close(descriptor)
@@ -231,7 +231,7 @@ def _example(path: KeyPath, found: Any) -> str:
             return f"write, for example, {key}: {known.example}"
     if not path:
         return ""
-    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    tells what it takes"
+    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    describes it"
 
 
 def _example_within(path: KeyPath) -> str:

@@ -122,7 +122,7 @@ _SINGLE_VALUE = {"type": ["string", "number"]}
 
 
 def json_schema() -> dict[str, Any]:
-    """Accepts whatever the loader accepts; what only the loader can tell (an unknown host, say) it lets pass."""
+    """Accepts whatever the loader accepts; what only the loader can check (an unknown host, say) passes."""
     definitions = {one.__name__: _definition(one) for one in SECTIONS if one is not ClusterFile}
     return {"$schema": DIALECT, "title": "cluster.yaml of dtctl", **_definition(ClusterFile), "$defs": definitions}
 

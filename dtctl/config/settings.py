@@ -22,7 +22,7 @@ class Recovery(Section):
     where: ClassVar[str] = "recovery"
 
     mode: RecoveryMode = key("auto", "gang")
-    """what a lost task restarts: `auto`: what the way of training needs, `task`: it alone, `gang`: every task, `never`:
+    """what a lost task restarts: `auto`: what the strategy needs, `task`: it alone, `gang`: every task, `never`:
     nothing, the run has failed"""
     max_restarts: v.Count = key(10, "3")
     """restarts of one task before the run has failed"""
@@ -45,11 +45,11 @@ class Recovery(Section):
     """exit codes after which it is not started again; codes in neither list are tried again, unless the program cannot
     be run or its log ends with an import error"""
     stall_s: v.StallLimit = key(None, "15m")
-    """how long a task may show no progress (steps, output, checkpoints) before it is taken for hung and is killed;
+    """how long a task may show no progress (steps, output, checkpoints) before it counts as hung and is killed;
     `auto` learns it from the run, `off` never does it"""
     first_step_s: v.StallLimit = key(None, "20m")
     """how long a task may be silent before its first step; `auto`: ten times what an earlier attempt or its peers took,
-    at least 5 min or `stall`, and for ever while nobody has told steps; `off`: for ever"""
+    at least 5 min or `stall`, and unlimited while no task reports steps; `off`: for ever"""
     host_timeout_s: v.DurationOrNever = key(None, "30m")
     """how long a host may be out of touch before its tasks are given up for good; it then stops them by itself, too"""
     reboot: RebootRule = key("auto", "never")
@@ -84,16 +84,16 @@ class TfConfig(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Hook(Section):
-    """Who is told of the run, by `post` or by `run`: [notifications.md](notifications.md). `${NAME}` in `post` and in
-    the values of `headers` is the value of that variable, from `trainer.env_file` or else from your own environment; it
-    is treated as a secret."""
+    """Who is notified of the run, by `post` or by `run`: [notifications.md](notifications.md). `${NAME}` in `post`
+    and in the values of `headers` is the value of that variable, from `trainer.env_file` or else from your own
+    environment; it is treated as a secret."""
 
     where: ClassVar[str] = "hooks.NAME"
 
     name: str = ""
     """It is the name of the section."""
     on: v.HookEvents = key(("succeeded", "failed"), "[failed, stalled]")
-    """what it is told of: the run has `succeeded`, has `failed` or was `stopped`; a task `stalled`, was lost and is
+    """its events: the run has `succeeded`, has `failed` or was `stopped`; a task `stalled`, was lost and is
     `restarting`, or has `recovered`"""
     post: v.Url | None = key(None, "${SLACK_URL}")
     """an address to which the coordinator posts JSON, whose `text` services such as Slack show; it needs no
@@ -153,8 +153,8 @@ class JobKeys(Section):
     """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
     others"""
     depends_on: v.JobList | None = key(None, "[ps]")
-    """jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and needs whom the
-    way of training says: [recovery.md](recovery.md)"""
+    """jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and waits for what
+    the strategy needs: [recovery.md](recovery.md)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,7 +164,7 @@ class Settings(Section):
     tf_config: TfConfig = key(TfConfig())
     """what `TF_CONFIG` holds"""
     strategy: DeclaredStrategy = key("auto", "ps-strategy")
-    """the way of training; it decides who needs whom at the start and what is restarted when a task is lost:
+    """how the tasks train together; it decides which tasks wait for which at the start, and what a lost task restarts:
     [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, `async-ps` where there is a `ps` job, else a
     collective (as `mirrored` and `ddp` are) where more than one task trains"""
     recovery: Recovery = key(Recovery())
@@ -191,4 +191,4 @@ class Settings(Section):
     ttl_s: v.DurationOrNone = key(None, "7d")
     """how long a run that has ended is kept at most"""
     hooks: Mapping[v.HookName, Hook] = key({})
-    """who is told of the run, by names of your own"""
+    """who is notified of the run, by names of your own"""

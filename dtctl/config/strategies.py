@@ -89,7 +89,7 @@ def role_of(task: TaskId, lead: TaskId) -> Role:
 
 
 def scope_of(role: Role, strategy: Strategy, recovery: Recovery) -> Scope:
-    """What the loss of such a task restarts. Nobody trains with an evaluator, so its loss concerns nobody else."""
+    """What the loss of such a task restarts. An evaluator does not train, so its loss affects no other task."""
     if role == "evaluator":
         return "task"
     if recovery.mode in ("task", "gang"):
@@ -103,7 +103,7 @@ def serves(role: Role, strategy: Strategy) -> bool:
 
 
 def may_be_absent(role: Role, scope: Scope, strategy: Strategy) -> bool:
-    """Whether a run can begin, go on and succeed without the task: it holds nothing of others, and nobody waits for it.
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
 
     That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
     """

@@ -3,7 +3,7 @@
 PyYAML reads YAML 1.1: `no` is false, 2222:22 is 133342, 017 is 15, and of two equal keys the last wins in silence. Here
 only true and false are booleans, and a second key is refused. Anchors and merge keys (`<<`) are kept, although 1.2 has
 dropped the latter: files with several similar jobs read better with them, and other tools of the field accept them.
-ruamel.yaml, told to read 1.2, still makes a number of 0b1 and 1_000 and a date of 2020-01-01, takes half as long again,
+ruamel.yaml, set to 1.2, still makes a number of 0b1 and 1_000 and a date of 2020-01-01, takes half as long again,
 and sets no limit to depth and aliases.
 """
 
@@ -23,7 +23,7 @@ from yaml.reader import ReaderError
 from dtctl.config.document import MOST_PROBLEMS, Document, KeyPath, Marks, Scalar, dotted
 from dtctl.errors import ConfigError, Place, Problem
 
-START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    tells about every key"
+START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    describes every key"
 
 NEAR = 200
 """Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""
@@ -41,7 +41,7 @@ class _Wording:
     summary: str
     hint: str = ""
     at_start: bool = False
-    """The place to mend is where the thing begins, not where PyYAML gave up."""
+    """The place to correct is where the thing begins, not where PyYAML gave up."""
 
 
 def _wording(complaint: str) -> _Wording:

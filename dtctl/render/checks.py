@@ -25,18 +25,18 @@ _TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))
 def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     """A block for the hosts that need the same."""
     if output == "json":
-        told = [
+        parts = [
             {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
             for one in rules
         ]
-        return document.print_json("Firewall", {"kind": kind, "rules": told})
+        return document.print_json("Firewall", {"kind": kind, "rules": parts})
     out, texts = console.out(), _TEXTS[kind]
     for number, one in enumerate(rules):
         if number:
             out.print("")
         ports = ", ".join(map(str, one.ports))
         out.print(f"# {fold(one.hosts)}: {texts['how']}")
-        out.print(f"# The cluster's hosts may connect to port {ports}, and nobody else. {texts['opens']}")
+        out.print(f"# The cluster's hosts alone may connect to port {ports}. {texts['opens']}")
         out.print(f"# {texts['lasts']}")
         out.print("# To take them away again:")
         for line in one.undo:
@@ -47,11 +47,11 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
 
 
 _MOST_VALUES = 6
-"""That differ from host to host; of more only the ends are told."""
+"""That differ from host to host; of more, only the least and the most are shown."""
 
 
 def shown(lines: Iterable[Line | Statement], hosts: int) -> list[tuple[str, str]]:
-    """Labels and what is told under them; `hosts`: how many there are."""
+    """Labels and what is shown under them; `hosts`: how many there are."""
     return [row for one in lines if (row := _row(one, hosts)) is not None]
 
 
@@ -64,15 +64,15 @@ def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
     if not known:
         return None
     label = _label(one.what)
-    alike: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for host, value in known.items():
-        alike.setdefault(valued(one.what, value), []).append(host)
-    if len(alike) == 1 and len(known) == hosts:
-        return label, next(iter(alike))
-    told = [f"{fold(names)}: {value}" for value, names in alike.items()]
-    if len(alike) > _MOST_VALUES:
-        told = [_span(one.what, known)]
-    return label, "; ".join([*told, *([f"{fold(without)}: none"] if without else [])])
+        groups.setdefault(valued(one.what, value), []).append(host)
+    if len(groups) == 1 and len(known) == hosts:
+        return label, next(iter(groups))
+    parts = [f"{fold(names)}: {value}" for value, names in groups.items()]
+    if len(groups) > _MOST_VALUES:
+        parts = [_span(one.what, known)]
+    return label, "; ".join([*parts, *([f"{fold(without)}: none"] if without else [])])
 
 
 def _span(what: str, known: Mapping[str, Any]) -> str:
@@ -141,5 +141,5 @@ def summary(checked: Checked) -> str:
         return "no host could be asked"
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
-    told = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
-    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"
+    parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
+    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(parts) or 'nothing is wrong'}"

@@ -26,7 +26,7 @@ PARTS = {
 }
 MEANINGS = {
     "kept": "between two steps, the later of which is new",
-    "start": "tasks run, and none has told a step yet",
+    "start": "tasks run, and none has reported a step yet",
     "wait": "no task that trains may run: for hosts and servers, or after a loss",
     "again": "steps that had been made before, after a rollback",
     "stall": "no step, though every task ran",
@@ -55,7 +55,7 @@ def of_what(report: Report) -> str:
     """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
     elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
     until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    told = ", as event files tell (the logs tell no step)" if report.goodput and report.goodput.by_scalars else ""
+    told = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
     return f" of the {elapsed} until {until} went into steps that were kept{told}."
 
 

@@ -229,7 +229,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
 
 
 def _names(several: Sequence[Series]) -> list[str]:
-    """The shortest that tell them apart."""
+    """The shortest names that differ."""
     names = [one.name for one in several]
     return names if len(set(names)) == len(names) else [f"{one.host}:{one.directory}/{one.name}" for one in several]
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SHOWN = 5
 """So many paths are named; the rest is counted."""
 _ROWS = 10
-"""So many tasks have a line each; of more, those that are alike share one."""
+"""So many tasks have a line each; of more, those with the same values share one."""
 _LONGEST_CLUSTER = 300
 """Characters of TF_CONFIG's cluster that are shown beside a table, which has the same addresses."""
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
@@ -115,7 +115,7 @@ def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
 
 @dataclass(frozen=True)
 class _Row:
-    """Tasks of one job that are alike."""
+    """Tasks of one job with the same values."""
 
     tasks: tuple[TaskPlan, ...]
     differs: str
@@ -172,11 +172,11 @@ def _rows(plan: RunPlan) -> list[_Row]:
     differs = {name: _own(plan.cluster.hosts[name]) for name in plan.hosts}
     if len(plan.tasks) <= _ROWS:
         return [_Row((task,), differs[task.host]) for task in plan.tasks]
-    alike: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
+    groups: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
     for task in plan.tasks:
         share = None if task.gpus is None else len(task.gpus)
-        alike.setdefault((task.id.job, share, differs[task.host]), []).append(task)
-    return [_Row(tuple(tasks), own) for (_, _, own), tasks in alike.items()]
+        groups.setdefault((task.id.job, share, differs[task.host]), []).append(task)
+    return [_Row(tuple(tasks), own) for (_, _, own), tasks in groups.items()]
 
 
 def _own(host: Host) -> str:
@@ -189,13 +189,13 @@ def _own(host: Host) -> str:
 
 def _command_lines(plan: RunPlan) -> list[str]:
     listed = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
-    alike: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in plan.cluster.jobs:
         tasks = [task for task in plan.tasks if task.id.job == name]
-        alike.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
+        groups.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
     lines = []
-    for (program, environment), jobs in alike.items():
-        whose = "each task" if len(alike) == 1 else ", ".join(jobs)
+    for (program, environment), jobs in groups.items():
+        whose = "each task" if len(groups) == 1 else ", ".join(jobs)
         lines += [f"{whose} runs {program}", f"  with {environment}"]
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
@@ -207,7 +207,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
 
 
 def _program(tasks: Sequence[TaskPlan]) -> str:
-    """The first task's, with the names alone of what tells a task its place."""
+    """The first task's, and only the names of the flags that give a task its place."""
     first = tasks[0]
     own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
     words = [word if all(row[index : index + 1] == (word,) for row in own) else _without_value(word)
@@ -222,7 +222,7 @@ def _without_value(word: str) -> str:
 
 
 def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
-    """What all of them have, and the names of what each has in its own way, less what the table has `told`."""
+    """What all of them have, and the names of what each has in its own way, less what the table has `listed`."""
     first = {name: value for name, value in tasks[0].env.items() if name not in listed}
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of the only task

@@ -1,5 +1,5 @@
-"""The tasks of a run as a table: those that do alike in one line where there is no room for all, fewer columns where
-the terminal is narrow; what failed, and why, always."""
+"""The tasks of a run as a table: tasks in the same state share a line where there is no room for all, and a narrow
+terminal gets fewer columns; what failed, and why, is always shown."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _LONGEST_HOSTS = 28
 
 @dataclass(frozen=True)
 class Row:
-    """Tasks of one job that do alike."""
+    """Tasks of one job in the same state, with the same note."""
 
     tasks: tuple[TaskStatus, ...]
     note: str
@@ -71,10 +71,10 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
         each.append(Row((task,), note(task, status) or _pace_note(task, status, usual)))
     if room is None or len(each) <= room:
         return each
-    alike: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
+    groups: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
     for row in each:
-        alike.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
-    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in alike.items()]
+        groups.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
+    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in groups.items()]
     return sorted(folded, key=lambda row: row.troubled)
 
 
@@ -86,7 +86,7 @@ def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
 
 
 def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
-    """What each column tells of it."""
+    """Its cell in each column."""
     return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
@@ -187,8 +187,8 @@ def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if one["kind"] == "killed_after"]
         rest = [one for one in task.why if one["kind"] != "killed_after"]
-        told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
-        why = sentence([*killed, *(rest[:1] if told else rest)])
+        shown = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])
             if task.exit["signal"] is None and task.exit["code"] is not None
@@ -201,7 +201,7 @@ def note(task: TaskStatus, status: RunStatus) -> str:
 
 
 def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
-    """Of a task that runs: that it is slower than its peers, what it says of others, or when it told its last step."""
+    """For a running task: that it is slower than its peers, its complaint about others, or the age of its last step."""
     if task.state is not TaskState.RUNNING:
         return ""
     if usual is not None:

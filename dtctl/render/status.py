@@ -37,7 +37,7 @@ OUTCOME_STYLE = {
     Outcome.RUNNING: "green",
 }
 SHOWN_INCIDENTS = 3
-"""The newest; `dtctl events` tells them all."""
+"""The newest; `dtctl events` lists them all."""
 
 
 def show_status(status: RunStatus, *, every: bool = False) -> None:
@@ -87,12 +87,12 @@ def in_short(status: RunStatus) -> list[str]:
 
 
 def _age(status: RunStatus) -> str:
-    """Empty where nobody can tell."""
+    """Empty if unknown."""
     return duration(status.time - status.record.created) if status.record.created and status.time else ""
 
 
 def _pace(status: RunStatus) -> list[str]:
-    """How fast and for how long; of a run that has told no step for a while, for how long it has not."""
+    """The rate and the time left; without a recent step, the age of the last one."""
     progress, shown = status.progress, []
     if progress.step_time is not None and status.time - progress.step_time >= SILENT_S:
         shown.append(f"last step {duration(status.time - progress.step_time)} ago")

@@ -48,7 +48,7 @@ def iso_utc(epoch_s: float | None) -> str | None:
         return None
     try:
         return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # a host's clock may tell a year that no calendar has
+    except (ValueError, OverflowError, OSError):  # a host's clock may be at a year that no calendar has
         return None
 
 

@@ -148,7 +148,7 @@ def check(
     ] = False,
     print_firewall: Annotated[
         FirewallKind | None,
-        typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
+        typer.Option("--print-firewall", help="Only print firewall rules that admit the cluster's hosts alone."),
     ] = None,
     quiet: Quiet = False,
     output: OutputOption = "text",

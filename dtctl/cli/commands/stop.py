@@ -220,7 +220,7 @@ def gc(
 
 
 def _ask(found: GcResult) -> None:
-    """Where nobody can answer, files of dead runs go unasked; processes, and what trainers wrote, stay."""
+    """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
     from dtctl.render.gc import show_remains
     from dtctl.render.terminal import console
 

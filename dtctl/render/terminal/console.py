@@ -138,7 +138,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def reader_gone(*, stderr: bool) -> None:
-    """Without a reader the result ends quietly (dtctl logs | head); work does not stop because nobody watches it."""
+    """Without a reader the result ends quietly (dtctl logs | head); work continues without a reader of progress."""
     stream = sys.stderr if stderr else sys.stdout
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())

@@ -25,7 +25,7 @@ class SafeConsole(Console):
         return super().render_str(one_line(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """After it, for what was no string: nobody has to remember it."""
+        """After the layout, for what was no string, so that no caller has to remember it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_with_line_ends(segment.text), segment.style)
 

@@ -133,7 +133,7 @@ Values = list[tuple[float, float]]
 
 
 def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
-    """Loss and rate: those of the event files from the beginning of the run, else since somebody looks."""
+    """Loss and rate: those of the event files from the beginning of the run, else since the screen was opened."""
     losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(courses.run_loss)
     rates = rates_of(points) if len(points) > 2 else _in_order(courses.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
@@ -190,7 +190,7 @@ def wrong(moment: Moment, most: int) -> list[Line]:
 
 
 def _contacts(moment: Moment) -> Iterator[Line]:
-    """What follows is old where nobody can be asked."""
+    """Everything below is old while no host can be asked."""
     for host, away in moment.broken.items():
         again = "" if away.final else "; tried again"
         yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
@@ -217,7 +217,7 @@ def _problem(moment: Moment) -> Iterator[Line]:
 
 
 def _task_lines(moment: Moment) -> Iterator[Line]:
-    """Tasks that tell the same in one line."""
+    """Tasks with the same note share a line."""
     status = moment.status_now
     said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}

@@ -1,6 +1,6 @@
 """The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines.
 
-Textual's DataTable has no columns that give way on a narrow terminal, and takes four times as long to fill anew.
+Textual's DataTable has no columns that give way on a narrow terminal, and takes four times as long to refill.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ Key = float | str | None
 class Column:
     heading: str
     key: Callable[[Seen], Key] | None = None
-    """None: nobody sorts by it."""
+    """None: rows cannot be sorted by it."""
     align: Literal["left", "right"] = "left"
     spare: int = 0
     """Columns with the highest number are left out first where there is no room; those with 0 never."""
@@ -65,7 +65,7 @@ def _since(seen: Seen) -> float | None:
 
 
 def _silent(seen: Seen) -> float | None:
-    """Since its last output; of a task that has ended nobody waits for more."""
+    """Since its last output; None for a task that has ended."""
     written = seen.task.entry["progress"]
     return None if written is None or seen.task.state.final else max(0.0, seen.status.time - written)
 
