@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster
-    from dtctl.config.settings import Hook
+    from dtctl.config.cluster import Cluster, Hook
     from dtctl.operations.consent import Program
 
 

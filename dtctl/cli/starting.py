@@ -32,7 +32,7 @@ from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.config.settings import Recovery
+    from dtctl.config.cluster import Recovery
     from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
+from dtctl.config.cluster import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
-from dtctl.config.settings import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
 

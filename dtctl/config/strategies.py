@@ -10,8 +10,7 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from dtctl.config.cluster import Cluster, Job
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Cluster, Job, Recovery
 from dtctl.model import LEAD_JOBS, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"

@@ -15,8 +15,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import FIELD, SPACE, TaskId
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Launch
-    from dtctl.config.settings import TfConfig
+    from dtctl.config.cluster import Launch, TfConfig
 
 
 ClusterSpec = Mapping[str, Sequence[str]]

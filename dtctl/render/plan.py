@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
 from dtctl.render.errors import note, show_warning

@@ -30,7 +30,7 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.bundle import Bundle, LeftOut, Manifest
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
