@@ -32,6 +32,13 @@ _USUAL = 20
 class Command(TyperCommand):
     """A command whose mistakes are reported by dtctl itself."""
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as they are declared: some versions of Typer put brackets around them, and their types behind."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        for one in arguments:
+            one.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]
+        return ["[OPTIONS]", *map(_metavar, arguments)]
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)
         words, takes_more = list(args), ctx.allow_extra_args

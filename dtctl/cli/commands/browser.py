@@ -49,7 +49,7 @@ def dashboard(
     open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
-    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
+    """Show the run live in a browser, until Ctrl-C."""
     from dtctl.operations.dashboard.server import Board, answering, looks
     from dtctl.operations.report.gathering import Following
     from dtctl.operations.webserver import Door, Server, opened
@@ -101,7 +101,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Write a page about the run: result and cause, timeline, curves, checkpoints, goodput, configuration."""
+    """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
@@ -146,7 +146,7 @@ def tensorboard(
     open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
-    """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
+    """Run TensorBoard next to the event files, on a port of this machine."""
     from dtctl.operations.tensorboard import local
     from dtctl.operations.tensorboard.copies import choose, look, none_here
     from dtctl.render import errors

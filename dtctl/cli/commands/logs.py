@@ -166,7 +166,7 @@ def events(
     tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", min=1, help="Only the last N.")] = None,
     output: OutputOption = "text",
 ) -> None:
-    """Show the run's history: each attempt of a task, who did what, each decision and its reason; -v: every state."""
+    """Show the event history: attempts, requests and decisions (-v: every state)."""
     from dtctl.operations.events import folded, read_events
     from dtctl.render import errors, result
     from dtctl.render.events import story_line

@@ -28,7 +28,7 @@ def status(
         bool, typer.Option("--all", help="A line for each task, where a terminal has no room for all, too.")
     ] = False,
 ) -> None:
-    """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
+    """Show the state of the run, its problems, its tasks and its checkpoint."""
     from dtctl.operations.status import status as ask
 
     record = scope.record()
@@ -97,7 +97,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 
 @on_run
 def diagnose(scope: Scope, output: OutputOption = "text") -> None:
-    """Inspect every host of a run once, and report what is wrong, why, and what to type."""
+    """Inspect every host; report what is wrong, why, and the next command."""
     from dtctl.operations.diagnosis.diagnose import diagnose as ask
     from dtctl.render import diagnosis, errors, result
     from dtctl.render.machine import diagnosis as machine
@@ -140,7 +140,7 @@ LOG_LINES = 500
 
 @on_run
 def top(scope: Scope) -> None:
-    """Watch a run on a full screen: how far it is, its tasks and their logs, and what is wrong. Needs dtctl[top]."""
+    """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
     from dtctl.operations.client.streams import Feed
     from dtctl.operations.follow import follow_log
     from dtctl.operations.losses import follow_loss
@@ -173,7 +173,7 @@ def top(scope: Scope) -> None:
 
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
-    """Show where live trainers are: the Python stacks of their threads; they go on meanwhile."""
+    """Show the Python stacks of live trainers, which go on meanwhile."""
     from dtctl.operations.dump import dump as read
     from dtctl.render import dump, errors
     from dtctl.render.machine import document

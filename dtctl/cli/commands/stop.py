@@ -32,7 +32,7 @@ Grace = Annotated[
 
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
-    """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
+    """Stop tasks (all, if none is named), and check that no process is left."""
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
     from dtctl.operations.up.launch import controller_name
@@ -75,7 +75,7 @@ def down(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
+    """Stop the run and remove its logs and code; what the trainers wrote is kept."""
     import sys
 
     from dtctl.operations.down import down as take_down
@@ -187,7 +187,7 @@ def gc(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
+    """Remove processes, old runs and unused code that finished runs have left."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
     from dtctl.render.gc import show_remains
