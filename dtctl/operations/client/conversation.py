@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -153,6 +155,11 @@ def knows_no_run(error: DtctlError) -> bool:
 def is_damaged(error: DtctlError) -> bool:
     """The run's files on the host do not hold what this dtctl can read: all that it can do is to remove them."""
     return isinstance(error, AgentError) and error.code in ("damaged", "other_version")
+
+
+def controller_name() -> str:
+    """user@host of the person who types here."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:

@@ -43,6 +43,13 @@ class Back:
     host: str
 
 
+@dataclass(frozen=True)
+class Through:
+    """A host has no more to report, unless it begins again."""
+
+    host: str
+
+
 class Streams:
     """Each conversation has a thread of its own; the owner reads one stream of what they `tell`. A context manager."""
 

@@ -12,7 +12,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, request, said
 from dtctl.operations.client.plausible import check_states, check_tasks
-from dtctl.operations.client.streams import Streams
+from dtctl.operations.client.streams import Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.snapshot import RunStatus
@@ -23,13 +23,6 @@ from dtctl.transport.seam import Message, Session, Transport
 @dataclass(frozen=True)
 class Reading:
     """The logs of a host are being read."""
-
-    host: str
-
-
-@dataclass(frozen=True)
-class Through:
-    """All that the tasks of a host have printed has been sent, and they have ended, until more comes."""
 
     host: str
 
