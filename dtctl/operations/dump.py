@@ -68,7 +68,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
             lambda host: {"tasks": wanted[host.name]},
             about_run(record),
             within_s=WITHIN_S,
-            heard={"dump": heard},
+            on_frame={"dump": heard},
             quiet_s=QUIET_S,
         ),
         [host for host, named in wanted.items() if named],

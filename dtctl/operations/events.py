@@ -1,4 +1,4 @@
-"""The story of a run: who did what, what happened, what was decided and why."""
+"""The event history of a run: who did what, what happened, what was decided and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import Request, about, final, request, said
+from dtctl.operations.client.conversation import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run
@@ -71,14 +71,14 @@ def follow_events(
 
     Raises DtctlError when there is nothing to follow, or the coordinator's host cannot be reached from the start.
     """
-    host = record.way_to(record.coordinator)
+    host = record.route_to(record.coordinator)
     begin = _first(last) if begin is None else begin
     heard = False
 
     def converse(session: Session) -> bool:
         nonlocal begin
         session.send({**request(record, host, "events"), "from": begin, "follow": True, "whole": True})
-        for message in said(session, "event", most_bytes=None):
+        for message in frames_of(session, "event", most_bytes=None):
             if message.type == "event":
                 line = message.of(StoryLine)
                 begin = line["n"] + 1
@@ -104,7 +104,7 @@ def follow_events(
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
 ) -> list[StoryLine]:
-    host = record.way_to(name)
+    host = record.route_to(name)
     told: list[StoryLine] = []
 
     def heard(host: Host, message: Message) -> None:
@@ -112,7 +112,7 @@ def _ask(
             told.append(_line(message.of(StoryLine), name, whole=whole))
 
     fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
-    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), heard={"event": heard})
+    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": heard})
     with closing(transport.open(host)) as session:
         wanted.put(record, session)
     return told if last is None else told[-last:]

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import Request, about, ask, final, knows_no_run, request, said
+from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run
 from dtctl.operations.client.streams import Away, Back, Streams, Through
 from dtctl.operations.history.record import RunRecord
@@ -134,7 +134,7 @@ def follow_metrics(
 
     Raises DtctlError where no host can be followed.
     """
-    hosts, unknown = record.ways_to(record.hosts)
+    hosts, unknown = record.routes_to(record.hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
     told_once = _ToldOnce()
     with Streams(transport) as streams:
@@ -174,7 +174,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
     fields = {"tags": list(tags) or None, "points": points, "follow": True}
     session.send({**request(record, host, "metrics"), **fields})
     whole = True
-    for message in said(session, "points", most_bytes=None):
+    for message in frames_of(session, "points", most_bytes=None):
         if message.type == "points":
             answer = message.of(Points)
             with about(host.name, "sent invalid `points`"):

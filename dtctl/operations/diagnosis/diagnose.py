@@ -13,7 +13,7 @@ from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
-from dtctl.operations.coordinator import request_of_status, status_of_hosts, told_by_coordinator
+from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
 from dtctl.operations.diagnosis.facts import ENDED, End, Facts
 from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature, grouped
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
@@ -205,7 +205,7 @@ def _status(
     """As the coordinator tells it where it answers, else as the hosts do."""
     for answer in told.values():
         if answer["coordination"] is not None and answer["inventory"] is not None:
-            return told_by_coordinator(record.as_known(answer["inventory"]), answer)
+            return status_by_coordinator(record.as_known(answer["inventory"]), answer)
     return status_of_hosts(record, transport, errors, told)
 
 

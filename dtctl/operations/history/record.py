@@ -80,7 +80,7 @@ class RunRecord:
         """Hosts of the run that this machine knows no way to."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
-    def way_to(self, name: str) -> Host:
+    def route_to(self, name: str) -> Host:
         """Raises TransportError for a host that only the run knows."""
         if name not in self.hosts:
             file = self.file or "cluster.yaml"
@@ -91,13 +91,13 @@ class RunRecord:
             )
         return self.hosts[name]
 
-    def ways_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
+    def routes_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
         """The hosts of these names, and for each that only the run knows why it cannot be reached."""
         known: list[Host] = []
         unknown: dict[str, DtctlError] = {}
         for name in names:
             try:
-                known.append(self.way_to(name))
+                known.append(self.route_to(name))
             except TransportError as error:
                 unknown[name] = error
         return known, unknown
