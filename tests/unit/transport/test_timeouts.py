@@ -12,6 +12,7 @@ from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
 from dtctl.operations.client import conversation
+from dtctl.operations.client.conversation import frames_of
 from dtctl.operations.coordinator import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
