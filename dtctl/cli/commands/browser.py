@@ -50,7 +50,7 @@ def dashboard(
     output: OutputOption = "text",
 ) -> None:
     """Show the run live in a browser, until Ctrl-C."""
-    from dtctl.operations.dashboard.server import Board, answering, looks
+    from dtctl.operations.dashboard import Board, answering, looks
     from dtctl.operations.report.gathering import Following
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
