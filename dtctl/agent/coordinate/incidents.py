@@ -14,7 +14,7 @@ from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, TypedDict
+    from typing import Iterator, List, Optional, Set, TypedDict
 
     from ..records.reasons import Fact
     from ..records.whole_run import Incident
@@ -60,6 +60,11 @@ def still_open(view: View) -> Iterator[Incident]:
 def waiting(view: View) -> Iterator[Incident]:
     """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
     return (one for one in still_open(view) if one["begun"] is None)
+
+
+def held(view: View) -> Set[str]:
+    """Tasks that must not be released yet."""
+    return {task for one in waiting(view) for task in one["tasks"]}
 
 
 def of_task(view: View, task: str) -> Optional[Incident]:

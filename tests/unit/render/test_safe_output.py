@@ -44,7 +44,6 @@ from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
-from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -58,7 +57,7 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.snapshot import Coordination, CoordinatorAway, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Place as BoardPlace
 from dtctl.operations.up.readying import Left

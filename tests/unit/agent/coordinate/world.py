@@ -9,8 +9,8 @@ from typing import Any
 
 from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.following import Report
 from dtctl.agent.coordinate.recovery import Services
-from dtctl.agent.coordinate.report import Report
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
