@@ -209,21 +209,17 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     found = []
     for other in revival.every(files.root):
         try:
-            found.extend(_identity_before(other, spec))
+            held = other.spec()
+            if not _is_before(held, spec):
+                continue
+            from ..link.tls import Identity  # a run that is alone needs no TLS
+
+            identity = Identity(other.directory, held["run"])
+            identity.context(server=True)  # now is the time to find out that it is damaged
+            found.append(identity)
         except (OSError, ValueError) as error:  # half made, being removed, or damaged: that stops nobody else
             log.note("coordinator: %s: %r" % (other.directory, error))
     return found
-
-
-def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
-    held = other.spec()
-    if not _is_before(held, spec):
-        return []
-    from ..link.tls import Identity  # a run that is alone needs no TLS
-
-    identity = Identity(other.directory, held["run"])
-    identity.context(server=True)  # now is the time to find out that it is damaged
-    return [identity]
 
 
 def _is_before(other: Spec, spec: Spec) -> bool:

@@ -48,11 +48,11 @@ MOST_REJECTIONS = 10
 
 
 class Coordinator:
-    """`data` is cluster.json. `story` collects lines for history.jsonl until somebody takes them."""
+    """`data` is cluster.json. `history` collects lines for history.jsonl."""
 
     def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
         self.view = View(spec, data)
-        self.story: List[StoryLine] = []
+        self.history: List[StoryLine] = []
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
@@ -94,7 +94,7 @@ class Coordinator:
         return known["absent"] or (not known["connected"] and is_long_away)
 
     def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
-        """hello, state, progress and gone; events go into the story without passing here.
+        """hello, state, progress and gone; events go into the history without passing here.
 
         False when nothing follows from it.
         """
@@ -194,7 +194,7 @@ class Coordinator:
         self._wall = wall
         self._contacts.note_answer(host, answers=answers)
 
-    def past(self, host: str, run: str, wall: float) -> None:
+    def superseded(self, host: str, run: str, wall: float) -> None:
         """A host that was away when an earlier run was ended has come back with it."""
         self._wall = wall
         self._record("contact", [fact("came_back_with", host=host, run=run)], host=host)
@@ -394,7 +394,7 @@ class Coordinator:
         self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
-        self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
+        self.history.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
 
 
 def _fingerprint(state: State) -> List[object]:

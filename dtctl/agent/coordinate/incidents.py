@@ -33,7 +33,7 @@ def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str
     incident: Incident = {
         "id": known[-1]["id"] + 1 if known else 1,
         "task": task,
-        "host": view.host_of(task),
+        "host": view.roster[task]["host"],
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
@@ -91,7 +91,7 @@ def begin(view: View, incident: Incident, wall: float) -> None:
 
 def is_back(view: View, incident: Incident) -> bool:
     """Its tasks are there again, as far as anybody can see from outside."""
-    return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
+    return incident["begun"] is not None and all(view.ready(task) or view.final(task) for task in incident["tasks"])
 
 
 def is_recovering(view: View) -> bool:
@@ -108,10 +108,6 @@ def trains_again(view: View, incident: Incident) -> bool:
         return True
     before = incident["told"]
     return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)
-
-
-def _is_back(view: View, task: str) -> bool:
-    return view.ready(task) or view.final(task)
 
 
 SILENCE_S = 120.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Collection, Dict, List, Optional
 
     from ..records.reasons import Because, Fact
-    from ..records.run_state import How, Intent
+    from ..records.run_state import How
     from .view import View
 
 
@@ -71,12 +71,8 @@ def awaited(view: View) -> List[str]:
     wanted = {other for unready in _unready(view).values() for other in unready}
     begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
-    return [task for task in view.tasks if task in wanted and _runs(view.intents[task])]
-
-
-def _runs(intent: Intent) -> bool:
-    """It was let run, and waits for nobody."""
-    return intent["want"] == "run" and not intent["early"]
+    let_run = {task for task, intent in view.intents.items() if intent["want"] == "run" and not intent["early"]}
+    return [task for task in view.tasks if task in wanted & let_run]
 
 
 def missing(view: View) -> List[Fact]:
@@ -160,7 +156,9 @@ class Shutdown:
     def _others(self) -> List[str]:
         """Tasks that still run and are not servers. Hosts that are away are not waited for."""
         view = self._view
-        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
+        return [
+            task for task in view.tasks if not (view.final(task) or view.roster[task]["serves"]) and view.reached(task)
+        ]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]

@@ -57,7 +57,7 @@ TRAINED_S = 30.0
 
 
 class Recovery:
-    """`record(kind, **fields)` adds to the run's story. Times: `now` monotonic, `wall` epoch seconds."""
+    """`record(kind, **fields)` adds to the run's history. Times: `now` monotonic, `wall` epoch seconds."""
 
     def __init__(self, view: View, services: Services, record: Callable[..., None]) -> None:
         self._view = view

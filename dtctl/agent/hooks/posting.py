@@ -1,4 +1,4 @@
-"""The posts of a run: events go to each hook in order, and their fate is kept in told.json."""
+"""The posts of a run: events go to each hook in order, and what became of them is kept in told.json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..run.run_events import RunEvent
     from ..run.runfiles import RunFiles
 
-    Tell = Callable[[List[Fact]], None]
+    Report = Callable[[List[Fact]], None]
 
 
 PAUSES_S = (1.0, 5.0, 20.0)
@@ -42,37 +42,32 @@ _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable":
 class Hook:
     """Sends one hook one event after another, a few times each, until it is taken or given up.
 
-    `told` is its part of told.json, which is written between `step` and `begin`.
+    `record` is its part of told.json, which is written between `step` and `begin`.
     """
 
     def __init__(
-        self,
-        post: Post,
-        cluster: str,
-        inherited: Mapping[str, str],
-        answer: Optional[Told],
-        tell: Callable[[List[Fact]], None],
+        self, post: Post, cluster: str, inherited: Mapping[str, str], known: Optional[Told], report: Report
     ) -> None:
         self.name = post["name"]
-        self.told: Told = answer or made(Told)
+        self.record: Told = known or made(Told)
         self._post = post
         self._cluster = cluster
         self._inherited = inherited
-        self._tell = tell
+        self._report = report
         self._waiting: List[RunEvent] = []
         self._current: Optional[RunEvent] = None
         """What is being sent."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
-        self._passed = set(self.told["events"])
+        self._passed = set(self.record["events"])
 
     @property
     def settled(self) -> bool:
         return not self._waiting
 
     def step(self, found: List[RunEvent], now: float) -> bool:
-        """Listens, and chooses what to send next; returns whether `told` has changed."""
-        before = (len(self._passed), self.told["tries"])
+        """Listens, and chooses what to send next; returns whether `record` has changed."""
+        before = (len(self._passed), self.record["tries"])
         sent = self._delivery.look(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
@@ -81,8 +76,8 @@ class Hook:
         if self._current is None and self._waiting and now >= self._try_at:
             # counted before it is tried: an agent that is killed again and again does not post for ever
             self._current = self._waiting[0]
-            self.told["tries"] += 1
-        return before != (len(self._passed), self.told["tries"])
+            self.record["tries"] += 1
+        return before != (len(self._passed), self.record["tries"])
 
     def begin(self, now: float) -> None:
         if self._current is None or self._delivery is not None:
@@ -122,36 +117,36 @@ class Hook:
         ]
         if self._current is None and len(self._waiting) > MOST_WAITING:
             left_out = self._waiting[:-MOST_WAITING]
-            self._tell([fact("hook_behind", what=self.name, count=len(left_out))])
+            self._report([fact("hook_behind", what=self.name, count=len(left_out))])
             self._pass(left_out)
 
     def _heard(self, sent: Sent, now: float) -> None:
         assert self._current is not None
         answer, self._current = self._current, None
         if sent["problem"] is None:
-            if self.told["broken"]:
-                self._tell([fact("hook_works", what=self.name)])
-            self.told["broken"] = False
+            if self.record["broken"]:
+                self._report([fact("hook_works", what=self.name)])
+            self.record["broken"] = False
             self._pass([answer])
-        elif sent["again"] and self.told["tries"] <= len(PAUSES_S):
-            self._try_at = now + PAUSES_S[self.told["tries"] - 1]
+        elif sent["again"] and self.record["tries"] <= len(PAUSES_S):
+            self._try_at = now + PAUSES_S[self.record["tries"] - 1]
         else:
             self._fail(fact(_KINDS[sent["problem"]], what=self.name, text=sent["text"]))
             self._pass([answer])
 
     def _fail(self, why: Fact) -> None:
         """The first time after it has worked."""
-        if not self.told["broken"]:
-            tries = self.told["tries"]
-            self._tell([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
-        self.told["broken"] = True
+        if not self.record["broken"]:
+            tries = self.record["tries"]
+            self._report([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
+        self.record["broken"] = True
 
     def _pass(self, done: List[RunEvent]) -> None:
         """These are not sent to it any more."""
         ids = [one.id for one in done]
         self._passed.update(ids)
-        self.told["events"] = [*self.told["events"], *ids][-MOST_TOLD:]
-        self.told["tries"] = 0
+        self.record["events"] = [*self.record["events"], *ids][-MOST_TOLD:]
+        self.record["tries"] = 0
         self._try_at = 0.0
         self._waiting = [one for one in self._waiting if one.id not in self._passed]
 
@@ -241,29 +236,18 @@ LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
 
 
-def posts_of(files: RunFiles) -> List[Post]:
-    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
-    try:
-        found = paths.read_record(files.path("hooks.json"), HookFile)
-    except (paths.Damaged, OSError) as problem:
-        log.note("hooks: %s" % problem)
-        return []
-    return found["posts"] if found is not None else []
-
-
 class Posting:
     """Its `step` never waits: a hook that hangs holds up neither the run nor another hook.
 
-    `tell` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
+    `report` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
     """
 
-    def __init__(self, files: RunFiles, cluster: str, posts: List[Post], tell: Tell) -> None:
+    def __init__(self, files: RunFiles, cluster: str, report: Report) -> None:
         self._path = files.path("told.json")
         self._give_up_at: Optional[float] = None
-        book = self._read()
-        inherited = files.inherited()
-        self._hooks = [Hook(post, cluster, inherited, book["hooks"].get(post["name"]), tell) for post in posts]
-        self._book: ToldBook = {"hooks": {hook.name: hook.told for hook in self._hooks}}
+        known, inherited = self._read()["hooks"], files.inherited()
+        self._hooks = [Hook(post, cluster, inherited, known.get(post["name"]), report) for post in _posts(files)]
+        self._book: ToldBook = {"hooks": {hook.name: hook.record for hook in self._hooks}}
 
     @property
     def settled(self) -> bool:
@@ -308,3 +292,13 @@ class Posting:
             paths.write_json(self._path, self._book)
         except OSError as error:  # a full disk: then the next agent sends some of it once more
             log.note("hooks: %s" % error)
+
+
+def _posts(files: RunFiles) -> List[Post]:
+    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
+    try:
+        found = paths.read_record(files.path("hooks.json"), HookFile)
+    except (paths.Damaged, OSError) as problem:
+        log.note("hooks: %s" % problem)
+        return []
+    return found["posts"] if found is not None else []

@@ -236,6 +236,13 @@ CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
 
 
+ALWAYS_RETRIED = (OTHERS, SHORTAGE)
+"""However often a program ends by one of these."""
+
+NEVER_RETRIED = (CANNOT_LOAD,)
+"""Where the exit code says no more than that it failed."""
+
+
 def _exceptions(names: str) -> Pattern[str]:
     """One of these classes, at the beginning, and nothing else of the name."""
     return re.compile(r"(?:%s)(?=:|\Z)" % "|".join(names.split()))

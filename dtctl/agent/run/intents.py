@@ -39,12 +39,8 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 
 def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
     """Tasks of which `theirs` holds something else with the same version."""
-    return [task for task, each in theirs.items() if task in mine and _is_other(mine[task], each)]
-
-
-def _is_other(mine: Intent, theirs: Intent) -> bool:
-    same = mine["version"] == theirs["version"]
-    return same and (mine["want"], mine["generation"]) != (theirs["want"], theirs["generation"])
+    same = [task for task, each in theirs.items() if task in mine and each["version"] == mine[task]["version"]]
+    return [task for task in same if any(theirs[task][key] != mine[task][key] for key in ("want", "generation"))]
 
 
 class IntentFollower:

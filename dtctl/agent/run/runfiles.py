@@ -236,6 +236,8 @@ def first_state(spec: Spec, wall: float) -> State:
 _CHUNK = 1 << 16
 _MOST_BYTES = 256 * 1024 * 1024
 _MOST_LINES = 1_000_000
+_AT_ONCE = 1000
+"""Lines in memory."""
 
 
 class EventLog:
@@ -273,6 +275,16 @@ class EventLog:
         lines = self._read(self._starts[index], self._starts[last]).split(b"\n")
         lines += [b""] * (last - index)  # for those that somebody has cut off
         return [_event(line) for line in lines[: last - index]]
+
+    def records(self, kind: Type[R], index: int = 0, most: Optional[int] = None) -> Iterator[Optional[R]]:
+        """Its lines from this index on, as what they are; None keeps the place of a damaged one."""
+        last = self.count if most is None else min(self.count, index + most)
+        for begin in range(index, last, _AT_ONCE):
+            for line in self.since(begin, min(_AT_ONCE, last - begin)):
+                try:
+                    yield kinds.checked(kind, line)
+                except kinds.Wrong:
+                    yield None
 
     def _read(self, begin: int, end: int) -> bytes:
         try:

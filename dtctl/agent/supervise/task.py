@@ -31,7 +31,7 @@ from ..run import policy
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
-from .observation import Observation
+from .observation import LOOK_S, READY_LOOK_S, Observation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from ..records.words import TaskState
     from .context import TaskContext
 
-LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
-READY_LOOK_S = 0.5
 EARLY_S = 5.0
 """So long after those that it needs are ready a program may end that has not found them."""
 
