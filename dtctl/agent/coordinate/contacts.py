@@ -31,7 +31,7 @@ DIAL_AGAIN_S = 20.0
 
 
 class Contacts:
-    """Times are of the monotonic clock. At first nobody is in touch."""
+    """Times are of the monotonic clock. At first no host is in touch."""
 
     def __init__(self, view: View, record: Record) -> None:
         self.away: Dict[str, float] = {}
@@ -49,7 +49,7 @@ class Contacts:
         self.away.update((host, now) for host in known if host != own)
 
     def miss(self, now: float) -> None:
-        """Records those who ought to have come by now."""
+        """Records hosts that ought to have connected by now."""
         for host, since in self.away.items():
             if host not in self._reported and now - since > DIAL_AGAIN_S:
                 self._report_away(host, fact("not_back", host=host))
@@ -105,9 +105,9 @@ class Quorum:
         self.may_start = True
         self._view = view
         self._vouched = True
-        """Somebody at a controller has just asked for this run."""
+        """A controller has just asked for this run."""
         self._is_new_here = False
-        """Nobody has been asked since the machine was restarted."""
+        """No host has been asked since the machine was restarted."""
         self._doubts = False
         self._had = False
         self._since: Optional[float] = None
@@ -157,7 +157,7 @@ LIMIT_S = 5.0
 class Answering:
     """Whether the machines of hosts that are away answer: then it is their agent that is gone, or cut off.
 
-    Asks by threads that nobody waits for: a name may take minutes to be looked up.
+    Connects in threads of its own: a name may take minutes to be looked up.
     """
 
     def __init__(self) -> None:
@@ -166,7 +166,7 @@ class Answering:
         self._next: Dict[str, float] = {}
 
     def of(self, host: str, address: str, port: int, now: float) -> Optional[bool]:
-        """As the last answer was, None before there is one. Nobody need listen on the port: to be refused will do."""
+        """The last answer; None before there is one. A refused connection is an answer, too."""
         if host not in self._asking and now >= self._next.get(host, now):
             import threading  # rarely needed
 
@@ -203,7 +203,7 @@ def answers(address: str, port: int) -> bool:
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of.
 
-    An agent that was away may have missed its run's last word, and comes with that run's key: whoever coordinates the
+    An agent that was away may have missed the end of its run, and comes with that run's key: the coordinator of the
     cluster's newest run answers it.
     """
     found = []
@@ -217,7 +217,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
             identity = Identity(other.directory, held["run"])
             identity.context(server=True)  # now is the time to find out that it is damaged
             found.append(identity)
-        except (OSError, ValueError) as error:  # half made, being removed, or damaged: that stops nobody else
+        except (OSError, ValueError) as error:  # half made, being removed, or damaged: the others are still served
             log.note("coordinator: %s: %r" % (other.directory, error))
     return found
 

@@ -81,7 +81,7 @@ class Coordinator:
 
     @property
     def over(self) -> bool:
-        """No other host will need a word any more."""
+        """No other host needs this coordinator any more."""
         own, hosts = self.view.own_host, self.view.hosts
         others = [known for host, known in hosts.items() if host != own]
         return (
@@ -232,7 +232,7 @@ class Coordinator:
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
     def _stop_everything(self, how: How, now: float) -> None:
-        """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
+        """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
         if not self.decided:
             stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
             self._decide(outcome.decided(self.view.facts()) or stopped)
@@ -284,9 +284,9 @@ class Coordinator:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
 
     def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
-        """A session on that host may have been asked directly, while nobody could reach this one.
+        """A session on that host may have been asked directly, while this coordinator was unreachable.
 
-        That the run is to end holds whatever the version: whoever knew of it would not have asked for anything else.
+        An order to end the run wins whatever its version.
         """
         self._book.confirm(host, offered)
         for task in intents.contradicted(self.view.intents, offered):

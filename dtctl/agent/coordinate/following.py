@@ -53,7 +53,7 @@ class Following:
 
     @property
     def recovering(self) -> bool:
-        """A task or a host was lost and is not back yet: who waits for it does not hang. Also while that is unknown."""
+        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. Also while unknown."""
         return self._recovering or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
@@ -101,7 +101,7 @@ class Following:
             self.connected = False
 
     def _send_news(self, state: State, intent: IntentFollower) -> None:
-        """Events come before the state that they led to: whoever has the last state has all events before it."""
+        """Events come before the state that they led to: the coordinator never has a state without its events."""
         assert self._events is not None
         while self._events < self._files.events.count:
             events = [*self._files.events.records(Event, self._events, EVENTS_AT_ONCE)]

@@ -116,7 +116,7 @@ class Accounting:
         self._passed_s = 0.0
 
     def missed(self, seconds: float) -> None:
-        """Nobody looked for so long."""
+        """There was no coordinator for so long."""
         if self._view.data["account"] is not None:
             goodput.missed(self._view.data["account"], seconds)
 
@@ -176,7 +176,7 @@ _LOST = ("backoff", "failed")
 
 
 def _interrupting(view: View) -> Iterator[Incident]:
-    """Open incidents in which nobody trains: of a ps, or of more than one task."""
+    """Open incidents in which no task trains: of a ps, or of more than one task."""
     for one in incidents.still_open(view):
         if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
             yield one

@@ -1,4 +1,4 @@
-"""The part of the coordinator's host: the hub's messages to the decisions, and the decisions to everybody."""
+"""The part of the coordinator's host: passes messages to the coordinator, and its orders to the hosts."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ LISTEN_AGAIN_S = 0.5
 
 
 class Leading:
-    """Coordinator of the run, and one of its agents: with its own host it speaks by the same messages."""
+    """Coordinator of the run, and one of its agents: its own host reports to it by the same messages."""
 
     connected = True
 

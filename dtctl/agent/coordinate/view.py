@@ -164,7 +164,7 @@ class View:
         return self.waited_for(task) and not self.final(task)
 
     def all_in_touch(self) -> bool:
-        """Nobody that others wait for is out of touch."""
+        """All tasks that others wait for are in touch."""
         return all(self.reached(task) for task in self.present if self.awaited(task))
 
     @property

@@ -185,12 +185,12 @@ class Delivery:
         assert self._process.stdout is not None
         given = {"url": post["url"], "headers": post["headers"], "timeout_s": post["timeout_s"], "body": body}
         with suppress(BrokenPipeError), self._process.stdin as pipe:  # it has ended already
-            pipe.write(json.dumps(given).encode())  # less than a pipe holds: nobody is waited for
+            pipe.write(json.dumps(given).encode())  # less than a pipe holds: it does not block
         self.reader = self._process.stdout.fileno()
         os.set_blocking(self.reader, False)
 
     def look(self, now: float) -> Optional[Sent]:
-        """What has become of it; None while nobody knows."""
+        """Its result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:
                 return None

@@ -1,4 +1,4 @@
-"""The coordinator's end of the links to all agents. It decides nothing but who is spoken to on which connection.
+"""The coordinator's end of the links to all agents. It decides only which connection is a host's.
 
 Import it where a link is made: it imports ssl. With asyncio beside it an agent would have 1.6 times (Python 3.8) to
 1.8 times (3.11) the private memory of one with ssl alone, on every host of every run.
@@ -171,7 +171,7 @@ class Hub:
             self._dismiss(agent, str(violation))
         except Lost as lost:
             self._drop(agent, str(lost), said)
-        except Exception as error:  # a mistake of ours, which must not be the end of everybody else's connection
+        except Exception as error:  # a bug of ours must not end the other hosts' connections
             if self._is_news(agent.name, "mistake"):
                 sys.excepthook(type(error), error, error.__traceback__)
             self._drop(agent, "what it said could not be understood", said)
@@ -269,7 +269,7 @@ class Hub:
             agent.host = None
 
     def _look(self, said: Said) -> None:
-        """At everybody's deadlines, so that this is done a few times a second at most, for however many."""
+        """Checks the deadlines of all connections at once, so that many cost little more than few."""
         for agent in list(self._agents):
             try:
                 self._keep(agent)

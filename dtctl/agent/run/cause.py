@@ -227,7 +227,7 @@ OWN = "own"
 """Another try meets it again."""
 
 OTHERS = "others"
-"""Somebody else is away, or in the way, which may be over at the next try, however often it was met."""
+"""A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
 
 SHORTAGE = "shortage"
 """The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""

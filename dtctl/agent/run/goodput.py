@@ -78,7 +78,7 @@ def look(
 
 
 def missed(account: Account, seconds: float) -> None:
-    """Adds time in which nobody looked: what went on goes on. Steps reported after it show whether any were made."""
+    """Adds time without a coordinator. Steps that are reported after it show whether any were made in it."""
     account["seconds"] += seconds
     if not account["training"]:
         _close(account, account["spans"][-1]["what"] if account["spans"] else "wait", account["seconds"])
@@ -147,7 +147,7 @@ def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str
 
 
 def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *, lost: bool, hung: bool) -> None:
-    """Nobody trains. Steps that are reported all the same were made before, and arrive late."""
+    """No task trains. Steps that are reported all the same were made before, and arrive late."""
     if reported:
         account["reached"] = max(*reported.values(), account["reached"] or 0)
     if account["training"]:

@@ -33,7 +33,7 @@ CANNOT_RUN = 127
 """A shell's exit code for a command that could not be run at all."""
 
 _WORDLESS = (1, 2, 9, 15)
-"""SIGHUP, SIGINT, SIGKILL, SIGTERM: somebody else ended the program, whatever is in its log."""
+"""SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself, whatever is in its log."""
 
 
 class Verdict:

@@ -138,7 +138,7 @@ class RunFiles:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def set_aside(self) -> str:
-        """Takes the directory out of everybody's sight; where it is now."""
+        """Moves the directory out of the way; returns where it is now."""
         aside = os.path.join(self.root, "runs", REMOVED + os.urandom(8).hex())
         with suppress(FileNotFoundError):
             os.rename(self.directory, aside)
@@ -273,7 +273,7 @@ class EventLog:
         if index >= last:
             return []
         lines = self._read(self._starts[index], self._starts[last]).split(b"\n")
-        lines += [b""] * (last - index)  # for those that somebody has cut off
+        lines += [b""] * (last - index)  # for those that were cut off
         return [_event(line) for line in lines[: last - index]]
 
     def records(self, kind: Type[R], index: int = 0, most: Optional[int] = None) -> Iterator[Optional[R]]:

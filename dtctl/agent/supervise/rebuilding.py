@@ -52,7 +52,7 @@ def state(files: RunFiles, spec: Spec, wall: float, report: Callable[[str], None
 
 
 class LastingFiles:
-    """Files of a run that nobody changes after its start, as its agent has found them."""
+    """Files of a run that do not change after its start, as its agent has found them."""
 
     def __init__(self, directory: str) -> None:
         self._found: Dict[str, bytes] = {}
@@ -160,7 +160,7 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
-    """A record of an attempt; None when there is none that holds."""
+    """A record of an attempt; None when there is none, or it is damaged."""
     try:
         return paths.read_record(os.path.join(paths.attempt_directory(files.directory, task, attempt), name), kind)
     except (OSError, paths.Damaged):

@@ -82,7 +82,7 @@ class Supervisor:
         self._next_load = 0.0
 
     def run(self, at_each_look: Callable[[], None]) -> None:
-        """Returns when every task is final, and nobody else needs this host's agent."""
+        """Returns when every task is final, and the run needs this host's agent no more."""
         self._wake = fifo.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             at_each_look()
@@ -100,7 +100,7 @@ class Supervisor:
             self._wait()
 
     def _restore_files(self) -> None:
-        """What somebody has removed or emptied. Sessions, and the next agent, need each of them."""
+        """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
         try:
             if (restored := self._lasting.restore()) is not None:
                 self._report_damage(restored)
@@ -219,7 +219,7 @@ class Supervisor:
         return not self._unsaved
 
     def _wait(self) -> None:
-        """Until somebody writes into `wake`, a connection has news, or it is time for a look."""
+        """Waits until `wake` is written to, a connection has news, or a task is due."""
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
