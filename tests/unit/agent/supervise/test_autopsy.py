@@ -16,7 +16,8 @@ from dtctl.agent.run import policy
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
 from dtctl.agent.supervise.autopsy import hung_in, left_behind
 from dtctl.agent.supervise.context import TaskContext
-from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
+from dtctl.agent.supervise.observation import LOOK_S
+from dtctl.agent.supervise.task import ENDING_LOOK_S, Task
 from tests.unit.agent.supervise import supervised
 
 FAULTHANDLER = """\
