@@ -103,13 +103,14 @@ class Leading:
         return self._over and (self._posting is None or self._posting.settled)
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
-        self._listen(now, wall)
+        self.coordinator.wall = wall
+        self._listen(now)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
             for host, message in self._hub.step(now):
                 self._hear(host, message, now, wall)
         self._read_requests(now, wall)
-        self._ask_machines(now, wall)
+        self._ask_machines(now)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
         self._save(now)
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
@@ -136,7 +137,7 @@ class Leading:
         if self._hub is not None:
             self._hub.close()
 
-    def _listen(self, now: float, wall: float) -> None:
+    def _listen(self, now: float) -> None:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
         if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
@@ -152,11 +153,11 @@ class Leading:
             self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
-            self.coordinator.listens(str(error), wall)
+            self.coordinator.contacts.note_listening(str(error))
         else:
-            self.coordinator.listens(None, wall)
+            self.coordinator.contacts.note_listening(None)
 
-    def _ask_machines(self, now: float, wall: float) -> None:
+    def _ask_machines(self, now: float) -> None:
         """Those of hosts that have been away for a while."""
         away = self.coordinator.away
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
@@ -166,7 +167,7 @@ class Leading:
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:
-                    self.coordinator.machine_answers(host, answers, wall)
+                    self.coordinator.contacts.note_answer(host, answers=answers)
 
     def _hooks(self) -> Optional[Posting]:
         """None where no hook is configured: then nothing of that is loaded."""
@@ -207,11 +208,11 @@ class Leading:
         assert self._hub is not None
         self._unsaved = True
         if message["type"] == "superseded":
-            self.coordinator.superseded(host, message["run"], wall)
+            self.coordinator.contacts.note_superseded(host, message["run"])
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
         elif message["type"] == "invalid":
-            self.coordinator.reject_invalid(host, message["reason"], wall)
+            self.coordinator.contacts.reject_invalid(host, message["reason"])
         elif message["type"] == "gone":
             self._welcome.discard(host)
             self.coordinator.hear(host, message, now, wall)
@@ -239,7 +240,7 @@ class Leading:
         """Its connection ends, and the genuine agent's next one heals it."""
         self._welcome.discard(host)
         hub.refuse(host, problem)
-        self.coordinator.reject_invalid(host, problem, wall)
+        self.coordinator.contacts.reject_invalid(host, problem)
         self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
