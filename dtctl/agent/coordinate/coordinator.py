@@ -54,9 +54,9 @@ class Coordinator:
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
         self._shutdown: Optional[Shutdown] = None
-        self._obeyed = False
+        self._stop_requested = False
         self.wall = data["time"]
-        self._now = self._began = self._came = now
+        self._now = self._began = self._last_joined = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
@@ -97,9 +97,9 @@ class Coordinator:
         self.wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
-            is_done = self._book.that_all_is_over(host) and self._is_done(host)
+            is_done = self._book.is_over(host) and self._is_done(host)
             self.contacts.lose(host, message["heard"], message["reason"], is_done)
-            if not is_done and self._has_taken_its_join_back(host):
+            if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
         if message["type"] == "progress":
@@ -114,12 +114,12 @@ class Coordinator:
             self._book.forget(host, self.may_start)
         known["state"] = message["state"]
         if before is None:
-            self._came = now
+            self._last_joined = now
             if self._rebuilt:
-                self._recovery.pass_over(self.view.tasks_on(host))
+                self._recovery.ignore_past(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
-        self._take_up(host, message["intents"], now)
+        self._merge_intents(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
@@ -128,7 +128,7 @@ class Coordinator:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
         return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
 
-    def _has_taken_its_join_back(self, host: str) -> bool:
+    def _has_cancelled_join(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
         wanted = [self.view.intents[task] for task in self.view.tasks_on(host)]
         undone = all(headline(why_of(intent)) == "rolled_back" for intent in wanted)
@@ -208,7 +208,7 @@ class Coordinator:
             stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
             self._decide(outcome.decided(self.view.facts()) or stopped)
         self._shutting_down(now).stop_now(how, now)
-        self._obeyed = True
+        self._stop_requested = True
 
     def _shutting_down(self, now: float) -> Shutdown:
         self._shutdown = self._shutdown or Shutdown(self.view, now)
@@ -228,7 +228,7 @@ class Coordinator:
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
-            if data["phase"] == "finishing" and self._nothing_is_left():
+            if data["phase"] == "finishing" and self._has_ended_everywhere():
                 data["phase"] = "ended"
         del data["incidents"][:-MOST_INCIDENTS]
         del data["conditions"][:-MOST_CONDITIONS]
@@ -251,10 +251,10 @@ class Coordinator:
             return False
         return self._book.is_confirmed(host)
 
-    def _nothing_is_left(self) -> bool:
+    def _has_ended_everywhere(self) -> bool:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
 
-    def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
+    def _merge_intents(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
         """A session on that host may have been asked directly, while this coordinator was unreachable.
 
         An order to end the run wins whatever its version.
@@ -273,7 +273,7 @@ class Coordinator:
             ):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
-        if end is not None and not self._obeyed:
+        if end is not None and not self._stop_requested:
             self._record("request", [fact("asked_stop")], by=end["by"])
             self._stop_everything(end, now)
 
@@ -316,7 +316,7 @@ class Coordinator:
         """A start that waits too long fails, and names whom it waited for."""
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
-            if self._rebuilt or (now - self._came < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
+            if self._rebuilt or (now - self._last_joined < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
             return Judgement("Failed", [*lifecycle.missing(self.view), fact("firewall")])
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]

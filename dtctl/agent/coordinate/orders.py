@@ -96,7 +96,7 @@ class OrderBook:
         known = self._confirmed.get(host, {})
         return all(known.get(task, 0) >= self._view.intents[task]["version"] for task in self._view.tasks_on(host))
 
-    def that_all_is_over(self, host: str) -> bool:
+    def is_over(self, host: str) -> bool:
         return host in self._over
 
     def news(self, *, recovering: bool, done: Collection[str], may_start: bool) -> List[Tuple[str, Orders]]:

@@ -84,7 +84,7 @@ class Recovery:
                 return True
         return False
 
-    def pass_over(self, tasks: Iterable[str]) -> None:
+    def ignore_past(self, tasks: Iterable[str]) -> None:
         """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""
         for task in tasks:
             past = self._view.entry(task)["history"]

@@ -59,7 +59,7 @@ class Hook:
         """What is being sent."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
-        self._passed = set(self.record["events"])
+        self._done = set(self.record["events"])
 
     @property
     def settled(self) -> bool:
@@ -67,17 +67,17 @@ class Hook:
 
     def step(self, found: List[RunEvent], now: float) -> bool:
         """Listens, and chooses what to send next; returns whether `record` has changed."""
-        before = (len(self._passed), self.record["tries"])
+        before = (len(self._done), self.record["tries"])
         sent = self._delivery.look(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
-            self._heard(sent, now)
-        self._take_up(found)
+            self._finish(sent, now)
+        self._update_waiting(found)
         if self._current is None and self._waiting and now >= self._try_at:
             # counted before it is tried: an agent that is killed again and again does not post for ever
             self._current = self._waiting[0]
             self.record["tries"] += 1
-        return before != (len(self._passed), self.record["tries"])
+        return before != (len(self._done), self.record["tries"])
 
     def begin(self, now: float) -> None:
         if self._current is None or self._delivery is not None:
@@ -86,7 +86,7 @@ class Hook:
         try:
             self._delivery = Delivery(self._post, body, self._inherited, now)
         except OSError as error:  # too many processes, or no memory
-            self._heard({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
+            self._finish({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
 
     def readers(self) -> List[int]:
         return [] if self._delivery is None else [self._delivery.reader]
@@ -102,7 +102,7 @@ class Hook:
             return False
         self.close()
         self._fail(fact("hook_unreached", what=self.name, text="no answer before the end of the run"))
-        self._pass(self._waiting)
+        self._mark_done(self._waiting)
         return True
 
     def close(self) -> None:
@@ -110,29 +110,27 @@ class Hook:
             self._delivery.end()
         self._delivery = self._current = None
 
-    def _take_up(self, found: List[RunEvent]) -> None:
+    def _update_waiting(self, found: List[RunEvent]) -> None:
         wanted = self._post["on"]
-        self._waiting = [
-            one for one in found if one.id not in self._passed and any(kind in wanted for kind in one.kinds)
-        ]
+        self._waiting = [one for one in found if one.id not in self._done and any(kind in wanted for kind in one.kinds)]
         if self._current is None and len(self._waiting) > MOST_WAITING:
             left_out = self._waiting[:-MOST_WAITING]
             self._report([fact("hook_behind", what=self.name, count=len(left_out))])
-            self._pass(left_out)
+            self._mark_done(left_out)
 
-    def _heard(self, sent: Sent, now: float) -> None:
+    def _finish(self, sent: Sent, now: float) -> None:
         assert self._current is not None
         answer, self._current = self._current, None
         if sent["problem"] is None:
             if self.record["broken"]:
                 self._report([fact("hook_works", what=self.name)])
             self.record["broken"] = False
-            self._pass([answer])
+            self._mark_done([answer])
         elif sent["again"] and self.record["tries"] <= len(PAUSES_S):
             self._try_at = now + PAUSES_S[self.record["tries"] - 1]
         else:
             self._fail(fact(_KINDS[sent["problem"]], what=self.name, text=sent["text"]))
-            self._pass([answer])
+            self._mark_done([answer])
 
     def _fail(self, why: Fact) -> None:
         """The first time after it has worked."""
@@ -141,14 +139,14 @@ class Hook:
             self._report([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
         self.record["broken"] = True
 
-    def _pass(self, done: List[RunEvent]) -> None:
+    def _mark_done(self, done: List[RunEvent]) -> None:
         """These are not sent to it any more."""
         ids = [one.id for one in done]
-        self._passed.update(ids)
+        self._done.update(ids)
         self.record["events"] = [*self.record["events"], *ids][-MOST_TOLD:]
         self.record["tries"] = 0
         self._try_at = 0.0
-        self._waiting = [one for one in self._waiting if one.id not in self._passed]
+        self._waiting = [one for one in self._waiting if one.id not in self._done]
 
 
 def rfc3339(epoch_s: float) -> str:

@@ -68,7 +68,7 @@ class IntentFollower:
             if fallback is None:
                 raise
             self.value = fallback
-            self._mend()
+            self._replace_damaged()
 
     def read(self) -> None:
         try:
@@ -86,7 +86,7 @@ class IntentFollower:
                 self._look()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
         except paths.Damaged:
-            self._mend()
+            self._replace_damaged()
 
     def _look(self) -> None:
         seen = paths.version(self._files.intent_path)
@@ -119,7 +119,7 @@ class IntentFollower:
             )
         return intent
 
-    def _mend(self) -> None:
+    def _replace_damaged(self) -> None:
         with self._files.intent_lock():
             try:
                 self.value = self._on_disk()  # a session has written since

@@ -83,7 +83,7 @@ class Table:
         monkeypatch.setattr(processes, "send_signal", self._signal)
 
     def has(self, *pids: int) -> None:
-        stat = b" ".join([b"S", b"1", *[b"0"] * 17, b"77"])
+        stat = b" ".join([b"S", b"1", *[b"0"] * 17, b"77", b"0", b"0"])
         self.there = [processes.Process(pid, b"1 (x) " + stat) for pid in pids]
 
     def _signal(self, found: Iterable[Any], number: int) -> None:
