@@ -124,7 +124,7 @@ class Folder:
         return None
 
     def names(self) -> list[str]:
-        with self._readable() as opened:
+        with self.readable() as opened:
             return os.listdir(opened)  # noqa: PTH208 (of a descriptor)
 
     def unlink(self, name: str) -> None:
@@ -139,11 +139,12 @@ class Folder:
 
     def settle(self) -> None:
         """Names of files are on the disk, too; where directories cannot be synced, soon."""
-        with suppress(OSError), self._readable() as opened:
+        with suppress(OSError), self.readable() as opened:
             os.fsync(opened)
 
     @contextmanager
-    def _readable(self) -> Iterator[int]:
+    def readable(self) -> Iterator[int]:
+        """A descriptor by which the directory can be listed and synced."""
         opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             yield opened

@@ -14,13 +14,14 @@ import typer
 from dtctl.cli.ending import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
+from dtctl.operations.client.conversation import controller_name
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
-from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
 from dtctl.operations.up.up import up

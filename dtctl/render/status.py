@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines

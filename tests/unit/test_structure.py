@@ -90,10 +90,9 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
-    "dtctl.agent.checkpoints.formats",
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts"),
 )
-"""What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
+"""What reads and receives checkpoints on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
@@ -105,7 +104,7 @@ VISITORS = {"model", "config", "secret_files", "transport", "operations", "plan"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
+        *("main", "coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
         *("run", "conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},

@@ -50,7 +50,7 @@ def dashboard(
     output: OutputOption = "text",
 ) -> None:
     """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
-    from dtctl.operations.dashboard.server import Board, answering, looks
+    from dtctl.operations.dashboard import Board, answering, looks
     from dtctl.operations.report.gathering import Following
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole

@@ -32,9 +32,9 @@ Grace = Annotated[
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors, result
     from dtctl.render.machine import document
     from dtctl.render.progress import StopProgress
@@ -77,9 +77,9 @@ def down(
     """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
     import sys
 
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import Ending, StopOrder
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import fold
@@ -155,8 +155,8 @@ def restart(
     output: OutputOption = "text",
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.restart import restart as start_again
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors
     from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted

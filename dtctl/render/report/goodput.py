@@ -10,8 +10,8 @@ from dtctl.agent.run.goodput import summary
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
+    from dtctl.operations.goodput import Gain, Goodput
     from dtctl.operations.report.gathering import Report
-    from dtctl.operations.report.goodput import Gain, Goodput
 
 PARTS = {
     "kept": "steps that were kept",

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from dtctl.operations.dashboard.server import MOST_READERS, Board, answering
+from dtctl.operations.dashboard import MOST_READERS, Board, answering
 from dtctl.operations.webserver import MOST_UNKNOWN, Door, Server, listen
 from dtctl.render.dashboard import page
 from dtctl.render.dashboard.page import parts

@@ -73,7 +73,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.record: RunRecord = record()
-        self.far = Far(self.record.way_to(self.record.coordinator))
+        self.far = Far(self.record.route_to(self.record.coordinator))
         self.far.tell(READY)
         self.outcome: Any = None
         self.tunnel = Tunnel(self.record, self, self.record.coordinator)
@@ -189,7 +189,7 @@ def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
 
 def test_who_leaves_asks_for_the_end_and_waits_for_it() -> None:
     known = record()
-    far = Far(known.way_to(known.coordinator))
+    far = Far(known.route_to(known.coordinator))
 
     class Way:
         def open(self, host: Host) -> Session:
