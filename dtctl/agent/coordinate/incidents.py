@@ -141,7 +141,7 @@ def all_are_there(view: View) -> bool:
 
 
 NEVER_BEGAN_S = 600.0
-"""So long nobody may do anything at all."""
+"""So long nobody may do anything at all, or as long as the user lets a start take where that is shorter."""
 
 NEVER_BEGAN = "never_began"
 
@@ -159,7 +159,7 @@ class Beginning:
             return None
         self._since = now if self._since is None else self._since
         idle_s = now - self._since
-        return idle_s if idle_s >= NEVER_BEGAN_S else None
+        return idle_s if idle_s >= min(NEVER_BEGAN_S, view.spec["start_timeout_s"]) else None
 
 
 def whom_to_restart(view: View, *, saved: bool) -> List[str]:

@@ -19,8 +19,7 @@ from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
 from dtctl.render.starting import show_started
-from dtctl.render.status import summary
-from dtctl.render.tables import show_runs
+from dtctl.render.status import show_runs, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, duration, iso_utc, size, summarize_hosts

@@ -18,7 +18,7 @@ from dtctl.model import Host
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
-from dtctl.render.dashboard import page
+from dtctl.render import dashboard as page
 from dtctl.transport.seam import Message, Session
 from dtctl.transport.wire import checked_frame
 from tests.browser import Page
