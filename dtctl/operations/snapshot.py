@@ -62,7 +62,7 @@ class Verdict:
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
-    """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
+    """The outcome by the hosts' own states; tasks of hosts without an answer about the run are lost."""
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
     found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
@@ -91,7 +91,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One moment of a task; times are in epoch seconds of its host."""
+    """A task at one moment; times are in epoch seconds of its host."""
 
     id: TaskId
     host: str
@@ -126,10 +126,10 @@ def how_it_ended(task: TaskStatus) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Coordination:
-    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
+    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: their state is unknown."""
 
     view: RunView
-    """With the hosts of the roster alone, in its order."""
+    """Only with the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
 
     @property
@@ -201,11 +201,11 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
 
 @dataclass(frozen=True)
 class Progress:
-    """None where nobody has told it. `loss` in the digits of the log."""
+    """None where no task has reported it. `loss` as the log writes it."""
 
     step: int | None = None
     step_time: float | None = None
-    """When it was told, in epoch seconds of that host."""
+    """When it was reported, in epoch seconds of that host."""
     target: int | None = None
     rate: float | None = None
     """Steps a second."""
@@ -289,7 +289,7 @@ _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One moment of a run. Tasks of hosts that gave no answer are `lost`: nobody can tell."""
+    """A run at one moment. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
 
     record: RunRecord
     tasks: Mapping[TaskId, TaskStatus]

@@ -50,10 +50,14 @@ class Signature:
     find: Find = lambda facts: ()
     after_end: bool = False
     """It is a problem of a run that has succeeded or was stopped, too."""
+    family: str = ""
+    """Of rows with the same one, the first that fits some tasks or hosts is told alone."""
+    follows: str = ""
+    """From `ends`, or from `anything`: it is told where no such thing is found."""
 
 
-def table(file: Path, joins: Mapping[str, Join] | None = None, finds: Mapping[str, Find] | None = None) -> Rows:
-    """The rows of a file, in its order; joins and finds are by name."""
+def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
+    """The rows of a file, in its order. `function`: the one that the words of a join or find name."""
     sections = ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     sections.read_string(file.read_text("utf-8"))
 
@@ -67,9 +71,11 @@ def table(file: Path, joins: Mapping[str, Join] | None = None, finds: Mapping[st
             texts["means"].replace("\n", " ").strip(),
             tuple(texts["remedy"].strip().split("\n")),
             texts.get("pattern", "").replace("\n", ""),
-            (joins or {}).get(name, Signature.join),
-            (finds or {}).get(name, Signature.find),
+            function(texts["join"]) if "join" in texts else Signature.join,
+            function(texts["find"]) if "find" in texts else Signature.find,
             texts.getboolean("after_end", False),
+            texts.get("family", name),
+            texts.get("follows", ""),
         )
 
     return tuple(map(row, sections.sections()))
