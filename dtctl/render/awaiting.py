@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
+from dtctl.render.errors import note
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.terminal.safe import one_line
@@ -19,6 +20,9 @@ SHOWN_AFTER_S = 1.0
 
 WAITED_S = 2.0
 """Who has taken so long is waited for; the others are simply at work."""
+
+LOOKED_EVERY_S = 0.5
+LONGEST_NOTE = 500
 
 
 class Awaiting(ExitStack):
@@ -64,14 +68,40 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for, on a terminal."""
+    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for."""
     if not console.interactive():
-        yield
+        with failures_noted(waits, failed):
+            yield
         return
     from dtctl.render.terminal.moving import LastLine
 
     with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield
+
+
+@contextmanager
+def failures_noted(
+    waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]]
+) -> Iterator[None]:
+    """Prints a line when another host has failed for certain while others are still waited for."""
+    over = threading.Event()
+
+    def look() -> None:
+        shown = 0
+        while not over.wait(LOOKED_EVERY_S):
+            known = failed()
+            line = dialling_line(waits(), known, LONGEST_NOTE)
+            if line and len(known) > shown:
+                shown = len(known)
+                note(line)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
 
 
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:

@@ -160,3 +160,25 @@ def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.
     assert [list(each) for each in during] == [["a"], ["b"]]
     assert transports.dialled() == {}
     assert list(transports.failed()) == ["b"]
+
+
+def test_off_a_terminal_a_failed_host_is_shown_once_while_others_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(awaiting, "LOOKED_EVERY_S", 0.001)
+    shown: list[str] = []
+    monkeypatch.setattr(awaiting, "note", shown.append)
+    asked: list[object] = []
+    failed = {"gpu-1": TransportError("gpu-1 (10.0.0.1:22) refuses connections")}
+
+    def waits() -> dict[str, float]:
+        asked.append(None)
+        return {"gpu-2": 12.0}
+
+    with dialling(waits):
+        eventually(lambda: len(asked) > 3)
+    assert shown == []
+    asked.clear()
+    with dialling(waits, lambda: failed):
+        eventually(lambda: len(asked) > 3)
+    assert shown == ["gpu-1 (10.0.0.1:22) refuses connections; waiting for gpu-2 to connect, 12 s"]
