@@ -89,10 +89,11 @@ def failures_noted(
     def look() -> None:
         shown = 0
         while not over.wait(LOOKED_EVERY_S):
-            known = failed()
-            line = dialling_line(waits(), known, LONGEST_NOTE)
-            if line and len(known) > shown:
-                shown = len(known)
+            awaited, known = waits(), failed()
+            certain = len(known.keys() - awaited.keys())
+            line = dialling_line(awaited, known, LONGEST_NOTE)
+            if line and certain > shown:
+                shown = certain
                 note(line)
 
     looking = threading.Thread(target=look, daemon=True)
@@ -107,9 +108,9 @@ def failures_noted(
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
     """What has failed for certain is shown while others are waited for."""
     line = waiting_for(waits, width, " to connect")
-    if not (line and failed):
+    first, *more = [error for host, error in failed.items() if host not in waits] or [None]
+    if first is None or not line:
         return line
-    first, *more = failed.values()
     return f"{one_line(first.summary)}{f' and {len(more)} more' if more else ''}; {line}"[:width]
 
 

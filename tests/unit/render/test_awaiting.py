@@ -139,6 +139,7 @@ def test_a_host_that_has_failed_is_shown_while_others_are_waited_for() -> None:
     line = dialling_line({"gpu-2": 12.0}, failed, 80)
     assert line == "cannot connect to gpu-1: connection refused; waiting for gpu-2 to connect, 12 s"
     assert dialling_line({}, failed, 80) == ""
+    assert dialling_line({"gpu-1": 12.0}, failed, 80) == "waiting for gpu-1 to connect, 12 s", "it is tried again"
     more = dialling_line({"gpu-2": 12.0}, {**failed, "gpu-3": TransportError("down")}, 60)
     assert more == "cannot connect to gpu-1: connection refused and 1 more; waiting for gpu-2"[:60]
 
