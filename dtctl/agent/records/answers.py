@@ -1,5 +1,7 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
+from collections import namedtuple
+
 from . import requests
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
@@ -40,10 +42,6 @@ from .words import (
     Tasks,
     TaskState,
 )
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from typing import Any
 
 MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
@@ -408,19 +406,19 @@ class GcResult(Record):
     """What was, or would be, removed."""
 
     dry_run: bool
-    processes: AtMost[List[Orphan], MOST_PROCESSES]
-    survivors: AtMost[List[Orphan], MOST_PROCESSES]
+    processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
+    survivors: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
     """Not even SIGKILL has ended them."""
-    runs: AtMost[List[DeadRun], MOST_RUNS]
-    bundles: AtMost[List[Line], 10_000]
-    files: Files
+    runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
+    bundles: Default[AtMost[List[Line], 10_000], []]
+    files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """Removed, or to be removed, as `written` asks for it."""
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
     """Of whatever kind, that its list has no room for."""
-    freed_bytes: Count
+    freed_bytes: Default[Count, 0]
 
 
 FRAMES = {
@@ -453,13 +451,8 @@ FRAMES = {
 """By their types. That of a `result` is the request's."""
 
 
-class Exchange:
-    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
-
-    def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
-        self.handler = handler
-        self.request = request
-        self.result = result
+Exchange = namedtuple("Exchange", ("handler", "request", "result"))
+"""The function that is given a request, by its name as seen from requests/, and the records of both."""
 
 
 EXCHANGES = {

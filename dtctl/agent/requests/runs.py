@@ -156,19 +156,10 @@ class Run:
             self.supervise()
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        import subprocess
-
         log = revival.open_log(self.files)
+        words = [*systemd.prefix(), *revival.command(self.files.directory)]
         try:
-            child = subprocess.Popen(
-                [*systemd.prefix(), *revival.command(self.files.directory)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=environment.encoded(environment.base()),
-                start_new_session=True,
-            )
+            child = environment.spawn(words, environment.base(), "/", stdout=log, stderr=log)
         finally:
             os.close(log)
         _children.append(child)
