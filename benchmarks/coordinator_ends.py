@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from dtctl.agent.coordinate.report import Report
+from dtctl.agent.coordinate.following import Report
 from dtctl.agent.link.dialer import Dialer
 from dtctl.agent.link.tls import Identity
 from dtctl.agent.records.kinds import made

@@ -91,7 +91,7 @@ class Folder:
         start = os.fsencode(name)[:_LONGEST_PART].decode("utf-8", "ignore")
         part = f".{start}.{secrets.token_hex(8)}"
         try:
-            # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
+            # Not by `tempfile`: an interrupt as it opens the file would leave one of an unknown name.
             with self.new(part) as file:
                 os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
                 file.write(content)
@@ -124,7 +124,7 @@ class Folder:
         return None
 
     def names(self) -> list[str]:
-        with self._readable() as opened:
+        with self.readable() as opened:
             return os.listdir(opened)  # noqa: PTH208 (of a descriptor)
 
     def unlink(self, name: str) -> None:
@@ -139,11 +139,12 @@ class Folder:
 
     def settle(self) -> None:
         """Names of files are on the disk, too; where directories cannot be synced, soon."""
-        with suppress(OSError), self._readable() as opened:
+        with suppress(OSError), self.readable() as opened:
             os.fsync(opened)
 
     @contextmanager
-    def _readable(self) -> Iterator[int]:
+    def readable(self) -> Iterator[int]:
+        """A descriptor by which the directory can be listed and synced."""
         opened = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.descriptor)
         try:
             yield opened
@@ -273,7 +274,7 @@ def make_private(directory: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
-    """A descriptor for reading what is a regular file now that it is open; nobody waits for a FIFO. Raises OSError."""
+    """A descriptor for reading what is a regular file now that it is open; never waits for a FIFO. Raises OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     return regular(os.open(path, flags, dir_fd=dir_fd), path)
 

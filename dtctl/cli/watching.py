@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.ending import detached
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -108,7 +107,7 @@ def watch(
     show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
-    is_decided = False
+    latest: RunStatus | None = None
 
     def ended(status: RunStatus) -> RunStatus:
         narrate.report_away()
@@ -117,16 +116,17 @@ def watch(
         commands.finish()
         return status
 
-    with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
+    with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
-            if isinstance(event, RunStatus) and event.coordination:
-                commands.see(event.coordination.events)
-                is_decided = event.verdict.outcome.decided
+            if isinstance(event, RunStatus):
+                latest = event
+                if event.coordination:
+                    commands.see(event.coordination.events)
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)
             if deadline is not None and time.monotonic() > deadline:
-                if is_decided:  # as `status` says, though some tasks are still being ended
+                if latest is not None and latest.verdict.outcome.decided:  # some tasks are still being ended
                     return ended(status(record, scope.transport))
                 errors.note("the time to wait is over; the run continues")
                 raise typer.Exit(ExitCode.TIMEOUT)
@@ -134,7 +134,7 @@ def watch(
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
-    """What hooks are told of a run that has ended, also where no coordinator tells of it."""
+    """The events that hooks receive for a run that has ended, also without a coordinator."""
     from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:

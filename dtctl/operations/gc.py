@@ -64,8 +64,8 @@ def collect(
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
     fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
-    heard = {"progress": lambda host, message: None}
-    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
+    on_frame = {"progress": lambda host, message: None}
+    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, on_frame, _QUIET_S)
     outcomes = ask(record, transport, request)
     reported = outcomes.results.items()
     return GcResult(

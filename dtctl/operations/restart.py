@@ -11,9 +11,9 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
-from dtctl.operations.coordinator import CoordinatorAway, Own, ask_coordinator, ask_run
+from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import TaskStatus
+from dtctl.operations.snapshot import CoordinatorAway, TaskStatus
 from dtctl.operations.stop import Before, ending, looking, once
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, why_of
@@ -14,6 +14,7 @@ from dtctl.agent.records.run_state import Entry, Exit
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.agent.run.run_events import RunEvent, events_of
+from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
-    from dtctl.errors import DtctlError
-    from dtctl.operations.coordinator import CoordinatorAway
     from dtctl.operations.history.record import RunRecord
 
 
@@ -63,7 +62,7 @@ class Verdict:
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
-    """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
+    """The outcome by the hosts' own states; tasks of hosts without an answer about the run are lost."""
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
     found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
@@ -92,7 +91,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One moment of a task; times are in epoch seconds of its host."""
+    """A task at one moment; times are in epoch seconds of its host."""
 
     id: TaskId
     host: str
@@ -127,10 +126,10 @@ def how_it_ended(task: TaskStatus) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Coordination:
-    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
+    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: their state is unknown."""
 
     view: RunView
-    """With the hosts of the roster alone, in its order."""
+    """Only with the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
 
     @property
@@ -202,11 +201,11 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
 
 @dataclass(frozen=True)
 class Progress:
-    """None where nobody has told it. `loss` in the digits of the log."""
+    """None where no task has reported it. `loss` as the log writes it."""
 
     step: int | None = None
     step_time: float | None = None
-    """When it was told, in epoch seconds of that host."""
+    """When it was reported, in epoch seconds of that host."""
     target: int | None = None
     rate: float | None = None
     """Steps a second."""
@@ -240,12 +239,57 @@ def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -
     )
 
 
+NOT_THERE = {
+    "no_run": "has no run",
+    "not_coordinator": "does not coordinate the run",
+    "internal": "cannot revive its agent",
+    "not_answering": "has no coordinator that answers",
+    "damaged": "has damaged files of the run",
+    "other_version": "has the run of another version of dtctl",
+}
+
+
+class CoordinatorAway(DtctlError):
+    """The coordinator cannot be asked; every host may still be asked for itself."""
+
+    def __init__(
+        self,
+        host: str,
+        cause: DtctlError,
+        own: Mapping[str, Any] | None = None,
+        found: RunStatus | None = None,
+    ) -> None:
+        code = cause.code if isinstance(cause, AgentError) else ""
+        super().__init__(
+            f"the coordinator's host {host} {NOT_THERE.get(code, 'cannot be reached')}",
+            detail=cause.summary,
+            hint=advice(cause),
+        )
+        self.exit_code = cause.exit_code
+        self.host = host
+        self.cause = cause
+        self.found = found
+        """The run as its hosts tell it, each for itself; None before they were asked."""
+        self.own: Mapping[str, Any] = own or {}
+        """What hosts have answered, each for its own part of the run: that is done, or told."""
+
+    @property
+    def unreachable(self) -> Mapping[str, DtctlError]:
+        """The host, if there is no use in trying it again."""
+        return {self.host: self.cause} if isinstance(self.cause, TransportError) else {}
+
+    @property
+    def elsewhere(self) -> bool:
+        """The host was asked, and knows nothing of coordinating a run."""
+        return isinstance(self.cause, AgentError) and self.cause.code in ("no_run", "not_coordinator")
+
+
 _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState.STALLED)
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One moment of a run. Tasks of hosts that gave no answer are `lost`: nobody can tell."""
+    """A run at one moment. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
 
     record: RunRecord
     tasks: Mapping[TaskId, TaskStatus]
@@ -270,6 +314,11 @@ class RunStatus:
         if not self.verdict.outcome.decided:
             return ()
         return tuple(task for task, status in self.tasks.items() if status.state in _GOING_ON)
+
+    @property
+    def is_over(self) -> bool:
+        """The outcome is certain and nothing runs any more."""
+        return self.verdict.outcome.decided and not self.going_on_after_the_end
 
     @property
     def progress(self) -> Progress:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk
+from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
 
@@ -156,6 +157,26 @@ def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: 
     running.dtctl("gc", "--yes", code=None)
 
 
+def test_up_starts_what_waits_for_a_host_that_only_the_controller_reaches(running: Desk, fleet: Fleet) -> None:
+    """The lead restarts after a cut from all others only on somebody's word: it may have been replaced."""
+    host = fleet["gpu-2"]
+    (directory,) = host.home.glob(".dtctl/runs/*/gpu-2")
+    with faults.deaf_to(host, fleet["gpu-1"], fleet["gpu-3"]):
+        eventually(lambda: not connected(directory), 60, "the others to be away")
+        task = json.loads((directory / "state.json").read_text())["tasks"]["worker:0"]
+        faults.send(host, task["pid"])
+        eventually(lambda: waits(directory), 60, "the coordinator to wait for the others")
+        assert "dtctl restart    starts it anyway" in running.dtctl("status")
+        assert "is up and has not changed" in running.run("up").stderr
+        eventually(lambda: (directory / "tasks" / "worker-0" / "attempt-2").exists(), 60, "another attempt")
+
+
+def connected(directory: Path) -> list[str]:
+    """The other hosts that the coordinator there is in touch with."""
+    hosts = json.loads((directory / "cluster.json").read_text())["hosts"]
+    return [name for name, known in hosts.items() if known["connected"] and name != directory.name]
+
+
 def waits(directory: Path) -> bool:
     """Its coordinator has been at work since the restart, and waits for the others."""
-    return "have called the coordinator" in (json.loads((directory / "cluster.json").read_text())["missing"] or "")
+    return "until the coordinator has heard" in (json.loads((directory / "cluster.json").read_text())["missing"] or "")

@@ -66,6 +66,15 @@ def mute(host: FleetHost) -> Iterator[None]:
 
 
 @contextmanager
+def deaf_to(host: FleetHost, *others: FleetHost) -> Iterator[None]:
+    """What these send to the host is lost; whoever else reaches it still does."""
+    with ExitStack() as stack:
+        for other in others:
+            stack.enter_context(_firewall(host, "INPUT", "-s", other.address, "-j", "DROP"))
+        yield
+
+
+@contextmanager
 def without_sshd(host: FleetHost) -> Iterator[None]:
     """Its port refuses and its sessions are dead. (The fleet's sshd is the host's init, so it cannot die alone.)"""
     with _firewall(host, "INPUT", "-p", "tcp", "--dport", "22", "-j", "REJECT", "--reject-with", "tcp-reset"):

@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
     "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
-    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
+    "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
     "operations": {
         "operations",
         "plan",
@@ -90,10 +90,9 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.tensor_bundle", "dtctl.agent.checkpoints.formats"),
-    "dtctl.agent.checkpoints.formats",
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts"),
 )
-"""What reads checkpoints on hosts reads those of this machine, too, so that both are judged alike; for operations."""
+"""What reads and receives checkpoints on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
@@ -105,7 +104,7 @@ VISITORS = {"model", "config", "secret_files", "transport", "operations", "plan"
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
     "requests": {
-        *("coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
+        *("main", "coordinate", "survival", "logs", "dump", "bundles", "checkpoints", "metrics", "vitals", "checks"),
         *("run", "conversation", "host", "records"),
     },
     "supervise": {"coordinate", "survival", "logs", "dump", "checkpoints", "vitals", "run", "host", "records"},
@@ -130,7 +129,7 @@ ROOMS = {
 """Which rooms of the agent a room may use."""
 
 ENTRIES = {
-    "coordinate": {"role"},
+    "coordinate": {"following", "leading"},
     "supervise": {"supervisor"},
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},
@@ -184,12 +183,6 @@ def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
 
 
 CYCLES: tuple[set[str], ...] = (
-    {"dtctl.render.terminal.console", "dtctl.render.terminal.rich_console"},
-    {"dtctl.render.diagnosis", "dtctl.render.machine", "dtctl.render.terminal"},
-    {
-        *("dtctl.render.checkpoints", "dtctl.render.metrics", "dtctl.render.report", "dtctl.render.roster"),
-        *("dtctl.render.status", "dtctl.render.tables"),
-    },
     {
         *("dtctl.transport.local", "dtctl.transport.seam", "dtctl.transport.ssh", "dtctl.transport.stream"),
         "dtctl.transport.wire",

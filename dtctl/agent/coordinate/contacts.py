@@ -97,7 +97,8 @@ class Quorum:
     After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
     this one. A coordinator that was away meanwhile learns so from the first of them. So one whose machine was restarted
     starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
-    agents dial. One that has lost most of the others goes on alone only where nobody that is waited for is among them.
+    agents dial. One that has lost most of the others goes on with the rest only where nobody that is waited for is
+    away. One that has lost all of them asks first: it may be the one that was cut off.
     """
 
     def __init__(self, view: View) -> None:
@@ -133,7 +134,8 @@ class Quorum:
         self._since = None
         if self._had:
             self._had, self._doubts, self._vouched = False, True, False
-        self.may_start = self._vouched or (not self._is_new_here and self._view.all_in_touch())
+        is_alone = missing == len(present) - 1
+        self.may_start = self._vouched or (not (is_alone or self._is_new_here) and self._view.all_in_touch())
 
     @property
     def _own(self) -> str:

@@ -67,8 +67,7 @@ class Coordinator:
         self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
-        self._rejected: Dict[str, str] = {}
-        self._rejections: Dict[str, int] = {}
+        self._rejected: Dict[str, List[str]] = {}
 
     @property
     def decided(self) -> bool:
@@ -151,9 +150,9 @@ class Coordinator:
     def reject_invalid(self, host: str, reason: str, wall: float) -> None:
         """A host sent something invalid, which was ignored. Recorded once, and again when it is something else."""
         self._wall = wall
-        if self._rejected.get(host) != reason and self._rejections.get(host, 0) < MOST_REJECTIONS:
-            self._rejected[host] = reason
-            self._rejections[host] = self._rejections.get(host, 0) + 1
+        known = self._rejected.setdefault(host, [])
+        if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
+            known.append(reason)
             self._record("contact", [fact("not_believed", host=host, text=reason)], host=host)
 
     def begin(self, wall: float) -> None:
@@ -212,9 +211,12 @@ class Coordinator:
         self._wall = wall
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
+        if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
+            return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
-        asked = fact("asked_stop" if request["kind"] == "stop" else "asked_restart")
-        self._record("request", [asked, *([] if wanted is None else [fact("asked_of", tasks=tasks)])], by=request["by"])
+        asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
+        named = [fact("asked_of", tasks=tasks)] if wanted else []
+        self._record("request", [fact(asked), *named], by=request["by"])
         how: How = {"grace_s": request["grace_s"], "by": request["by"], **because(why_of(request))}
         if request["kind"] == "stop" and len(tasks) == len(self.view.present):
             self._stop_everything(how, now)
@@ -234,10 +236,12 @@ class Coordinator:
         if not self.decided:
             stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
             self._decide(outcome.decided(self.view.facts()) or stopped)
-        if self._shutdown is None:
-            self._shutdown = Shutdown(self.view, now)
-        self._shutdown.stop_now(how, now)
+        self._shutting_down(now).stop_now(how, now)
         self._obeyed = True
+
+    def _shutting_down(self, now: float) -> Shutdown:
+        self._shutdown = self._shutdown or Shutdown(self.view, now)
+        return self._shutdown
 
     def step(self, now: float, wall: float) -> None:
         """Decides everything that can be decided now."""
@@ -252,9 +256,7 @@ class Coordinator:
             self._accounting.look(passed_s, self._contacts.away)
             self._judge(now, wall)
         if self.decided:
-            if self._shutdown is None:
-                self._shutdown = Shutdown(self.view, now)
-            self._shutdown.step(now)
+            self._shutting_down(now).step(now)
             if data["phase"] == "finishing" and self._nothing_is_left():
                 data["phase"] = "ended"
         del data["incidents"][:-MOST_INCIDENTS]
@@ -267,11 +269,10 @@ class Coordinator:
     def orders(self) -> List[Tuple[str, Orders]]:
         """What has not been sent yet to hosts that can be reached. Of one that sends a hello all is forgotten."""
         away = (task for host in self._contacts.away for task in self.view.tasks_on(host))
-        recovering = not self.decided and (self._recovery.recovering or any(map(self.view.awaited, away)))
-        return self._book.news(recovering=recovering, may_go=self._may_go, may_start=self.may_start)
-
-    def _may_go(self, host: str) -> bool:
-        return self.over if host == self.view.own_host else self._is_done(host)
+        recovering = not self.decided and (incidents.is_recovering(self.view) or any(map(self.view.awaited, away)))
+        own, over = self.view.own_host, self.over
+        done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
+        return self._book.news(recovering=recovering, done=done, may_start=self.may_start)
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has confirmed that nothing more will be asked."""
@@ -325,7 +326,7 @@ class Coordinator:
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start
-        return set(self.view.tasks) if waits else self._recovery.blocked()
+        return set(self.view.tasks) if waits else incidents.held(self.view)
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
         limit_s = self.view.recovery["host_timeout_s"]

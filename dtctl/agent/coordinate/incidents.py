@@ -14,7 +14,7 @@ from ..run.hangs import LOST_PROGRESS, is_done, learnt_limit, patience
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional, TypedDict
+    from typing import Iterator, List, Optional, Set, TypedDict
 
     from ..records.reasons import Fact
     from ..records.whole_run import Incident
@@ -60,6 +60,11 @@ def still_open(view: View) -> Iterator[Incident]:
 def waiting(view: View) -> Iterator[Incident]:
     """Incidents whose tasks are being cleared away, or wait for the end of a delay."""
     return (one for one in still_open(view) if one["begun"] is None)
+
+
+def held(view: View) -> Set[str]:
+    """Tasks that must not be released yet."""
+    return {task for one in waiting(view) for task in one["tasks"]}
 
 
 def of_task(view: View, task: str) -> Optional[Incident]:
@@ -136,7 +141,7 @@ def all_are_there(view: View) -> bool:
 
 
 NEVER_BEGAN_S = 600.0
-"""So long nobody may do anything at all."""
+"""So long nobody may do anything at all, or as long as the user lets a start take where that is shorter."""
 
 NEVER_BEGAN = "never_began"
 
@@ -154,7 +159,7 @@ class Beginning:
             return None
         self._since = now if self._since is None else self._since
         idle_s = now - self._since
-        return idle_s if idle_s >= NEVER_BEGAN_S else None
+        return idle_s if idle_s >= min(NEVER_BEGAN_S, view.spec["start_timeout_s"]) else None
 
 
 def whom_to_restart(view: View, *, saved: bool) -> List[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import select
 import time
 
 from ..host import log, outputs, paths
@@ -16,14 +17,14 @@ from ..records.whole_run import RequestBook, RunView, StoryLine
 from ..run import environment
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
+from .following import events_since, hello, news
 from .history import History
 from .recovery import Services
-from .report import events_since, hello, news
 from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping, Optional, Set, Tuple, Union
+    from typing import List, Mapping, Optional, Set, Tuple
 
     from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
@@ -31,15 +32,12 @@ if TYPE_CHECKING:
     from ..link.peer import FromHub
     from ..link.tls import Identity
     from ..records.answers import Checkpoint
-    from ..records.messages import Events, Hello, News, Progress
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
-    from ..records.whole_run import PostedRequest
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
-
-    Heard = Union[Hello, News, Progress, Events]
+    from .view import FromAgent
 
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
@@ -118,11 +116,12 @@ class Leading:
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted
 
-    def register(self) -> Tuple[List[int], List[int]]:
-        readers, writers = (self._hub.readers(), self._hub.writers()) if self._hub else ([], [])
-        return [*readers, *(self._posting.readers() if self._posting else ())], writers
+    def register(self, waiting: select.poll) -> None:
+        readers = [*(self._hub.readers() if self._hub else ()), *(self._posting.readers() if self._posting else ())]
+        for descriptor in readers:
+            waiting.register(descriptor, select.POLLIN)
 
-    def due(self, now: float) -> Optional[float]:
+    def due(self) -> Optional[float]:
         times = [self._decide_at, self._hub.due() if self._hub else self._listen_at]
         if self._unsaved:
             times.append(self._save_at)
@@ -220,22 +219,13 @@ class Leading:
             self.coordinator.hear(host, message, now, wall)
             self._news()
         elif message["type"] == "hello" or host in self._welcome:
-            problem = self._problem(host, message)
+            problem = self.coordinator.view.problem(host, message)
             if problem is None:
                 self._accept(host, message, self._hub, now, wall)
             else:
                 self._reject(host, problem, self._hub, now, wall)
 
-    def _problem(self, host: str, message: Heard) -> Optional[str]:
-        """Why it cannot be so, though it is a record."""
-        if message["type"] == "events":
-            return self.coordinator.view.problem_of_events(host, message)
-        if message["type"] == "progress":
-            return self.coordinator.view.problem_of_progress(host, message)
-        stranger = self._foreign(host, message) if message["type"] == "hello" else None
-        return stranger or self.coordinator.view.problem(host, message)
-
-    def _accept(self, host: str, message: Heard, hub: Hub, now: float, wall: float) -> None:
+    def _accept(self, host: str, message: FromAgent, hub: Hub, now: float, wall: float) -> None:
         if message["type"] == "events":
             self._story.add_events(host, message["from"], message["events"], now, wall)
             return
@@ -255,30 +245,22 @@ class Leading:
         self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
-    def _foreign(self, host: str, hello: Hello) -> Optional[str]:
-        if hello["run"] != self._spec["run"]:
-            return "this is the coordinator of run %s" % self._spec["run"]
-        return "%s is the coordinator's own host" % host if host == self._host else None
-
     def _read_requests(self, now: float, wall: float) -> None:
+        """A damaged file is left to the session that writes the next request."""
         path = self._files.path("requests.json")
         seen = paths.version(path)
         if seen in (None, self._requests_seen):
             return
         self._requests_seen = seen
-        for request in self._requests(path):
-            if request["serial"] > self.coordinator.view.data["request_serial"]:
-                self.coordinator.request(request, now, wall)
-                self._news()
-
-    def _requests(self, path: str) -> List[PostedRequest]:
-        """A damaged file is left to the session that writes the next request."""
         try:
             book = paths.read_record(path, RequestBook)
         except paths.Damaged as damage:
             log.note("requests: %s" % damage)
-            return []
-        return book["requests"] if book is not None else []
+            return
+        for request in book["requests"] if book is not None else ():
+            if request["serial"] > self.coordinator.view.data["request_serial"]:
+                self.coordinator.request(request, now, wall)
+                self._news()
 
     def _news(self) -> None:
         """A message has come that may lead to a decision."""

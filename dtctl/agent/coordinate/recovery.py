@@ -11,12 +11,12 @@ from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Set, Tuple, Union
+    from typing import Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
     from ..checkpoints.repair import Loss
     from ..records.answers import Checkpoint
     from ..records.reasons import Fact
-    from ..records.run_state import Past
+    from ..records.run_state import Entry, Past
     from ..records.whole_run import Incident
     from .view import View
 
@@ -67,15 +67,6 @@ class Recovery:
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
         self._beginning = Beginning()
-
-    @property
-    def recovering(self) -> bool:
-        """Somebody is not back yet: those who wait for it are silent for good reason."""
-        return incidents.is_recovering(self._view)
-
-    def blocked(self) -> Set[str]:
-        """Tasks that must not be released yet."""
-        return {task for one in incidents.waiting(self._view) for task in one["tasks"]}
 
     def due(self) -> Optional[float]:
         """When the next delay ends."""
@@ -135,8 +126,7 @@ class Recovery:
                     noted[task] = past["attempt"]
                     if policy.is_own(past) and past["code"] != 0:
                         found.append((past["ended"], task, past))
-        found.sort(key=lambda one: (one[0], one[1]))
-        for _, task, past in found:
+        for _, task, past in sorted(found, key=lambda one: one[:2]):
             yield task, past
         for task in self._ps_that_left(now):
             yield task, self._view.entry(task)["history"][-1]
@@ -153,7 +143,7 @@ class Recovery:
                 yield task
 
     def _lost(self, task: str, ending: Past, now: float, wall: float) -> Optional[Judgement]:
-        why = self._why(task, ending)
+        why = _why(self._view.entry(task), ending)
         known = incidents.of_task(self._view, task)
         is_held = self._view.intents[task]["want"] == "hold"
         if known is not None and known["begun"] is None and not known["own"] and is_held:
@@ -165,14 +155,6 @@ class Recovery:
             self._close(known, fact("lost_again", task=task))
         own = self._view.own(task)
         return self._restart(task, ending, why, [task] if own else self._scope(task), now, wall, own=own)
-
-    def _why(self, task: str, ending: Past) -> List[Fact]:
-        entry = self._view.entry(task)
-        if ending["code"] == 0:
-            return [fact("ps_ended")]
-        if entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed") and entry["reason"]:
-            return why_of(entry)
-        return policy.why_ended(ending)
 
     def _restart(
         self, task: str, ending: Lost, why: List[Fact], tasks: List[str], now: float, wall: float, *, own: bool = False
@@ -237,13 +219,8 @@ class Recovery:
 
     def _checkpoint_lost(self, tasks: List[str], why: List[Fact]) -> Optional[List[Fact]]:
         """What could not be restored once cannot be restored the next time, where nothing else is there."""
-        if (
-            self._view.lead not in tasks
-            or self._view.recovery["allow_scratch"]
-            or not policy.names(policy.CANNOT_RESTORE, why)
-        ):
-            return None
-        loss = self._services.lost_checkpoint()
+        may_be = self._view.lead in tasks and policy.names(policy.CANNOT_RESTORE, why)
+        loss = self._services.lost_checkpoint() if may_be and not self._view.recovery["allow_scratch"] else None
         if loss is None:
             return None
         elsewhere = [fact("complete_elsewhere", what=loss.elsewhere)] if loss.elsewhere is not None else []
@@ -272,10 +249,9 @@ class Recovery:
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
-        return now - since >= limit_s and (incidents.after_a_hang(one) or not self._would_start_over(one, wall))
-
-    def _would_start_over(self, one: Incident, wall: float) -> bool:
-        return self._state_lost(self._gang(one["task"]), [], wall) is not None
+        if now - since < limit_s:
+            return False
+        return incidents.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:
@@ -302,20 +278,24 @@ class Recovery:
         if one["own"]:
             return
         if self._view.lead in one["tasks"]:
-            self._repair_checkpoints(
-                distrust=any(policy.names(policy.CANNOT_RESTORE, said["why"]) for said in (one, *one["collateral"]))
-            )
+            distrust = any(policy.names(policy.CANNOT_RESTORE, loss["why"]) for loss in (one, *one["collateral"]))
+            for text in self._services.repair_checkpoints(distrust):
+                self._record("decision", said(text))
+                self._view.warn(said(text))
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None
 
-    def _repair_checkpoints(self, *, distrust: bool) -> None:
-        for text in self._services.repair_checkpoints(distrust):
-            self._record("decision", said(text))
-            self._view.warn(said(text))
-
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])
+
+
+def _why(entry: Entry, ending: Past) -> List[Fact]:
+    """As its agent has reported, of its newest attempt."""
+    if ending["code"] == 0:
+        return [fact("ps_ended")]
+    is_newest = entry["attempt"] == ending["attempt"] and entry["state"] in ("backoff", "failed")
+    return (why_of(entry) if is_newest else []) or policy.why_ended(ending)
 
 
 def _failed(task: str, why: List[Fact]) -> Judgement:

@@ -12,14 +12,16 @@ from ..run import goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Tuple
+    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-    from ..records.messages import Events, Progress, Told
+    from ..records.messages import Events, Hello, News, Progress
     from ..records.reasons import Because, Fact
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
     from ..records.whole_run import Contact
     from ..records.words import Role, TaskState
+
+    FromAgent = Union[Hello, News, Progress, Events]
 
 UNKNOWN = made(Entry, generation=0)
 """The entry of a task whose host has never been in touch."""
@@ -88,24 +90,31 @@ class View:
     def intents(self) -> Intents:
         return self.data["intents"]
 
-    def problem(self, host: str, message: Told) -> Optional[str]:
-        """Why a host's message cannot be true: it must report all of its own tasks, and no others."""
-        own, state = set(self.tasks_on(host)), message["state"]
-        if (state["run"], state["host"]) != (self.spec["run"], host):
-            return "it reports the state of %s in run %s" % (state["host"], state["run"])
-        for what, tasks in (("state", set(state["tasks"])), ("intents", set(message["intents"]))):
-            if tasks != own:
-                odd = sorted(tasks ^ own)
-                return "its %s are not those of its own tasks (%s)" % (what, ", ".join(odd[:3]))
-        return None
+    def problem(self, host: str, message: FromAgent) -> Optional[str]:
+        """Why a host's message cannot be true, though it is a record: it reports its own tasks, and no others."""
+        own = {*self.tasks_on(host)}
+        if message["type"] == "events":
+            odd = {event["task"] for event in message["events"] if event is not None} - own
+        elif message["type"] == "progress":
+            if self.hosts[host]["state"] is None:
+                return "it reports progress before its state"
+            odd = message["tasks"].keys() - own
+        else:
+            return self._problem_of_state(host, message, own)
+        return "it reports %s, which is not its own task" % min(odd) if odd else None
 
-    def problem_of_progress(self, host: str, message: Progress) -> Optional[str]:
-        """The same for what has changed since then."""
-        state = self.hosts[host]["state"]
-        if state is None:
-            return "it reports progress before its state"
-        odd = [task for task in message["tasks"] if task not in state["tasks"]]
-        return "it reports %s, which is not its own task" % odd[0] if odd else None
+    def _problem_of_state(self, host: str, message: Union[Hello, News], own: Set[str]) -> Optional[str]:
+        state, run = message["state"], self.spec["run"]
+        if message["type"] == "hello" and message["run"] != run:
+            return "this is the coordinator of run %s" % run
+        if message["type"] == "hello" and host == self.own_host:
+            return "%s is the coordinator's own host" % host
+        if (state["run"], state["host"]) != (run, host):
+            return "it reports the state of %s in run %s" % (state["host"], state["run"])
+        for what, tasks in (("state", state["tasks"].keys()), ("intents", message["intents"].keys())):
+            if tasks != own:
+                return "its %s are not those of its own tasks (%s)" % (what, ", ".join(sorted(tasks ^ own)[:3]))
+        return None
 
     def advance(self, host: str, message: Progress) -> None:
         """Takes it into the host's state."""
@@ -117,13 +126,6 @@ class View:
         for task, changed in message["tasks"].items():
             fields: Any = changed
             state["tasks"][task].update(fields)
-
-    def problem_of_events(self, host: str, events: Events) -> Optional[str]:
-        """The same for its events."""
-        for event in events["events"]:
-            if event is not None and event["task"] not in self.tasks_on(host):
-                return "it reports %s, which is not its own task" % event["task"]
-        return None
 
     def host_of(self, task: str) -> str:
         return self.roster[task]["host"]

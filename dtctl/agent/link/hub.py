@@ -93,9 +93,6 @@ class Hub:
         own = [] if self._rests_until is not None else [self._selector.fileno()]
         return own if self._acceptor.is_resting else [*own, self._acceptor.fileno()]
 
-    def writers(self) -> List[int]:
-        return []
-
     def due(self) -> Optional[float]:
         """On the monotonic clock."""
         if self._broken:

@@ -272,7 +272,7 @@ EventsRequest = Record(
         "whole": Default[bool, False],
     },
 )
-"""The story from line `from` on; a negative number counts from its end. IntentFollower, it ends when the run has."""
+"""The story from line `from` on; a negative number counts from its end. With `follow` it ends when the run has."""
 
 
 class GcRequest(Record):

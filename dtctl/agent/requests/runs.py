@@ -6,6 +6,7 @@ import os
 import time
 from contextlib import suppress
 
+from .. import main
 from ..host import fifo, files, paths, ports, processes
 from ..host.errors import Refused
 from ..records.words import FINAL
@@ -15,7 +16,6 @@ from ..survival import revival, systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
     from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
     from ..checkpoints import directories
@@ -32,9 +32,6 @@ REMOVAL_LIMIT_S = 2.0
 """How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
 
 _MEND_LIMIT_S = 10.0
-
-_children: List[subprocess.Popen[bytes]] = []
-"""Supervisors that this session has started; kept so that their ends can be noticed."""
 
 
 class Run:
@@ -130,13 +127,13 @@ class Run:
     def supervise(self) -> None:
         """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
         before = self.state()["agent"]
-        child = None
+        child = 0
         deadline = time.monotonic() + BIRTH_LIMIT_S
         while not self._at_work(before):
             there = self.supervised()
-            if child is None and not there:
-                child = self._spawn()
-            elif time.monotonic() > deadline or (child is not None and child.poll() is not None and not there):
+            if not child and not there:
+                child = revival.start_child(self.files, systemd.prefix(), main.supervise)
+            elif time.monotonic() > deadline or (child and not there and os.waitpid(child, os.WNOHANG)[0]):
                 log = paths.tail(self.files.agent_log)
                 raise Refused("internal", "the agent's supervisor does not start", log)
             time.sleep(0.02)
@@ -154,16 +151,6 @@ class Run:
         """Starts a new agent for a live run whose agent was killed."""
         if not self.finished():
             self.supervise()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        log = revival.open_log(self.files)
-        words = [*systemd.prefix(), *revival.command(self.files.directory)]
-        try:
-            child = environment.spawn(words, environment.base(), "/", stdout=log, stderr=log)
-        finally:
-            os.close(log)
-        _children.append(child)
-        return child
 
     def until(self, done: Callable[[State], bool], limit_s: float) -> Optional[State]:
         """The first state for which `done`; None when the time is over. A supervisor that is killed is replaced.

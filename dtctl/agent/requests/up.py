@@ -20,7 +20,7 @@ from ..records.words import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
-from . import cluster_lock, down, runs, starting, stop
+from . import cluster_lock, down, run_handles, runs, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def up(talk: Conversation, request: UpRequest) -> UpResult:
         current = runs.find(talk, spec["cluster"], spec["host"], None)
         old = current if current is not None and current.live() else None
         if old is not None and old.spec["digest"] == spec["digest"]:
-            return _unchanged(talk, old)
+            return _unchanged(talk, old, spec["controller"])
         if old is not None and not request["replace"]:
             raise Refused(
                 "changed_run",
@@ -64,7 +64,7 @@ def push(talk: Conversation, request: PushRequest) -> PushResult:
         return {"bundle": bundle, "sent_files": store.obtain(talk.root, bundle, talk.wire)[1]}
 
 
-def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
+def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     """The same conversation about a run that is there already: nothing is started, and nothing is undone."""
     run.supervise()
     prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
@@ -72,6 +72,9 @@ def _unchanged(talk: Conversation, run: runs.Run) -> UpResult:
     while True:
         word = talk.expect("start", "keep", "abort")
         if word == "start":
+            handle = run_handles.reached(talk, run)
+            if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
+                handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
         elif word == "keep":

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Fact
     from ..records.run_state import Entry
-    from ..records.spec import Member
+    from ..records.spec import Member, RecoverySpec
 
-
-HANGS = ("stalled", "hung", "frozen", "still_silent", "never_began")
-"""Kinds of reasons for which a task that still ran was ended."""
 
 STALLS = ("stalled", "hung", "frozen")
-"""Those that an agent's own watch finds, after the time of `recovery.stall`."""
+"""Kinds of reasons for which a task that still ran was ended: those that its agent finds, after `recovery.stall`."""
 
-LOST_PROGRESS = ("stalled", "hung", "frozen", "still_silent")
+LOST_PROGRESS = (*STALLS, "still_silent")
 """Those of tasks that had made progress before: who only waits, as some programs do, makes none."""
+
+HANGS = (*LOST_PROGRESS, "never_began")
+"""All of them."""
 
 
 def trains_alone(member: Member, strategy: Optional[str]) -> bool:
@@ -61,13 +61,16 @@ def is_done(step: Optional[int], target: Optional[int]) -> bool:
     return step is not None and target is not None and step >= target
 
 
-def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[float]) -> Optional[float]:
+def limit_of_first_step(entry: Entry, recovery: RecoverySpec, peers_took_s: float) -> Optional[float]:
     """How long a task may be silent before its first step; None: for ever, as it may report none.
 
-    Its earlier attempts teach that. Where none has reported enough, its peers do: `peers_took_s` is the longest that
-    they took for theirs, or 0. What they teach counts once, as a task that is silent again may never report anything.
-    `stall_s`: the user's own limit for a silence.
+    The user's own limit holds, else what its earlier attempts have taught. Where none has reported enough, its peers
+    do: `peers_took_s` is the longest that they took for theirs, or 0. What they teach counts once, as a task that is
+    silent again may never report anything.
     """
+    stall_s = recovery["stall_s"]
+    if recovery["first_step_s"] is not None:
+        return recovery["first_step_s"]
     learnt_s = entry["first_step_s"] or (peers_took_s if has_never_hung(entry) else 0.0)
     if learnt_s:
         return learnt_limit(learnt_s, stall_s)
@@ -76,14 +79,11 @@ def limit_of_first_step(entry: Entry, peers_took_s: float, stall_s: Optional[flo
     return None
 
 
-def limit_of_readiness(entry: Entry, first_step_s: Optional[float], stall_s: Optional[float]) -> Optional[float]:
-    """How long a task may be silent until it is ready; None: for ever. Its earlier attempts teach that.
-
-    `first_step_s`, `stall_s`: the user's own limits.
-    """
-    if first_step_s is not None:
-        return first_step_s
-    return learnt_limit(entry["ready_s"], stall_s) if entry["ready_s"] else None
+def limit_of_readiness(entry: Entry, recovery: RecoverySpec) -> Optional[float]:
+    """How long a task may be silent until it is ready; None: for ever. Its earlier attempts teach that."""
+    if recovery["first_step_s"] is not None:
+        return recovery["first_step_s"]
+    return learnt_limit(entry["ready_s"], recovery["stall_s"]) if entry["ready_s"] else None
 
 
 def patience(limit_s: float, in_vain: int) -> float:
@@ -149,63 +149,52 @@ class Watchdog:
     which counts from its start: one that hangs before it listens keeps the others waiting. So does a server, which is
     judged until it listens, and then waits for others for good reason.
 
-    `stall_s` None: learnt; 0: off. `longest_gap_s`: the longest seen in earlier attempts.
+    What an attempt teaches is noted in `entry`, the task's in state.json, for later ones.
     """
 
-    def __init__(
-        self,
-        stall_s: Optional[float],
-        longest_gap_s: float,
-        trains: bool,
-        proven: bool,
-        now: float,
-        first_s: Optional[float] = None,
-        ready_limit_s: Optional[float] = None,
-        in_vain: int = 0,
-        adopted: bool = False,
-    ) -> None:
-        """`trains`: False for a task that serves or waits for others. `proven`: it has reported steps before.
-
-        `first_s`: how long it may be silent before that; None or 0: for ever. `ready_limit_s`: until it is ready,
-        whatever its part. `in_vain`: so many attempts in a row
-        were ended for a silence. What they restored may take longer than the limit, so it has doubled each time.
-        `adopted`: it was at work before: what its first step took was not seen.
-        """
-        self.longest_gap_s = longest_gap_s
+    def __init__(self, entry: Entry, member: Member, recovery: RecoverySpec, now: float) -> None:
+        self.longest_gap_s = entry["longest_gap_s"]
         self.first_step_s = 0.0
         """What this attempt took for its first step, once others have followed."""
         self.has_waited = False
         """It was excused before that: what it took shows little."""
-        self._began = now
+        self._entry = entry
+        self._recovery = recovery
+        self._trains = is_judged_by_progress(member)
+        self._proven = entry["step"] is not None and entry["longest_gap_s"] > 0
+        self._first_s: Optional[float] = None
+        self._ready_limit_s = limit_of_readiness(entry, recovery)
+        self._in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
+        """So many attempts in a row were ended for a silence: what they restored may take longer than the limit."""
+        self._adopted = entry["step"] is not None or entry["progress"] is not None
+        """It was at work before: what its first step took was not seen."""
+        self._began = self._looked = self._sign = self._regular_since = now
         self._first: Optional[float] = None
-        self._stall_s = stall_s
-        self._trains = trains
-        self._proven = proven
-        self.first_s = first_s
-        self._ready_limit_s = ready_limit_s
-        self._in_vain = in_vain
-        self._adopted = adopted
-        self._looked = now
-        self._sign = now
         self._signs = 0
         self._steps = 0
-        self._regular_since = now
         self._frozen_since: Optional[float] = None
 
     @property
     def limit_s(self) -> float:
-        if self._stall_s is not None:
-            return self._stall_s
-        return learnt_limit(self.longest_gap_s)
+        stall_s = self._recovery["stall_s"]
+        return learnt_limit(self.longest_gap_s) if stall_s is None else stall_s
 
     def is_quiet(self, now: float) -> bool:
         """True when a sign that is dear to look for is worth it."""
         return self._proven and now - self._sign > self.limit_s / 4
 
-    def look(self, now: float, signs: Signs) -> Optional[Fact]:
-        """Why the task is to be taken for hung, or None."""
-        if self._stall_s == 0:
+    def look(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
+        """Why the task is to be taken for hung, or None. `peers_took_s`: as of `limit_of_first_step`."""
+        if self._recovery["stall_s"] == 0:
             return None
+        self._first_s = limit_of_first_step(self._entry, self._recovery, peers_took_s)
+        hung = self._judge(now, signs)
+        self._entry["longest_gap_s"] = round(self.longest_gap_s, 1)
+        if not (self.has_waited and self._entry["first_step_s"]):
+            self._entry["first_step_s"] = max(self._entry["first_step_s"], round(self.first_step_s, 1))
+        return hung
+
+    def _judge(self, now: float, signs: Signs) -> Optional[Fact]:
         if now - self._looked > PAUSE_S:
             self._count_again(now)
         self._looked = now
@@ -228,11 +217,11 @@ class Watchdog:
     def _look_at_start(self, now: float, signs: Signs) -> None:
         """Nobody is excused before it is ready: it is for it that others are."""
         self._regular_since = now
-        if signs.grew or not (self.first_s or self._ready_limit_s):
+        if signs.grew or not (self._first_s or self._ready_limit_s):
             self._sign = now
 
     def _patience_s(self, signs: Signs) -> float:
-        first_s = (self.first_s if self._trains else None) or float("inf")
+        first_s = (self._first_s if self._trains else None) or float("inf")
         if not signs.ready:
             return min(first_s, self._ready_limit_s or float("inf"))
         if self._proven and self._trains:
@@ -242,7 +231,8 @@ class Watchdog:
     def _judge_frozen(self, now: float) -> Optional[Fact]:
         if self._frozen_since is None:
             self._frozen_since = now
-        limit = FROZEN_S if self._stall_s is None else min(self._stall_s / 2, FROZEN_AT_MOST_S)
+        stall_s = self._recovery["stall_s"]
+        limit = FROZEN_S if stall_s is None else min(stall_s / 2, FROZEN_AT_MOST_S)
         frozen_s = now - self._frozen_since
         return fact("frozen", seconds=frozen_s) if frozen_s >= limit else None
 

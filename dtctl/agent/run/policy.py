@@ -37,57 +37,45 @@ _WORDLESS = (1, 2, 9, 15)
 
 
 class Verdict:
-    """`retry`: the exit may be tried again; `cause`: the cause that its log shows, if any.
+    """`retry`: the exit may be tried again; `cause`: the cause that its log shows, if any, and `kind` what that means.
 
     `beside`: what was found on the host that may be the cause, or was left there. `always`: it may be, however often it
     ends alike. `killed_after_s`: it was asked to end, and did not within this grace period.
     """
 
-    __slots__ = ("always", "beside", "cause", "killed_after_s", "retry")
+    __slots__ = ("always", "beside", "cause", "killed_after_s", "kind", "retry")
 
     def __init__(
         self, retry: bool, cause: str = "", beside: Optional[List[Fact]] = None, *, always: bool = False
     ) -> None:
         self.retry = retry
         self.cause = cause
-        self.always = always or kind_of_error(cause) in (OTHERS, SHORTAGE)
+        self.kind = kind_of_error(cause) if cause else ""
+        self.always = always or self.kind in (OTHERS, SHORTAGE)
         self.beside = beside or []
         self.killed_after_s: Optional[float] = None
 
 
 def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
     """Judges an ending by its code and the cause in its log; `retry` and `permanent` of `recovery` come first."""
-    number = _number(ending)
+    number = ending["code"] if ending["signal"] is None else 128 + ending["signal"]  # None of an unseen end
     cause = logged if ending["code"] != 0 and ending["signal"] not in _WORDLESS and not ending["error"] else ""
     if number in recovery["retry"]:
         return Verdict(True, cause, always=True)
-    if number == USAGE and kind_of_error(cause) == SHORTAGE:  # what a shell answers that cannot fork
+    kind = kind_of_error(cause)
+    if number == USAGE and kind == SHORTAGE:  # what a shell answers that cannot fork
         return Verdict(True, cause)
     if number in recovery["permanent"] or number in (USAGE, CANNOT_EXECUTE):
         return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:
         return Verdict(False)
-    return Verdict(number != 1 or kind_of_error(cause) != CANNOT_LOAD, cause)
+    return Verdict(number != 1 or kind != CANNOT_LOAD, cause)
 
 
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:
     """As in state.json."""
-    return {
-        "code": ending["code"],
-        "signal": ending["signal"],
-        "error": ending["error"],
-        "why": ending["why"],
-        "ended": ending["ended"],
-        "retry": verdict.retry,
-        "left_behind": list(left_behind),
-        "killed_after_s": verdict.killed_after_s,
-        "tail": tail,
-    }
-
-
-def _number(ending: Ending) -> Optional[int]:
-    """None of an unseen end."""
-    return ending["code"] if ending["signal"] is None else 128 + ending["signal"]
+    left, killed_after_s = list(left_behind), verdict.killed_after_s
+    return {**ending, "retry": verdict.retry, "left_behind": left, "killed_after_s": killed_after_s, "tail": tail}
 
 
 _CHANGES = re.compile(r"0x[0-9a-f]+|(?<=tmp)[\w-]{6,}|[0-9a-f]{8,}|\d+")
@@ -172,7 +160,8 @@ def after_exit(
     if intent["want"] == "finish":
         return Decision("failed", what, restarts)  # running -> failed: the outcome is decided
     if not verdict.retry:
-        return Decision("failed", _permanent(what, ending), restarts)  # running -> failed
+        permanent = [] if ending["error"] else [fact("permanent")]
+        return Decision("failed", [*what, *permanent], restarts)  # running -> failed
     if was_early(entry):
         return Decision("backoff", [*what, fact("early")], restarts)  # running -> backoff: until its peers are ready
     alike = alike_in_a_row(entry["history"])
@@ -247,13 +236,9 @@ def _came_further(past: Past, earlier: Sequence[Past]) -> bool:
 def _causes(verdict: Verdict) -> List[Fact]:
     """With what else decisions follow from, each by itself: a full disk may damage a checkpoint."""
     text = verdict.cause
-    lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
+    lacks = [fact(SHORTAGE)] if verdict.kind == SHORTAGE else []
     damaged = [fact(CANNOT_RESTORE)] if names_damaged_file(text) else []
     return [fact("cause", text=text), *lacks, *damaged] if text else []
-
-
-def _permanent(what: List[Fact], ending: Ending) -> List[Fact]:
-    return what if ending["error"] else [*what, fact("permanent")]
 
 
 SHORTAGE_MIN_S = 5.0
@@ -295,3 +280,13 @@ def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:
     """The exit of a process that ended unseen."""
     return {"code": None, "signal": None, "error": sentence(why), "why": list(why), "ended": ended}
+
+
+def is_early(ending: Ending, verdict: Verdict, entry: Entry, *, early: bool, lately: bool) -> bool:
+    """An end that is not the task's own, as those that it needs were not ready: it has lacked them.
+
+    `early`: they are not; `lately`: they have become so a moment ago, and it may not have found them yet.
+    """
+    if ending["code"] == 0 or entry["asked"] or entry["step"] is not None:
+        return False
+    return early or (lately and verdict.kind == OTHERS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from ..host import files, log, machine, paths, processes
+from ..records.kinds import made
 from ..records.reasons import fact
 from ..records.run_state import MOST_LEFT, Ending, Start
 from ..run import policy
@@ -197,18 +198,9 @@ class Attempt:
 
     def _give_up(self, wall: float) -> None:
         """Sees to it that an attempt without start.json never starts: its keeper and we claim the same file."""
-        claim: Start = {
-            "pid": None,
-            "start_time": None,
-            "boot_id": None,
-            "keeper": None,
-            "started": wall,
-            "key": "",
-            "argv": [],
-        }
         path = self._path("start.json")
         try:
-            paths.claim_json(path, claim)
+            paths.claim_json(path, made(Start, started=wall))
         except OSError as error:
             raise _damaged(path, error) from None
 

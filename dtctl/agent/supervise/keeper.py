@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Start
 
-CANNOT_RUN = 127
-"""Exit code of a command that could not be run at all, as of a shell."""
-
 LOOK_S = 5.0
 """How often a keeper looks whether its agent is there."""
 
@@ -37,15 +34,12 @@ _LONGEST_SHOWN = 500
 class AttemptSpec:
     """All that one attempt needs. Nothing in it is looked up again later."""
 
-    def __init__(
-        self, directory: str, wake_path: str, argv: List[str], env: Mapping[str, str], cwd: str, key: str
-    ) -> None:
+    def __init__(self, directory: str, wake_path: str, argv: List[str], env: Mapping[str, str], cwd: str) -> None:
         self.directory = directory
         self.wake_path = wake_path
         self.argv = argv
         self.env = env
         self.cwd = cwd
-        self.key = key
 
 
 class Fault:
@@ -85,7 +79,7 @@ def _keep(what: AttemptSpec) -> None:
         _become_trainer(what, go_read, fault_write)
 
     try:
-        pid = daemon.fork(work, CANNOT_RUN)
+        pid = daemon.fork(work, policy.CANNOT_RUN)
     except OSError as lacking:
         _record_exit(what, 0, None, policy.why_of_error("cannot_start", lacking))
         return
@@ -170,7 +164,7 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
         "boot_id": me["boot_id"],
         "keeper": {"pid": me["pid"], "start_time": me["start_time"]},
         "started": started,
-        "key": what.key,
+        "key": what.directory,
         "argv": [word[:_LONGEST_WORD] for word in what.argv[:_MOST_WORDS]],
     }
     try:
@@ -193,7 +187,7 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: 
     why = fault.why if fault is not None else error
     if why:
         ending.update({"error": sentence(why), "why": why})
-        ending["code"] = CANNOT_RUN if fault is not None and fault.final else None
+        ending["code"] = policy.CANNOT_RUN if fault is not None and fault.final else None
     path = os.path.join(what.directory, "exit.json")
     while os.path.isdir(what.directory):
         try:

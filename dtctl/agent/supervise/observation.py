@@ -6,18 +6,19 @@ import os
 
 from ..checkpoints.progress import CheckpointSigns
 from ..host import ports, processes
-from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done
+from ..run.hangs import LEAST_FIRST_S, Signs, Watchdog, is_done, trains_alone
 from ..vitals.usage import Usage
 from .progress import LogProgress, Rate, complaint_after
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Optional
+    from typing import Optional
 
-    from ..host.secrets import Masks
     from ..records.reasons import Fact
     from ..records.run_state import Entry, Process
+    from ..records.spec import TaskSpec
     from .attempt import Attempt
+    from .context import TaskContext
 
 
 LOOK_S = 1.0
@@ -31,38 +32,23 @@ BUSY = 0.1
 class Observation:
     """Observes one started attempt and writes what it finds into `entry`, the task's part of state.json."""
 
-    def __init__(
-        self,
-        attempt: Attempt,
-        entry: Entry,
-        port: Optional[int],
-        target_step: Optional[int],
-        watchdog: Watchdog,
-        checkpoints: CheckpointSigns,
-        recovering: Callable[[], bool],
-        first_step_limit: Callable[[], Optional[float]],
-        masks: Masks,
-    ) -> None:
-        """`port` None: the task is ready as soon as it runs. `recovering`: another task was lost and is not back yet.
-
-        `first_step_limit`: how long it may be silent before its first step, as far as that is known by now.
-        """
+    def __init__(self, context: TaskContext, task: TaskSpec, entry: Entry, attempt: Attempt, now: float) -> None:
+        self._context = context
+        self._id = task["id"]
+        self._entry = entry
         self._trainer = attempt.trainer
-        self._masks = masks
         self._usage = Usage(attempt.trainer["pid"]) if attempt.trainer is not None else None
         self._next_usage = 0.0
         self._spoke = False
         """Since the last sample, and not only of others."""
-        self._entry = entry
-        self._target_step = target_step
-        self._watchdog = watchdog
-        self._checkpoints = checkpoints
-        self._recovering = recovering
-        self._first_step_limit = first_step_limit
+        member = context.members[self._id]
+        self._watchdog = Watchdog(entry, member, context.spec["recovery"], now)
+        alone = trains_alone(member, context.spec["strategy"])
+        self._checkpoints = CheckpointSigns(()) if alone else context.checkpoints
         self._saves: Optional[int] = None
+        port = task["port"] if task["ready"] == "listening" else None
         self._readiness = Readiness(port, attempt.trainer, attempt.key)
-        adopted = entry["progress"] is not None
-        self._log = LogProgress(os.path.join(attempt.directory, "log"), adopted)
+        self._log = LogProgress(os.path.join(attempt.directory, "log"), entry["progress"] is not None)
         self._rate = Rate()
         self._next_look = 0.0
         self._began: Optional[float] = None
@@ -88,12 +74,12 @@ class Observation:
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
             self._entry["step_line"] = self._shown(self._log.step_line)
         self._entry["complaint"] = complaint_after(
-            None if stepped else self._entry["complaint"], self._masks.hide(self._log.complaint), wall
+            None if stepped else self._entry["complaint"], self._context.masks.hide(self._log.complaint), wall
         )
         return Signs(self._entry["ready"], grew=grew, stepped=stepped)
 
     def _shown(self, line: bytes) -> str:
-        return " ".join(self._masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
+        return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
 
     def look(self, now: float, wall: float) -> Optional[Fact]:
         """Once a second: why the task is to be taken for hung, or None."""
@@ -105,9 +91,9 @@ class Observation:
         self._sample(now, wall)
         trainer = processes.find(self._trainer) if self._trainer is not None else None
         signs.frozen = trainer is not None and trainer.frozen
-        signs.excused = is_done(self._entry["step"], self._target_step) or self._recovering()
+        signs.excused = is_done(self._entry["step"], self._context.spec["target_step"]) or self._context.recovering
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
-        return judged(self._watchdog, now, signs, self._entry, self._first_step_limit())
+        return self._watchdog.look(now, signs, self._context.first_steps.get(self._id, 0.0))
 
     def _sample(self, now: float, wall: float) -> None:
         """How busy it is: what changes by little is no news, and is published with the next."""
@@ -148,16 +134,6 @@ def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
         entry["idle_since"] = None
     elif works is not None and entry["idle_since"] is None:
         entry["idle_since"] = wall
-
-
-def judged(watchdog: Watchdog, now: float, signs: Signs, entry: Entry, first_s: Optional[float]) -> Optional[Fact]:
-    """The watchdog's verdict. What it has learnt is noted in `entry`, for later attempts."""
-    watchdog.first_s = first_s
-    verdict = watchdog.look(now, signs)
-    entry["longest_gap_s"] = round(watchdog.longest_gap_s, 1)
-    if not (watchdog.has_waited and entry["first_step_s"]):
-        entry["first_step_s"] = max(entry["first_step_s"], round(watchdog.first_step_s, 1))
-    return verdict
 
 
 READY_LOOK_S = 0.5

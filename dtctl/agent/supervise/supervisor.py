@@ -8,125 +8,29 @@ import select
 import time
 from contextlib import suppress
 
-from ..checkpoints.progress import CheckpointSigns
-from ..coordinate.role import take_role
-from ..dump.threads import SITE
 from ..host import fifo, log, paths, ports, processes
-from ..host.secrets import Masks
 from ..records.reasons import because, fact, said
-from ..records.spec import ports_of
-from ..run import environment, intents
-from ..run.hangs import (
-    Watchdog,
-    hung_in_a_row,
-    is_judged_by_progress,
-    limit_of_first_step,
-    limit_of_readiness,
-    trains_alone,
-)
-from ..run.runfiles import RunFiles
+from ..records.spec import coordinates, ports_of
+from ..run import intents
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
-from .keeper import AttemptSpec
-from .observation import Observation
+from .context import TaskContext
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Optional
+    from typing import Callable, List, Union
 
-    from ..coordinate.role import Role
+    from ..coordinate.following import Following
+    from ..coordinate.leading import Leading
     from ..records.reasons import Because
-    from ..records.run_state import Entry, Intent
-    from ..records.spec import Spec, TaskSpec
+    from ..records.run_state import Intent
+    from ..records.spec import Spec
     from ..records.whole_run import Event
     from ..records.words import TaskState
-    from .attempt import Attempt
+    from ..run.runfiles import RunFiles
 
-
-class TaskContext:
-    """`changed` is told of each transition: (task, from, to, attempt, why).
-
-    `touched` is told of other changes of an entry in state.json: True for one that others wait for.
-    """
-
-    def __init__(
-        self,
-        run_dir: str,
-        spec: Spec,
-        inherited: Mapping[str, str],
-        secrets: Mapping[str, str],
-        code: Optional[str],
-        changed: Callable[[str, TaskState, TaskState, int, Because], None],
-        touched: Callable[[bool], None],
-    ) -> None:
-        self.run_dir = run_dir
-        self.spec = spec
-        self.inherited = inherited
-        self.secrets = secrets
-        self.code = code
-        self.changed = changed
-        self.touched = touched
-        self.masks = Masks(secrets.values())
-        self.recovering = False
-        """A task of the run was lost and is not back yet, as the coordinator says."""
-        self.may_start = True
-        """Nobody may have taken over what runs here, as the coordinator says."""
-        self.first_steps: Mapping[str, float] = {}
-        """Of tasks whose peers have told steps: how long those took for the first, as the coordinator says."""
-        self._checkpoints = CheckpointSigns(environment.Marks(code, inherited).words(spec["checkpoint_dirs"]))
-        self._no_checkpoints = CheckpointSigns(())
-        self._members = {member["task"]: member for member in spec["roster"]}
-
-    def observe(self, task: str, attempt: Attempt, entry: Entry, port: Optional[int], now: float) -> Observation:
-        """Observes a running attempt; `entry` is the task's in state.json, `port` None if readiness needs none."""
-        return Observation(
-            attempt,
-            entry,
-            port,
-            self.spec["target_step"],
-            self.watch(task, entry, now),
-            self._no_checkpoints if trains_alone(self._members[task], self.spec["strategy"]) else self._checkpoints,
-            lambda: self.recovering,
-            lambda: self.first_step_limit(task, entry),
-            self.masks,
-        )
-
-    def watch(self, task: str, entry: Entry, now: float) -> Watchdog:
-        longest_gap_s = entry["longest_gap_s"]
-        trains = is_judged_by_progress(self._members[task])
-        proven = entry["step"] is not None and longest_gap_s > 0
-        recovery = self.spec["recovery"]
-        in_vain = hung_in_a_row(entry) if recovery["first_step_s"] is None else 0
-        adopted = entry["step"] is not None or entry["progress"] is not None
-        return Watchdog(
-            recovery["stall_s"],
-            longest_gap_s,
-            trains,
-            proven,
-            now,
-            ready_limit_s=limit_of_readiness(entry, recovery["first_step_s"], recovery["stall_s"]),
-            in_vain=in_vain,
-            adopted=adopted,
-        )
-
-    def first_step_limit(self, task: str, entry: Entry) -> Optional[float]:
-        """As the user has said, or as was learnt."""
-        recovery = self.spec["recovery"]
-        if recovery["first_step_s"] is not None:
-            return recovery["first_step_s"]
-        return limit_of_first_step(entry, self.first_steps.get(task, 0.0), recovery["stall_s"])
-
-    def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
-        """All that an attempt of a task needs."""
-        env = environment.of_task(self.inherited, self.spec, task, self.secrets, attempt, key=directory)
-        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
-        if env.get("PYTHONFAULTHANDLER"):
-            env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it tells its stacks
-        marks = environment.Marks(self.code, self.inherited)
-        cwd = marks.code if task["code"] else marks.home
-        wake_path = os.path.join(self.run_dir, "wake")
-        return AttemptSpec(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd, key=directory)
+    Role = Union[Following, Leading]
 
 
 PROGRESS_S = 2.0
@@ -157,7 +61,7 @@ class Supervisor:
         me, before = processes.myself(), self.state["agent"]
         rebooted = before is not None and before["boot_id"] != me["boot_id"]
         self.state.update({"agent": {**me, "since": wall}, "finished": False})
-        self._around = TaskContext(
+        self._context = TaskContext(
             files.directory,
             self._spec,
             files.inherited(),
@@ -167,13 +71,13 @@ class Supervisor:
             self._touched,
         )
         entries = self.state["tasks"]
-        self._tasks = [Task(spec, entries[spec["id"]], self._around, now, wall) for spec in self._spec["tasks"]]
+        self._tasks = [Task(spec, entries[spec["id"]], self._context, now, wall) for spec in self._spec["tasks"]]
         self._lasting = rebuilding.LastingFiles(files.directory)
         for text in damage:
             self._tell_damage(text)
         self._intent.report = self._tell_damage
         self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
-        self._around.may_start = self._role.may_start
+        self._context.may_start = self._role.may_start
         self._load = MachineLoad()
         self._next_load = 0.0
 
@@ -235,9 +139,9 @@ class Supervisor:
     def _has_new_orders(self, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
-        self._around.recovering = self._role.recovering
-        self._around.may_start = self._role.may_start
-        self._around.first_steps = self._role.first_steps
+        self._context.recovering = self._role.recovering
+        self._context.may_start = self._role.may_start
+        self._context.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 
     def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
@@ -317,13 +221,11 @@ class Supervisor:
     def _wait(self) -> None:
         """Until somebody writes into `wake`, a connection has news, or it is time for a look."""
         now = time.monotonic()
-        times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks)]
+        due = self._role.due()
+        times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]
         waiting = select.poll()
         waiting.register(self._wake, select.POLLIN)
-        due = self._role.due(now)
-        times += [due] if due is not None else []
-        for descriptor, events in _events(self._role).items():
-            waiting.register(descriptor, events)
+        self._role.register(waiting)
         waiting.poll(math.ceil(max(0.0, min(times) - now) * 1000))
         with suppress(BlockingIOError):
             os.read(self._wake, 65536)
@@ -333,10 +235,12 @@ def _given_up(intent: Intent) -> Intent:
     return {**intent, "want": "stop", "grace_s": 0.0, **because([fact("session_lost")])}
 
 
-def _events(role: Role) -> Dict[int, int]:
-    """What to wait for on each of its descriptors."""
-    readers, writers = role.register()
-    wanted = dict.fromkeys(readers, select.POLLIN)
-    for descriptor in writers:
-        wanted[descriptor] = wanted.get(descriptor, 0) | select.POLLOUT
-    return wanted
+def take_role(files: RunFiles, spec: Spec, now: float, *, rebooted: bool) -> Role:
+    """This agent's part in its run. Its `step` never blocks, and gives new intents for this host's tasks."""
+    if coordinates(spec):
+        from ..coordinate.leading import Leading
+
+        return Leading(files, spec, now, rebooted=rebooted)
+    from ..coordinate.following import Following
+
+    return Following(files, spec, now, rebooted=rebooted)

@@ -28,10 +28,10 @@ from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
 from ..records.words import FINAL, brief
 from ..run import policy
-from ..run.cause import OTHERS, kind_of_error
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
+from .observation import Observation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +41,7 @@ if TYPE_CHECKING:
     from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
     from ..records.words import TaskState
-    from .autopsy import StackDump
-    from .observation import Observation
-    from .supervisor import TaskContext
+    from .context import TaskContext
 
 LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
@@ -55,15 +53,15 @@ EARLY_S = 5.0
 class Task:
     """`entry` is the task's part of state.json."""
 
-    def __init__(self, spec: TaskSpec, entry: Entry, around: TaskContext, now: float, wall: float) -> None:
+    def __init__(self, spec: TaskSpec, entry: Entry, context: TaskContext, now: float, wall: float) -> None:
         self.id = spec["id"]
         self.entry = entry
         self._spec = spec
-        self._around = around
-        self._log_limit = LogLimit(around.spec["log_limit_bytes"])
+        self._context = context
+        self._log_limit = LogLimit(context.spec["log_limit_bytes"])
         self._attempt: Optional[Attempt] = None
         self._observation: Optional[Observation] = None
-        self._dump: Optional[StackDump] = None
+        self._dump: Optional[autopsy.StackDump] = None
         self._start_at: Optional[float] = None
         """When the back-off ends."""
         self._early_until = 0.0
@@ -86,7 +84,7 @@ class Task:
         """Observes, decides and acts, once, without waiting."""
         if self.entry["version"] != intent["version"]:
             self.entry["version"] = intent["version"]
-            self._around.touched(True)
+            self._context.touched(True)
         if self._attempt is None:
             self._step_idle(intent, now, wall)
         else:
@@ -94,7 +92,7 @@ class Task:
 
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
         is_due = self._start_at is not None and now >= self._start_at
-        decision = policy.while_idle(self.entry, intent, may_start=self._around.may_start, is_due=is_due)
+        decision = policy.while_idle(self.entry, intent, may_start=self._context.may_start, is_due=is_due)
         if decision is not None:
             self._follow_decision(decision, intent, now, wall)
         elif intent["want"] == "hold" and self._start_at is not None:
@@ -127,7 +125,7 @@ class Task:
         The attempts' directories count where it could not write its last state. A delay goes on, whatever has
         been done to the wall clock since.
         """
-        newest = paths.last_attempt(self._around.run_dir, self.id)
+        newest = paths.last_attempt(self._context.run_dir, self.id)
         if newest > self.entry["attempt"]:
             self.entry.update({"state": "starting", "attempt": newest, "exit": None, "asked": False})
             explain(self.entry, [])
@@ -136,7 +134,7 @@ class Task:
             self._attempt = Attempt(self._directory, now)
         if self.entry["state"] == "backoff" and self.entry["next_start"] is not None:
             left = self.entry["next_start"] - wall
-            longest = policy.back_off(1000, self._around.spec["recovery"], 1, why_of(self.entry))
+            longest = policy.back_off(1000, self._context.spec["recovery"], 1, why_of(self.entry))
             self._start_at = now + min(max(left, 0.0), longest)
 
     def _set_running(self, attempt: Attempt, wall: float) -> None:
@@ -150,27 +148,24 @@ class Task:
     def _observe(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         observation = self._observing(attempt, now)
         if observation.sees_ready(now):
-            self._around.touched(True)
+            self._context.touched(True)
         hung = observation.look(now, wall)
         if observation.has_news():
-            self._around.touched(False)
+            self._context.touched(False)
         if hung is not None and intent["want"] != "finish":
             self._move("stalled", [hung], wall)  # running -> stalled
             self._put_down(attempt, now)
 
     def _observing(self, attempt: Attempt, now: float) -> Observation:
         if self._observation is None:
-            port = self._spec["port"] if self._spec["ready"] == "listening" else None
-            self._observation = self._around.observe(self.id, attempt, self.entry, port, now)
+            self._observation = Observation(self._context, self._spec, self.entry, attempt, now)
         return self._observation
 
     def _put_down(self, attempt: Attempt, now: float) -> None:
         """Asks what hangs for its stack, and then kills it: it cannot be expected to heed anything."""
         trainer = attempt.trainer
         if self._dump is None and trainer is not None:
-            from .autopsy import StackDump
-
-            self._dump = StackDump(attempt.directory, trainer, attempt.key, now)
+            self._dump = autopsy.StackDump(attempt.directory, trainer, attempt.key, now)
         if self._dump is None or self._dump.step(now):
             attempt.end(0.0, now)
 
@@ -178,20 +173,20 @@ class Task:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
             self.entry["asked"] = True
             state = self.entry["state"]
-            self._around.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
+            self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
 
     def _grace(self, intent: Intent) -> float:
         if self.entry["state"] == "stalled":
             return 0.0
         grace = intent["grace_s"]
-        return self._around.spec["grace_s"] if grace is None else grace
+        return self._context.spec["grace_s"] if grace is None else grace
 
     def _note_left(self, attempt: Attempt, now: float) -> None:
         outlived = attempt.left(now)[:MOST_LEFT]
         left: List[Left] = [{"pid": each.pid, "command": processes.command(each.pid)} for each in outlived]
         if left != self.entry["left"]:
             self.entry["left"] = left
-            self._around.touched(True)
+            self._context.touched(True)
 
     def _conclude(self, attempt: Attempt, ending: Ending, intent: Intent, now: float, wall: float) -> None:
         """Writes the attempt into the history and decides what follows."""
@@ -202,8 +197,8 @@ class Task:
         start = attempt.start
         ended = ending["ended"] or wall
         began = start["started"] if start is not None else entry["since"] or ended
-        recovery = self._around.spec["recovery"]
-        masks, stalled = self._around.masks, entry["state"] == "stalled"
+        recovery = self._context.spec["recovery"]
+        masks, stalled = self._context.masks, entry["state"] == "stalled"
         verdict, log = autopsy.judge(attempt, ending, entry, self._spec["port"], recovery, masks)
         entry["exit"] = policy.exit_record(ending, verdict, last_lines(log), attempt.left_behind)
         past: Past = {
@@ -218,17 +213,12 @@ class Task:
             "short_of_memory": policy.names("out_of_memory", verdict.beside),
             "hung": stalled,
             "why": [*why_of(entry), *verdict.beside] if stalled else [],
-            "early": self._is_early(ending, verdict, intent, now),
+            "early": policy.is_early(ending, verdict, entry, early=intent["early"], lately=now < self._early_until),
         }
         entry["history"] = [*entry["history"], past][-HISTORY:]
         jitter = os.urandom(1)[0] / 255
         decision = policy.after_exit(ending, verdict, entry, intent, ended - began, recovery, self._spec["own"], jitter)
         self._follow_decision(decision, intent, now, wall)
-
-    def _is_early(self, ending: Ending, verdict: policy.Verdict, intent: Intent, now: float) -> bool:
-        if ending["code"] == 0 or self.entry["asked"] or self.entry["step"] is not None:
-            return False
-        return intent["early"] or (now < self._early_until and kind_of_error(verdict.cause) == OTHERS)
 
     def _follow_decision(self, decision: policy.Decision, intent: Intent, now: float, wall: float) -> None:
         if decision.state == "starting":
@@ -260,7 +250,7 @@ class Task:
         self._early_until = 0.0
         number = self.entry["attempt"] + 1
         with suppress(OSError):  # too many files, say: then the next number will do
-            number = max(number, paths.last_attempt(self._around.run_dir, self.id) + 1)
+            number = max(number, paths.last_attempt(self._context.run_dir, self.id) + 1)
         self.entry.update({"attempt": number, "restarts": restarts, "generation": intent["generation"]})
         self.entry.update({"exit": None, "asked": False, "step": None, "step_time": None, "progress": None})
         self.entry.update({"rate": None, "loss": None, "complaint": None})
@@ -268,16 +258,16 @@ class Task:
         self._attempt = Attempt(self._directory, now)
         try:
             paths.make_directory(self._directory)
-            keeper.launch(self._around.launch(self._spec, number, self._directory))
+            keeper.launch(self._context.launch(self._spec, number, self._directory))
         except OSError as error:
             self._attempt.exit = policy.unknown_exit(wall, *policy.why_of_error("cannot_start", error))
 
     @property
     def _directory(self) -> str:
-        return paths.attempt_directory(self._around.run_dir, self.id, self.entry["attempt"])
+        return paths.attempt_directory(self._context.run_dir, self.id, self.entry["attempt"])
 
     def _move(self, state: TaskState, why: List[Fact], wall: float) -> None:
         before = self.entry["state"]
         self.entry.update({"state": state, "since": wall})
         explain(self.entry, why)
-        self._around.changed(self.id, before, state, self.entry["attempt"], because(why))
+        self._context.changed(self.id, before, state, self.entry["attempt"], because(why))

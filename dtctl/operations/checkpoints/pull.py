@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import shlex
-import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
-from contextlib import closing, suppress
+from collections.abc import Collection, Iterable, Sequence, Set
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from dtctl.agent.checkpoints import formats, verifying
+from dtctl.agent.checkpoints.parts import Parts, folder_name
 from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
 from dtctl.agent.records.kinds import Wrong
 from dtctl.errors import DtctlError
-from dtctl.folder import PRIVATE, Folder, open_regular
+from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found
-from dtctl.operations.checkpoints.local import digest, is_name
-from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.checkpoints.local import is_name
+from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
@@ -56,7 +55,7 @@ def pull(record: RunRecord, transport: Transport, found: Found, directory: Path,
             sent = [one for each in fetching for one in each.all_of(transport)]
             _refuse_half(found, names.keys() - {one["name"] for one in sent})
             if found.scattered:
-                _refuse_damaged(found, landing.parts)
+                _refuse_damaged(found, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
@@ -93,10 +92,10 @@ class _Fetching:
 
     def all_of(self, transport: Transport) -> list[FileSent]:
         self._report(Progress(self._host, "connect"))
-        session = transport.open(self._record.way_to(self._host))
+        session = transport.open(self._record.route_to(self._host))
         try:
             session.send({**request(self._record, session.host, "fetch"), **self._wanted()})
-            for message in said(session, "part", most_bytes=None):
+            for message in frames_of(session, "part", most_bytes=None):
                 if message.type == "part":
                     with about(self._host, "sent an invalid `part`"):
                         self._take(message.of(FilePart), message.payload)
@@ -153,11 +152,6 @@ def _refuse_damaged(found: Found, parts: Path) -> None:
         )
 
 
-_STATE = "checkpoint"
-_ARRIVED, _PLACING = "arrived", "placing"
-_MOST_NOTE_BYTES = 1 << 20
-
-
 class Landing:
     """Takes these files of one checkpoint, in whatever order hosts send them. Raises DtctlError, OSError."""
 
@@ -168,40 +162,34 @@ class Landing:
         self.name = name
         self._files = files
         self._totals: dict[str, int] = {}
-        self._folder = Folder(directory, project, make=0o777)
-        self._parts = self._folder.below(f".{name}.part", make=PRIVATE)
-        if os.fstat(self._parts.descriptor).st_uid != os.geteuid():
-            raise DtctlError(f"{self.parts} is no directory of yours", hint="move it away")
-        self._take_back()
+        self._stack = ExitStack()
+        self._folder = self._stack.enter_context(Folder(directory, project, make=0o777))
+        self._inner = self._stack.enter_context(self._folder.below(folder_name(name), make=PRIVATE))
+        if os.fstat(self._inner.descriptor).st_uid != os.geteuid():
+            raise DtctlError(f"{self.path} is no directory of yours", hint="move it away")
+        self._parts = Parts(self._folder.descriptor, self._stack.enter_context(self._inner.readable()), name)
+        self._parts.take_back(files)
         for one in files:
             if self._folder.find(one) is not None:
                 if not self._parts.names():
-                    self._remove_parts()
+                    self._parts.clear()
                 raise DtctlError(f"{directory / one} is there already", hint="name another directory, or move it away")
-        self._identities = self._note(_ARRIVED)
 
     @property
-    def parts(self) -> Path:
-        return self._parts.path
+    def path(self) -> Path:
+        """Where files arrive."""
+        return self._inner.path
 
     def close(self) -> None:
-        for folder in (self._parts, self._folder):
-            folder.__exit__()
-
-    def _take_back(self) -> None:
-        """The last steps of an earlier pull were cut short."""
-        for name, inode in self._note(_PLACING).items():
-            found = self._folder.find(name) if name in self._files else None
-            if found is not None and inode == _inode(found) and self._parts.find(name) is None:
-                self._folder.move(name, self._parts)
+        self._stack.close()
 
     def have(self, names: Collection[str]) -> list[dict[str, object]]:
         """What of these has arrived before, for those who send the rest."""
-        there = {name: self._parts.find(name) for name in names if name in self._identities}
+        versions = self._parts.versions
         return [
-            {"name": name, "size": found.st_size, "identity": self._identities[name]}
-            for name, found in there.items()
-            if found is not None and stat.S_ISREG(found.st_mode)
+            {"name": name, "size": size, "identity": versions[name]}
+            for name in names
+            if name in versions and (size := self._parts.size(name))
         ]
 
     def put(self, part: FilePart, data: bytes) -> None:
@@ -209,80 +197,38 @@ class Landing:
         name, end = part["name"], part["offset"] + len(data)
         if name not in self._files:
             raise wrong("name", f"a file of {self.name}", name)
-        if self._identities.get(name) != part["identity"]:
-            self._identities[name] = part["identity"]
+        if self._parts.versions.get(name) != part["identity"]:
             self._totals.pop(name, None)
-            with suppress(FileNotFoundError):
-                self._parts.unlink(name)
-            self._parts.replace(_ARRIVED, json.dumps(self._identities).encode(), durable=False)
+            self._parts.expect({name: part["identity"]})
         if name not in self._totals:
             self._totals[name] = part["total"]
-            self._parts.refuse_without_room(sum(total - self._size(one) for one, total in self._totals.items()))
+            lacking = sum(total - self._parts.size(one) for one, total in self._totals.items())
+            self._inner.refuse_without_room(lacking)
         if part["total"] != self._totals[name] or end > part["total"]:
             raise wrong("total", str(max(end, self._totals[name])), part["total"])
-        with self._parts.append(name) as file:
-            size = os.fstat(file.fileno()).st_size
-            if part["offset"] != size:
-                raise wrong("offset", str(size), part["offset"])
-            file.write(data)
-
-    def _size(self, name: str) -> int:
-        found = self._parts.find(name)
-        return 0 if found is None else found.st_size
+        if part["offset"] != (size := self._parts.size(name)):
+            raise wrong("offset", str(size), part["offset"])
+        self._parts.append(name, data)
 
     def check(self, name: str, size: int, sha256: str) -> None:
         """Raises Wrong, and lets go of the file, where it is not what its host says that it has sent."""
         if name not in self._files:
             raise wrong("files", f"files of {self.name}", name)
-        try:
-            same = digest(self._open(name)) == (sha256, size)
-        except FileNotFoundError:
-            same = False
-        if not same:
-            with suppress(FileNotFoundError):
-                self._parts.unlink(name)
+        if not self._parts.verify(name, size, sha256):
             raise Wrong(f"{name} as it arrived", "another checksum")
-
-    def _open(self, name: str) -> int:
-        return open_regular(name, follow=False, dir_fd=self._parts.descriptor)
 
     def finish(self, names: Collection[str]) -> tuple[Path, ...]:
         """Gives the files their names, the index last, and names the checkpoint to TensorFlow if nothing else is."""
         ordered = sorted(set(names), key=lambda name: (name.endswith(".index"), name))
-        inodes = {}
-        for name in ordered:
-            with os.fdopen(self._open(name), "rb") as file:
-                os.fsync(file.fileno())
-                inodes[name] = _inode(os.fstat(file.fileno()))
-        self._parts.replace(_PLACING, json.dumps(inodes).encode())
-        for name in ordered:
-            self._parts.move(name, self._folder)
+        self._parts.move_into_place(ordered)
         if f"{self.name}.index" in ordered:  # `tf.train.latest_checkpoint` finds it by this file
-            with suppress(FileExistsError), self._folder.new(_STATE) as file:
+            with suppress(FileExistsError), self._folder.new(formats.STATE_FILE) as file:
                 file.write(
                     f'model_checkpoint_path: "{self.name}"\nall_model_checkpoint_paths: "{self.name}"\n'.encode()
                 )
         self._folder.settle()
-        self._remove_parts()
+        self._parts.clear()
         return tuple(self._folder.path / name for name in ordered)
-
-    def _remove_parts(self) -> None:
-        for name in (_PLACING, _ARRIVED):
-            with suppress(OSError):
-                self._parts.unlink(name)
-        with suppress(OSError):
-            os.rmdir(self.parts.name, dir_fd=self._folder.descriptor)
-
-    def _note(self, name: str) -> dict[str, str]:
-        try:
-            told = json.loads(self._parts.read(name, _MOST_NOTE_BYTES))
-        except (OSError, ValueError, RecursionError):
-            return {}
-        return {str(name): str(value) for name, value in told.items()} if isinstance(told, Mapping) else {}
-
-
-def _inode(found: os.stat_result) -> str:
-    return f"{found.st_dev}-{found.st_ino}"
 
 
 def not_written(directory: Path, error: OSError) -> DtctlError:

@@ -6,7 +6,7 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -83,31 +83,6 @@ def check(
                 answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
             asking.take(answers, noting.greeted)
         return asking.judged(time.monotonic() - began, hosts.errors)
-
-
-Rounds = Sequence[Mapping[str, CheckFacts]]
-"""What hosts have answered, round by round."""
-
-
-def questions_after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]] = TOPICS) -> dict[str, Questions]:
-    """What each host is asked in the next round, in conversations that are about something else."""
-    return _after(scene, rounds, topics).next({})
-
-
-def judged(
-    scene: Scene, rounds: Rounds, clocks: Clocks, seconds: float, topics: Iterable[Topic[Any, Any]] = TOPICS
-) -> Checked:
-    """What is made of them."""
-    asking = _after(scene, rounds, topics)
-    asking.clocks.update(clocks)
-    return asking.judged(seconds, {})
-
-
-def _after(scene: Scene, rounds: Rounds, topics: Iterable[Topic[Any, Any]]) -> _Asking:
-    asking = _Asking(scene, tuple(topics))
-    for facts in rounds:
-        asking.hear(facts)
-    return asking
 
 
 class _Asking:
@@ -206,15 +181,14 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
 
 
 class InPassing:
-    """Of one `up`. Without a scene nothing is asked."""
+    """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
 
     def __init__(self, scene: Scene | None) -> None:
-        self._scene = scene
+        self._asking = _Asking(scene, TOPICS) if scene is not None else None
         self._opened: dict[str, float] = {}
-        self._clocks: Clocks = {}
-        self._rounds: list[Mapping[str, CheckFacts]] = []
+        self._answered: set[str] = set()
         self._seconds = 0.0
-        self.questions: Mapping[str, Questions] = questions_after(scene, ()) if scene is not None else {}
+        self.questions: Mapping[str, Questions] = self._asking.next({}) if self._asking is not None else {}
         """Of the next round, by host."""
 
     def question(self, host: str) -> Questions | None:
@@ -226,9 +200,9 @@ class InPassing:
 
     def met(self, session: Session) -> None:
         """Its greeting has the host's time, at some moment since the conversation was opened."""
-        answer = session.facts.get("time")
-        if answer is not None:
-            self._clocks[session.host.name] = (answer - session.greeted(), answer - self._opened[session.host.name])
+        answer, host = session.facts.get("time"), session.host.name
+        if answer is not None and self._asking is not None:
+            self._asking.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
 
     def check(self, host: str, answer: Facts) -> None:
         """Raises Wrong for facts that are not those that the host was asked for."""
@@ -241,17 +215,18 @@ class InPassing:
         """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
         facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
-        self._rounds.append(facts)
-        known = self._scene is not None and facts
-        self.questions = questions_after(self._scene, self._rounds) if self._scene is not None and known else {}
+        self._answered |= facts.keys()
+        self.questions = {}
+        if self._asking is not None:
+            self._asking.hear(facts)
+            self.questions = self._asking.next({}) if facts else {}
 
     def judged(self) -> Checked | None:
         """None where nobody was asked, or nobody answered."""
-        if self._scene is None or not any(self._rounds):
+        if self._asking is None or not self._answered:
             return None
-        found = judged(self._scene, self._rounds, self._clocks, self._seconds)
-        answer = {host for facts in self._rounds for host in facts}
-        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in answer))
+        found = self._asking.judged(self._seconds, {})
+        return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in self._answered))
 
 
 def require_private(scene: Scene, record: RunRecord, transport: Transport, report: Report) -> None:
@@ -293,7 +268,7 @@ def scene_of(
 
     `allowed_here`: the user lets the file start its programs on this machine.
     """
-    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts} if hostname is not None else {}
+    reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return Scene(
         plan,
         needs_of(plan),
@@ -302,9 +277,11 @@ def scene_of(
         network_speed,
         token=secrets.token_hex(8),
         nonce=secrets.token_hex(16),
-        reached_at={name: hostname(reach) for name, reach in reaches.items() if isinstance(reach, SshSettings)}
-        if hostname is not None
-        else {},
+        reached_at={
+            name: hostname(reach)
+            for name, reach in reaches.items()
+            if hostname is not None and isinstance(reach, SshSettings)
+        },
         allowed_here=allowed_here,
         own_python=local_python(os.environ),
     )

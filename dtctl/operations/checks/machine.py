@@ -12,8 +12,7 @@ from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.agent.records.words import HOME
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
 from dtctl.operations.diagnosis.facts import FULL_BYTES, FULL_SHARE
-from dtctl.operations.diagnosis.hosts import commonness
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import TaskPlan
 
@@ -55,30 +54,32 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 
 def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """One finding for all hosts that report the same of a path, which they share as a rule."""
-    same: dict[tuple[tuple[str, Any], ...], list[str]] = {}
-    rows_of: dict[tuple[tuple[str, Any], ...], str] = {}
-    for host, answer in facts.items():
-        for disk in answer["disks"]:
-            row = disk_row(disk)
-            if row is not None:
-                left = {name: disk[name] for name in ("free_bytes", "size_bytes", "free_files")}
-                key = tuple({"where": disk["path"], **left, **_removable(scene, host, answer["disks"], disk)}.items())
-                rows_of[key] = row
-                same.setdefault(key, []).append(host)
-    for key, hosts in same.items():
-        fields: dict[str, Any] = dict(key)
-        yield found(rows_of[key], hosts, **fields)
-    for place in dict.fromkeys(place for answer in facts.values() for place in answer["silent"]):
-        yield found("disk_silent", [host for host, answer in facts.items() if place in answer["silent"]], where=place)
+    same = grouped(
+        ((row, tuple(_disk_fields(scene, host, answer["disks"], disk).items())), host)
+        for host, answer in facts.items()
+        for disk in answer["disks"]
+        if (row := disk_row(disk)) is not None
+    )
+    for (row, fields), hosts in same.items():
+        yield found(row, hosts, **dict(fields))
+    silent = grouped((place, host) for host, answer in facts.items() for place in answer["silent"])
+    for place, hosts in silent.items():
+        yield found("disk_silent", hosts, where=place)
 
 
-def _removable(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, str]:
-    """What there is on a disk that dtctl can remove: files of its own, which are on the first, and checkpoints."""
+def _disk_fields(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, Any]:
+    """With what dtctl can remove there: files of its own, which are on the first disk, and checkpoints."""
     saved = scene.plan.checkpoint_dirs[host]
     elsewhere = [place for place in saved if any(_is(place, other["path"]) for other in disks)]
     here = [place for place in saved if _is(place, disk["path"]) or (disk is disks[0] and place not in elsewhere)]
-    own = {"own": disk["path"]} if disk is disks[0] else {}
-    return {**own, **({"saved": shown(here[0])} if here else {})}
+    return {
+        "where": disk["path"],
+        "free_bytes": disk["free_bytes"],
+        "size_bytes": disk["size_bytes"],
+        "free_files": disk["free_files"],
+        **({"own": disk["path"]} if disk is disks[0] else {}),
+        **({"saved": shown(here[0])} if here else {}),
+    }
 
 
 def _is(place: str, path: str) -> bool:
@@ -110,24 +111,14 @@ def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
 
 
 def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    few_files: dict[int, list[str]] = {}
-    few_threads: dict[int, list[str]] = {}
-    ended: list[str] = []
-    for host, answer in facts.items():
-        rights = answer["rights"]
-        if rights is None:
-            continue
-        if rights["open_files"] is not None and rights["open_files"] < FEW_FILES:
-            few_files.setdefault(rights["open_files"], []).append(host)
-        if rights["processes"] is not None and rights["processes"] < FEW_THREADS:
-            few_threads.setdefault(rights["processes"], []).append(host)
-        if rights["kills_at_logout"] and not rights["lingers"]:
-            ended.append(host)
-    for number, hosts in few_files.items():
-        yield found("few_files", hosts, open_files=number)
-    for number, hosts in few_threads.items():
-        yield found("few_processes", hosts, processes=number)
-    if ended:
+    rights: dict[str, Mapping[str, Any]] = {
+        host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None
+    }
+    for row, what, least in (("few_files", "open_files", FEW_FILES), ("few_processes", "processes", FEW_THREADS)):
+        few = grouped((own[what], host) for host, own in rights.items() if own[what] is not None and own[what] < least)
+        for number, hosts in few.items():
+            yield found(row, hosts, **{what: number})
+    if ended := [host for host, own in rights.items() if own["kills_at_logout"] and not own["lingers"]]:
         yield found("killed_at_logout", ended)
 
 
@@ -161,11 +152,11 @@ def clock_findings(clocks: Mapping[str, tuple[float, float]]) -> Iterator[Findin
         return
     every = {**clocks, HERE: (0.0, 0.0)}
     usual = _middle(every.values()) if len(clocks) > 1 else 0.0
-    same: dict[tuple[str, int], list[str]] = {}
-    for host, interval in every.items():
-        off = apart(interval, usual)
-        if abs(off) >= OFF_S:
-            same.setdefault(("ahead of" if off > 0 else "behind", round(abs(off))), []).append(host)
+    same = grouped(
+        (("ahead of" if off > 0 else "behind", round(abs(off))), host)
+        for host, interval in every.items()
+        if abs(off := apart(interval, usual)) >= OFF_S
+    )
     for (way, off_s), hosts in same.items():
         others = [host for host in every if host not in hosts and abs(apart(every[host], usual)) < OFF_S]
         row = "clock_wrong" if off_s >= WRONG_S else "clock_off"
@@ -248,14 +239,9 @@ def _in_use(host: str, answer: MachineFacts, given: Iterable[int]) -> Iterator[F
 
 
 def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
-    by_version: dict[str, list[str]] = {}
-    for host, answer in facts.items():
-        for version in {gpu["driver"] for gpu in answer["gpus"]}:
-            by_version.setdefault(version, []).append(host)
-    if len(by_version) > 1:
-        versions = tuple((version, tuple(hosts)) for version, hosts in sorted(by_version.items()))
-        rare = min(versions, key=commonness)
-        yield found("drivers_differ", rare[1], versions=versions)
+    drivers = versions((gpu["driver"], host) for host, answer in facts.items() for gpu in answer["gpus"])
+    if len(drivers) > 1:
+        yield found("drivers_differ", min(drivers, key=commonness)[1], versions=drivers)
 
 
 def gpu_words(gpus: Iterable[Gpu]) -> str:

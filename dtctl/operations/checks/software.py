@@ -10,11 +10,10 @@ from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.words import CODE
 from dtctl.model import TaskId
-from dtctl.operations.checks.programs import runs_python
+from dtctl.operations.checks.programs import Needs, runs_python
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
-from dtctl.operations.diagnosis.hosts import commonness
-from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.imports import PACKAGES
+from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
+from dtctl.operations.diagnosis.signatures import PACKAGES
 from dtctl.plan.roster import TaskPlan
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")
@@ -55,13 +54,16 @@ def _may_start(scene: Scene, host: str, program: str) -> bool:
 
 def _pythons(scene: Scene, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
     """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
-    grouped: dict[tuple[str, str, str], list[TaskPlan]] = {}
-    for task in scene.plan.on_host(host):
-        if runs_python(scene.plan, task.id.job):
-            # the code is not there yet
-            own = [part for part in task.env.get("PYTHONPATH", "").split(":") if part and CODE not in part]
-            grouped.setdefault((task.argv[0], task.env.get("PATH", ""), ":".join(own)), []).append(task)
-    return grouped
+    return grouped(
+        ((task.argv[0], task.env.get("PATH", ""), _python_path(task)), task)
+        for task in scene.plan.on_host(host)
+        if runs_python(scene.plan, task.id.job)
+    )
+
+
+def _python_path(task: TaskPlan) -> str:
+    """Without the code, which is not there yet."""
+    return ":".join(part for part in task.env.get("PYTHONPATH", "").split(":") if part and CODE not in part)
 
 
 def _modules(scene: Scene, tasks: Iterable[TaskPlan]) -> list[str]:
@@ -155,15 +157,10 @@ def _requirement(module: str, each: list[Found]) -> str:
 
 def _different(each: list[Found]) -> Iterator[Finding]:
     for package in (*EQUAL, *ALIKE):
-        by_version: dict[str, list[Found]] = {}
-        for one in each:
-            if package in one[1]["packages"]:
-                by_version.setdefault(one[1]["packages"][package], []).append(one)
+        by_version = grouped((one[1]["packages"][package], one) for one in each if package in one[1]["packages"])
         if len(by_version) > 1:
             yield _versions("framework_differs" if package in EQUAL else "packages_differ", package, by_version)
-    by_version = {
-        version: group for version, group in _by(each, lambda python: _minor(python["version"])).items() if version
-    }
+    by_version = grouped((_minor(one[1]["version"]), one) for one in each if one[1]["version"])
     if len(by_version) > 1:
         yield _versions("pythons_differ", "Python", by_version)
 
@@ -198,12 +195,12 @@ def _blind(python: PythonFound) -> str:
 
 def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
     """Where a program's text and the versions do not go together."""
-    wanting: dict[tuple[str, str], list[Found]] = {}
-    for host, python, tasks in each:
-        for task in tasks:
-            uses = scene.needs[task.id.job].uses if task.id.job in scene.needs else frozenset()
-            for trap in _trapped(python, uses, started=not scene.brief):
-                wanting.setdefault(trap, []).append((host, python, [task]))
+    wanting = grouped(
+        (trap, (host, python, [task]))
+        for host, python, tasks in each
+        for task in tasks
+        for trap in _trapped(python, scene.needs.get(task.id.job, Needs()).uses, started=not scene.brief)
+    )
     for (row, version), group in wanting.items():
         yield found(row, _hosts(group), _tasks(group), python=_python(group), version=version)
 
@@ -237,10 +234,7 @@ def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
 
 
 def _by(each: Iterable[Found], key: Callable[[PythonFound], K]) -> dict[K, list[Found]]:
-    grouped: dict[K, list[Found]] = {}
-    for one in each:
-        grouped.setdefault(key(one[1]), []).append(one)
-    return grouped
+    return grouped((key(one[1]), one) for one in each)
 
 
 def _hosts(group: Iterable[Found]) -> tuple[str, ...]:

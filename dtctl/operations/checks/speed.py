@@ -11,7 +11,7 @@ from dtctl.agent.records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.operations.checks import software
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, grouped
 
 SHARE = 0.8
 _SPREADS = 3.0
@@ -43,8 +43,8 @@ def slow(facts: Mapping[str, SpeedFacts]) -> Iterator[Finding]:
             why = {**_less(gpu, others, "clock_mhz"), **_less(gpu, others, "lanes"), **_warmer(gpu, others)}
             speeds: dict[str, Any] = {"own_flops": gpu["flops"], "usual_flops": median(figures)}
             yield found("gpu_computes_slowly", [host], gpu=gpu["gpu"], model=gpu["name"], **speeds, **why)
-    for problem in dict.fromkeys(answer["gpu_problem"] for answer in facts.values() if answer["gpu_problem"]):
-        hosts = [host for host, answer in facts.items() if answer["gpu_problem"] == problem]
+    problems = grouped((answer["gpu_problem"], host) for host, answer in facts.items() if answer["gpu_problem"])
+    for problem, hosts in problems.items():
         yield found("gpus_not_measured", hosts, said=problem)
 
 
@@ -67,11 +67,6 @@ def _figure(gpu: GpuSpeed, name: str) -> int | None:
     fields: Mapping[str, Any] = gpu
     figure: int | None = fields[name]
     return figure
-
-
-def least(gpus: Sequence[GpuSpeed]) -> float | None:
-    """Of a host: the others wait for it."""
-    return min((one["flops"] for one in gpus), default=None)
 
 
 SECONDS = 4.0
@@ -101,8 +96,8 @@ def _told(heard: Heard[Facts]) -> Mapping[str, Facts]:
 
 def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
     facts = _told(heard)
-    for problem in dict.fromkeys(answer["problem"] for answer in facts.values() if not answer["kind"]):
-        hosts = [host for host, answer in facts.items() if not answer["kind"] and answer["problem"] == problem]
+    problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
+    for problem, hosts in problems.items():
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
     for kind in ("numpy", "python"):
         same = {host: answer for host, answer in facts.items() if answer["kind"] == kind}
@@ -152,7 +147,8 @@ def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     facts = _told(heard)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
-    yield Line("its GPUs multiply at_flops", {host: least(answer["gpus"]) for host, answer in facts.items()})
+    slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}
+    yield Line("its GPUs multiply at_flops", slowest)  # the others wait for it
     yield Line("copies a second_bytes", {host: answer["copied_bytes"] or None for host, answer in facts.items()})
 
 

@@ -8,7 +8,7 @@ from statistics import median
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import SshFacts, SshQuestion
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, once
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, grouped
 from dtctl.transport.fanout import WIDTH
 
 Facts = SshFacts
@@ -35,19 +35,21 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 
 
 def _start_up(heard: Heard[Facts]) -> Iterator[Finding]:
-    broken: dict[tuple[str, str], list[str]] = {}
-    noisy: dict[tuple[str, str], list[str]] = {}
-    for host, facts in heard.first.items():
-        if facts["problem"]:
-            broken.setdefault((facts["shell"], facts["problem"]), []).append(host)
-        if facts["noise_bytes"]:
-            first = next((line.strip() for line in facts["noise"].splitlines() if line.strip()), "")
-            noisy.setdefault((facts["shell"], first[:_MOST_SAID]), []).append(host)
+    each = heard.first.items()
+    for host, facts in each:
         if (facts["start_up_s"] or 0.0) > LONG_S:
             yield found("slow_start_up", (host,), shell=facts["shell"], start_up=f"{facts['start_up_s']:.1f}")
+    broken = grouped(((facts["shell"], facts["problem"]), host) for host, facts in each if facts["problem"])
+    noisy = grouped(
+        ((facts["shell"], _first_line(facts["noise"])), host) for host, facts in each if facts["noise_bytes"]
+    )
     for row, same in (("start_up_fails", broken), ("noisy_start_up", noisy)):
         for (shell, text), hosts in same.items():
             yield found(row, hosts, shell=shell, said=text)
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_MOST_SAID]
 
 
 def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
@@ -60,10 +62,11 @@ def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
 
 def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
     """To different machines any number may go at once."""
-    machines: dict[tuple[str, str], list[str]] = {}
-    for host, facts in heard.first.items():
-        if facts["machine"] and facts["max_startups"]:
-            machines.setdefault((facts["machine"], facts["max_startups"]), []).append(host)
+    machines = grouped(
+        ((facts["machine"], facts["max_startups"]), host)
+        for host, facts in heard.first.items()
+        if facts["machine"] and facts["max_startups"]
+    )
     for (_, text), hosts in machines.items():
         logins, limit = min(len(hosts), WIDTH), text.partition(":")[0]
         if limit.isdecimal() and logins > int(limit):

@@ -11,8 +11,7 @@ from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, shown
-from dtctl.operations.diagnosis.hosts import commonness
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
 from dtctl.plan.hosts import brought_along
 from dtctl.plan.roster import RunPlan
 
@@ -68,12 +67,12 @@ def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
 
 
 def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
-    same: dict[tuple[str, str, str], list[str]] = {}
-    for host, answer in facts.items():
-        for one in answer["written"]:
-            if one["problem"] and not one["full"]:  # a full disk is among the machine's
-                there = one["at"] if one["up"] else ""
-                same.setdefault((one["path"], one["problem"], there), []).append(host)
+    same = grouped(
+        ((one["path"], one["problem"], one["at"] if one["up"] else ""), host)
+        for host, answer in facts.items()
+        for one in answer["written"]
+        if one["problem"] and not one["full"]  # a full disk is among the machine's
+    )
     for (path, problem, there), hosts in same.items():
         fields = {"there": there} if there else {}
         yield found("place_unwritable", hosts, where=shown(path), said=problem, **fields)
@@ -131,11 +130,12 @@ def concerned(plan: RunPlan) -> tuple[str, ...]:
 def sharing_findings(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     plan = scene.plan
     lead = plan.coordinator.host
-    blind: dict[str, list[str]] = {}
-    for host, answer in looked.items():
-        for one in answer["looked"]:
-            if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]:
-                blind.setdefault(one["path"], []).append(host)
+    blind = grouped(
+        (one["path"], host)
+        for host, answer in looked.items()
+        for one in answer["looked"]
+        if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]
+    )
     for path, hosts in blind.items():
         for row, roles in _rows(scene):
             tasks = _tasks(plan, hosts, roles)
@@ -188,17 +188,16 @@ def data_places(scene: Scene, host: str) -> tuple[str, ...]:
 
 
 def data_findings(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
-    answer = [(host, one) for host, each in facts.items() for one in each["data"]]
-    for path in dict.fromkeys(one["path"] for _, one in answer):
-        yield from _of_path(scene, shown(path), [(host, one) for host, one in answer if one["path"] == path])
+    by_path = grouped((one["path"], (host, one)) for host, each in facts.items() for one in each["data"])
+    for path, answer in by_path.items():
+        yield from _of_path(scene, shown(path), answer)
 
 
 def _of_path(scene: Scene, path: str, answer: list[tuple[str, Data]]) -> Iterator[Finding]:
     missing = [host for host, one in answer if not one["there"]]
     if missing:
         yield found("data_missing", missing, _readers(scene, missing), where=path)
-    for problem in dict.fromkeys(one["problem"] for _, one in answer if one["problem"]):
-        hosts = [host for host, one in answer if one["problem"] == problem]
+    for problem, hosts in grouped((one["problem"], host) for host, one in answer if one["problem"]).items():
         yield found("data_unreadable", hosts, where=path, said=problem)
     counted = [(host, one) for host, one in answer if one["there"] and not one["problem"] and one["whole"]]
     empty = [host for host, one in counted if not one["files"]]
@@ -209,20 +208,15 @@ def _of_path(scene: Scene, path: str, answer: list[tuple[str, Data]]) -> Iterato
 
 
 def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
-    by_size: dict[tuple[int, int], list[tuple[str, Data]]] = {}
-    for host, one in full:
-        by_size.setdefault((one["files"], one["size_bytes"]), []).append((host, one))
+    by_size = grouped(((one["files"], one["size_bytes"]), (host, one)) for host, one in full)
     if len(by_size) > 1:
-        versions = tuple(
+        sizes = tuple(
             (f"{files} files of {size_bytes} bytes", tuple(host for host, _ in group))
             for (files, size_bytes), group in sorted(by_size.items())
         )
-        rare = min(versions, key=commonness)
-        yield found("data_differs", rare[1], where=path, versions=versions)
+        yield found("data_differs", min(sizes, key=commonness)[1], where=path, versions=sizes)
     for group in by_size.values():
-        by_digest: dict[str, list[str]] = {}
-        for host, one in group:
-            by_digest.setdefault(one["digest"], []).append(host)
+        by_digest = grouped((one["digest"], host) for host, one in group)
         if len(by_digest) > 1:
             odd, *_, usual = sorted(by_digest.values(), key=len)
             yield found("data_changed", odd, where=path, others=tuple(usual))

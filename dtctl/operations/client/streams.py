@@ -24,7 +24,7 @@ _PASSING = ("internal",)
 """Refusals that another try may not meet: an agent that could not be revived just now."""
 
 Converse = Callable[[Session], bool]
-"""Talks until there is no more to say (False), or until it is to be begun again (True)."""
+"""Holds the conversation. Returns whether it is to be started again."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,15 @@ class Back:
     host: str
 
 
+@dataclass(frozen=True)
+class Through:
+    """A host has no more to report, unless it begins again."""
+
+    host: str
+
+
 class Streams:
-    """Each conversation has a thread of its own; the owner reads one stream of what they `tell`. A context manager."""
+    """Conversations, each in its own thread; `all` iterates over what they pass to `tell`. A context manager."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -66,7 +73,7 @@ class Streams:
 
     @property
     def ended(self) -> bool:
-        """Nobody reads what is told any more."""
+        """The reader has left."""
         return self._ended.is_set()
 
     def begin(self, host: Host, converse: Converse) -> None:
@@ -81,7 +88,7 @@ class Streams:
             self._changed.notify_all()
 
     def all(self, tick_s: float) -> Iterator[object]:
-        """What is told, as it arrives, and None whenever nothing came for `tick_s`; endless."""
+        """What arrives, and None whenever nothing came for `tick_s`; endless."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._told, tick_s)
@@ -142,11 +149,11 @@ def _is_passing(error: DtctlError) -> bool:
 
 
 Told = Callable[[], Generator[object, None, None]]
-"""Begins a stream: it gives None whenever nothing came for a moment, so that whoever reads it can be ended."""
+"""Begins a stream; it yields None whenever nothing came for a moment, so that its reader can be stopped."""
 
 
 MOST = 100
-"""What waits to be taken; a stream that tells more has to wait, too."""
+"""Items that wait to be taken; a stream with more has to wait."""
 
 
 class Feed:
@@ -164,7 +171,7 @@ class Feed:
         return self
 
     def first(self) -> object:
-        """Waits for it, and leaves it to be taken. None where the stream has ended without a word."""
+        """Waits for the first item, and leaves it to be taken. None if the stream ended without one."""
         with self._changed:
             while not self._told and self._thread.is_alive():
                 self._changed.wait(0.1)

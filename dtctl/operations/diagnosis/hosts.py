@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState
 from dtctl.operations.diagnosis.facts import ENDED, FULL_BYTES, FULL_SHARE, Facts
-from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.diagnosis.signature import Seen, commonness, grouped, versions
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine
@@ -129,33 +128,28 @@ def _short(facts: Facts, host: str) -> dict[str, Any]:
 
 def full_disks(facts: Facts) -> Iterator[Seen]:
     """One for all hosts that tell the same of a path, which they share as a rule."""
-    found: dict[tuple[str, int, int], list[str]] = {}
-    for host, told in facts.hosts.items():
-        for disk in told["disks"]:
-            full = disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"])
-            if full or disk["free_files"] == 0:
-                found.setdefault((disk["path"], disk["free_bytes"], disk["size_bytes"]), []).append(host)
+    found = grouped(
+        ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
+        for host, told in facts.hosts.items()
+        for disk in told["disks"]
+        if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]) or disk["free_files"] == 0
+    )
     for (path, free_bytes, size_bytes), hosts in found.items():
         yield Seen((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})
 
 
-def versions(facts: Facts) -> Iterator[Seen]:
+def versions_differ(facts: Facts) -> Iterator[Seen]:
     """Of what trains: where hosts have several."""
     for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
-        found: dict[str, list[str]] = {}
-        for host, told in facts.hosts.items():
-            for task in told["tasks"].values():
-                if package in task["packages"]:
-                    found.setdefault(task["packages"][package], []).append(host)
+        found = versions(
+            (task["packages"][package], host)
+            for host, told in facts.hosts.items()
+            for task in told["tasks"].values()
+            if package in task["packages"]
+        )
         if len(found) > 1:
-            told_all = tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(found.items()))
-            rare, *_, usual = sorted(told_all, key=commonness)
-            yield Seen((), rare[1], {"package": package, "versions": told_all, "version": usual[0]})
-
-
-def commonness(told: tuple[str, tuple[str, ...]]) -> tuple[int, list[int]]:
-    """To sort a version and its hosts by: what more hosts have comes last, of two that as many have the newer one."""
-    return len(told[1]), [int(part) for part in re.findall(r"\d+", told[0])]
+            rare, *_, usual = sorted(found, key=commonness)
+            yield Seen((), rare[1], {"package": package, "versions": found, "version": usual[0]})
 
 
 def diverged(facts: Facts) -> Iterator[Seen]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from configparser import ConfigParser
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dtctl.operations.diagnosis.facts import End, Facts
 from dtctl.operations.snapshot import TaskStatus
@@ -49,10 +50,14 @@ class Signature:
     find: Find = lambda facts: ()
     after_end: bool = False
     """It is a problem of a run that has succeeded or was stopped, too."""
+    family: str = ""
+    """Of rows with the same one, the first that fits some tasks or hosts is told alone."""
+    follows: str = ""
+    """From `ends`, or from `anything`: it is told where no such thing is found."""
 
 
-def table(file: Path, joins: Mapping[str, Join] | None = None, finds: Mapping[str, Find] | None = None) -> Rows:
-    """The rows of a file, in its order; joins and finds are by name."""
+def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
+    """The rows of a file, in its order. `function`: the one that the words of a join or find name."""
     sections = ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     sections.read_string(file.read_text("utf-8"))
 
@@ -66,9 +71,11 @@ def table(file: Path, joins: Mapping[str, Join] | None = None, finds: Mapping[st
             texts["means"].replace("\n", " ").strip(),
             tuple(texts["remedy"].strip().split("\n")),
             texts.get("pattern", "").replace("\n", ""),
-            (joins or {}).get(name, Signature.join),
-            (finds or {}).get(name, Signature.find),
+            function(texts["join"]) if "join" in texts else Signature.join,
+            function(texts["find"]) if "find" in texts else Signature.find,
             texts.getboolean("after_end", False),
+            texts.get("family", name),
+            texts.get("follows", ""),
         )
 
     return tuple(map(row, sections.sections()))
@@ -78,6 +85,32 @@ Rows = tuple[Signature, ...]
 
 ENDED_SOMEHOW = "ended"
 """The signature of ends whose logs tell nothing that is known."""
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+def grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """The values of each key, both in the order of the pairs."""
+    found: dict[K, list[V]] = {}
+    for key, value in pairs:
+        found.setdefault(key, []).append(value)
+    return found
+
+
+Version = tuple[str, tuple[str, ...]]
+"""One of several versions, and the hosts that have it."""
+
+
+def versions(pairs: Iterable[tuple[str, str]]) -> tuple[Version, ...]:
+    """By pairs of a version and a host."""
+    return tuple((version, tuple(dict.fromkeys(hosts))) for version, hosts in sorted(grouped(pairs).items()))
+
+
+def commonness(one: Version) -> tuple[int, list[int]]:
+    """To sort by: what more hosts have comes last, of two that as many have the newer one."""
+    return len(one[1]), [int(part) for part in re.findall(r"\d+", one[0])]
 
 
 @dataclass(frozen=True)

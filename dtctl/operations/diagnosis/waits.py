@@ -96,7 +96,7 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
     listens = (
         told["listens"] if told is not None else task.entry["ready"]
     )  # of a program that serves nobody `ready` says less
-    return "listens" if task.state is TaskState.RUNNING and listens else "deaf"
+    return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 
 def over(facts: Facts) -> Iterator[Seen]:
@@ -107,11 +107,11 @@ def over(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, who, state=task.state.value, ended_at=task.entry["since"])
 
 
-def deaf(facts: Facts) -> Iterator[Seen]:
+def not_listening(facts: Facts) -> Iterator[Seen]:
     """Tasks that do not listen yet, for longer than a start takes."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
-        if _standing(facts, task) == "deaf" and max(one.for_s for one in who) >= PATIENCE_S:
+        if _standing(facts, task) == "starting" and max(one.for_s for one in who) >= PATIENCE_S:
             yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.entry["since"]))
 
 

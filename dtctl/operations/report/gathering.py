@@ -16,10 +16,10 @@ from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.kept import Kept, NotAsked, Noting, for_one_look
 from dtctl.operations.events import Story, read_events
+from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import Configuration, read_configuration
-from dtctl.operations.report.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.report.timeline import Timeline, timeline
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
@@ -147,7 +147,7 @@ class Following:
 
 def is_over(found: RunStatus) -> bool:
     """Nothing more will happen to the run, as far as its coordinator tells."""
-    return found.coordination is not None and found.verdict.outcome.decided and not found.going_on_after_the_end
+    return found.coordination is not None and found.is_over
 
 
 def put_together(

@@ -37,7 +37,8 @@ class End:
         while True:
             due = self._link.due()
             timeout = None if due is None else max(due - time.monotonic(), 0)
-            ready = select.select([0, *self._link.readers()], self._link.writers(), [], timeout)[0]
+            writers = self._link.writers() if isinstance(self._link, Dialer) else []
+            ready = select.select([0, *self._link.readers()], writers, [], timeout)[0]
             self._steps += 1
             for said in self._link.step(time.monotonic()):
                 tell(said=said)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.coordinate.contacts import superseded_identities
+from dtctl.agent.coordinate.following import Following
 from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, Leading
-from dtctl.agent.coordinate.role import Following
 from dtctl.agent.host import processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.requests import Credentials

@@ -26,6 +26,28 @@ from dtctl.agent.run.hangs import (
     patience,
     trains_alone,
 )
+from tests.unit.agent.supervise import supervised
+
+
+def past(step: int | None = None, **fields: Any) -> Past:
+    return made(Past, attempt=1, started=0.0, ended=1.0, step=step, **{"asked": False, **fields})
+
+
+def watchdog(
+    stall_s: float | None = None,
+    longest_gap_s: float = 0.0,
+    *,
+    trains: bool = True,
+    proven: bool = False,
+    first_s: float | None = None,
+    **entry: Any,
+) -> Watchdog:
+    """`proven`: it has reported steps before; its last sign was at 1000."""
+    member = made(Member, task="worker:0", host="a", role="worker" if trains else "ps")
+    known = {"step": 1, "longest_gap_s": longest_gap_s or 0.1} if proven else {}
+    return Watchdog(
+        made(Entry, **known, **entry), member, supervised.recovery(stall_s=stall_s, first_step_s=first_s), 1000.0
+    )
 
 
 class Watched:
@@ -35,7 +57,7 @@ class Watched:
         self, stall_s: float | None = None, *, trains: bool = True, proven: bool = False, first_s: float | None = None
     ) -> None:
         self.now = 1000.0
-        self.dog = Watchdog(stall_s, 0.0, trains, proven, self.now, first_s)
+        self.dog = watchdog(stall_s, trains=trains, proven=proven, first_s=first_s)
 
     def seconds(
         self,
@@ -115,20 +137,20 @@ def test_one_that_is_silent_before_its_first_step_is_hung_where_there_is_a_limit
 
 def test_a_server_is_judged_until_it_listens_by_what_its_earlier_attempts_took() -> None:
     watched = Watched(20, trains=False)
-    watched.dog = Watchdog(20, 0.0, False, False, watched.now, ready_limit_s=50.0)
+    watched.dog = watchdog(20, trains=False, ready_s=5.0)
     assert watched.seconds(49, ready=False, excused=True) is None
     assert watched.seconds(1, ready=False, excused=True) == fact("stalled", seconds=50)
-    watched.dog = Watchdog(20, 0.0, False, False, watched.now, ready_limit_s=50.0)
+    watched.dog, watched.now = watchdog(20, trains=False, ready_s=5.0), 1000.0
     assert watched.seconds(40, ready=False) is None
     assert watched.seconds(5000) is None
 
 
 def test_after_hangs_in_a_row_the_limit_for_the_first_step_is_longer_once_it_listens() -> None:
-    watched = Watched(20, first_s=50.0)
-    watched.dog = Watchdog(20, 0.0, True, False, watched.now, 50.0, in_vain=2)
+    watched = Watched(20)
+    watched.dog = watchdog(20, first_step_s=5.0, history=[past(hung=True)] * 2)
     assert watched.seconds(199) is None
     assert watched.seconds(1) == fact("stalled", seconds=200)
-    watched.dog = Watchdog(20, 0.0, True, False, watched.now, 50.0, in_vain=2)
+    watched.dog, watched.now = watchdog(20, first_step_s=5.0, history=[past(hung=True)] * 2), 1000.0
     assert watched.seconds(50, ready=False) == fact("stalled", seconds=50)
 
 
@@ -144,8 +166,7 @@ def test_what_a_first_step_took_is_learnt_once_others_have_followed() -> None:
 
 
 def proven(stall_s: float | None = 20.0, longest_gap_s: float = 0.0) -> Watchdog:
-    """It has told steps before; its last sign was at 1000."""
-    return Watchdog(stall_s, longest_gap_s, trains=True, proven=True, now=1000.0)
+    return watchdog(stall_s, longest_gap_s, proven=True)
 
 
 def silent(dog: Watchdog, *moments: float) -> list[bool]:
@@ -229,7 +250,7 @@ def test_the_limit_is_the_users_or_ten_gaps_or_five_minutes() -> None:
 def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
     assert not proven(20.0).is_quiet(1005.0)
     assert proven(20.0).is_quiet(1005.1)
-    assert not Watchdog(20.0, 0.0, trains=True, proven=False, now=1000.0).is_quiet(2000.0)
+    assert not watchdog(20.0).is_quiet(2000.0)
 
 
 def test_a_frozen_task_is_put_down_at_the_limit_and_not_before() -> None:
@@ -264,10 +285,6 @@ def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that(
     assert watched.dog.has_waited
 
 
-def past(step: int | None = None, **fields: Any) -> Past:
-    return made(Past, attempt=1, started=0.0, ended=1.0, step=step, **{"asked": False, **fields})
-
-
 @pytest.mark.parametrize(
     ("entry", "peers_s", "stall_s", "limit_s"),
     [
@@ -289,7 +306,7 @@ def past(step: int | None = None, **fields: Any) -> Past:
 def test_it_is_learnt_from_a_tasks_own_attempts_and_once_from_its_peers(
     entry: dict[str, Any], peers_s: float, stall_s: float | None, limit_s: float | None
 ) -> None:
-    assert limit_of_first_step(made(Entry, **entry), peers_s, stall_s) == limit_s
+    assert limit_of_first_step(made(Entry, **entry), supervised.recovery(stall_s=stall_s), peers_s) == limit_s
 
 
 def test_a_limit_doubles_with_each_time_that_it_was_in_vain_and_not_for_ever() -> None:
@@ -351,7 +368,8 @@ def test_who_waits_for_whom_follows_from_the_strategy(
 def test_how_long_a_task_takes_until_it_listens_is_learnt_from_its_own_attempts(
     ready_s: float, first_step_s: float | None, stall_s: float | None, limit_s: float | None
 ) -> None:
-    assert limit_of_readiness(made(Entry, ready_s=ready_s), first_step_s, stall_s) == limit_s
+    limits = supervised.recovery(first_step_s=first_step_s, stall_s=stall_s)
+    assert limit_of_readiness(made(Entry, ready_s=ready_s), limits) == limit_s
 
 
 @pytest.mark.parametrize(

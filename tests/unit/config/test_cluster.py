@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.config import load_cluster
-from dtctl.config.cluster import Cluster, Job
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Cluster, Job, Recovery
 from dtctl.model import Local, SshSettings
 
 HEAD = """\

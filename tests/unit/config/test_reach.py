@@ -51,7 +51,7 @@ def moved(record: RunRecord, to: str) -> RunRecord:
 def test_a_run_that_has_moved_to_another_host_of_the_file_is_reached_there(project: Path) -> None:
     known = moved(Scope(user="me").record(), "c")
     assert list(known.hosts) == ["a", "c"] or set(known.hosts) == {"a", "c"}
-    assert isinstance(known.way_to("c").reach, SshSettings)
+    assert isinstance(known.route_to("c").reach, SshSettings)
 
 
 def test_hosts_without_a_task_are_remembered(project: Path) -> None:
@@ -65,10 +65,10 @@ def test_a_host_that_was_added_to_the_file_since_is_reached(project: Path) -> No
     """As the error says that is shown for a host that only the run knows."""
     Memory().save(started())
     with pytest.raises(TransportError, match=r"d is in run digits-2, but not in cluster\.yaml") as refused:
-        moved(Scope().record(), "d").way_to("d")
+        moved(Scope().record(), "d").route_to("d")
     assert "add d under hosts:" in refused.value.hint
     (project / "cluster.yaml").write_text(TEXT % "c: , d: {ssh: me@10.0.0.9}")
-    reached = moved(Scope(identity=Path(__file__)).record(), "d").way_to("d")
+    reached = moved(Scope(identity=Path(__file__)).record(), "d").route_to("d")
     assert isinstance(reached.reach, SshSettings)
     assert (reached.reach.target, reached.reach.identity_file) == ("10.0.0.9", __file__)
 

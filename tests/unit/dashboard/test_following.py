@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.operations.dashboard import server
-from dtctl.operations.dashboard.server import Board, looks, messages
+from dtctl.operations import dashboard as server
+from dtctl.operations.dashboard import Board, looks, messages
 from dtctl.operations.report import gathering as module
 from dtctl.operations.report.gathering import Following, Report
 from tests.unit.coordinated import entry, record, told

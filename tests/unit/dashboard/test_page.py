@@ -13,7 +13,7 @@ from dtctl.errors import TransportError
 from dtctl.model import TaskState
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.snapshot import Outcome, Verdict
-from dtctl.render.dashboard.page import STYLE, entered, parts, policy, script, unknown, whole
+from dtctl.render.dashboard import STYLE, entered, parts, policy, script, unknown, whole
 from dtctl.render.report.page import known_by_hash
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report

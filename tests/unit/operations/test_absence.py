@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Recovery
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.operations.up.conflicts import check_may_go_without, is_dispensable, left_out
 from dtctl.plan.roster import Roster, plan_roster

@@ -13,12 +13,11 @@ from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.signature import Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.operations.snapshot import Outcome, Verdict
+from dtctl.operations.snapshot import CoordinatorAway, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals

@@ -222,7 +222,7 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
         told = {
             f"gpu-{n}": host({f"worker:{n}": vitals(packages={package: version})}) for n, version in enumerate(versions)
         }
-        return list(hosts.versions(facts(*workers(*[1.0] * len(versions)), hosts=told)))
+        return list(hosts.versions_differ(facts(*workers(*[1.0] * len(versions)), hosts=told)))
 
     assert packaged("3.1", "3.1") == []
     assert packaged("3.1", "3.2", package="numpy") == []

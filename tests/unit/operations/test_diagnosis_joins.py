@@ -112,6 +112,9 @@ def test_the_kernel_has_killed_it_where_it_says_so(how: dict[str, Any], short: b
     assert signatures.killed(facts(task, machines={"gpu-a": machine()}), task, {}) == (MEMORY if short else None)
 
 
+NAMES = {4: "SIGILL", 9: "SIGKILL", 11: "SIGSEGV"}
+
+
 @pytest.mark.parametrize(
     ("code", "signal", "by"),
     [(None, 9, {9}), (137, None, {9}), (139, None, {11}), (1, None, set()), (None, 4, {4}), (None, None, set())],
@@ -122,9 +125,9 @@ def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
     task = ended("worker:0", "", code=code or 0, signal=signal)
     task = changed(task, code=code)
     found = facts(task, machines={"gpu-a": machine()})
-    assert {number for number in (4, 9, 11) if signatures.killed_by(number)(found, task, {}) == MEMORY} == by
-    assert all(signatures.killed_by(number)(found, task, {}) is None for number in {4, 9, 11} - by)
-    assert signatures.killed_by(9)(facts(TASK), TASK, {}) is None, "it has not ended"
+    assert {number for number, name in NAMES.items() if signatures.killed_by(name)(found, task, {}) == MEMORY} == by
+    assert all(signatures.killed_by(NAMES[number])(found, task, {}) is None for number in NAMES.keys() - by)
+    assert signatures.killed_by("SIGKILL")(facts(TASK), TASK, {}) is None, "it has not ended"
 
 
 def test_nothing_is_told_of_the_memory_of_a_host_that_nobody_has_asked() -> None:

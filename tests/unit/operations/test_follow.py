@@ -19,6 +19,7 @@ from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.snapshot import Outcome, RunStatus
+from dtctl.operations.status import status
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -78,7 +79,8 @@ def test_without_logs_one_connection_tells_it_all() -> None:
 
 def test_a_coordinator_that_goes_away_is_waited_for() -> None:
     events = followed(Watched([states(told()), ConnectionLost("gone")], [states(END), RESULT]))
-    assert [type(event) for event in events] == [RunStatus, RunStatus, Away, Back, *[RunStatus] * 3, Ended]
+    led = [type(event) for event in events if not isinstance(event, RunStatus) or event.coordination]
+    assert led == [RunStatus, RunStatus, Away, Back, *[RunStatus] * 3, Ended]
 
 
 def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
@@ -97,6 +99,24 @@ def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
 
     with pytest.raises(AgentError, match="no run of digits on c"):
         followed(Empty())
+
+
+def test_what_hosts_report_while_the_coordinator_is_away_has_the_verdict_of_status() -> None:
+    """The worker of the coordinator's own host is unknown, and a ps still runs: decided, but not over."""
+
+    class Deciding(Agents):
+        def status(self, host: str, view: Mapping[str, Any] | None) -> dict[str, Any]:
+            answer = super().status(host, view)
+            failed = {
+                task: entry("failed", reason="exit code 2") for task in answer["state"]["tasks"] if task[0] == "w"
+            }
+            return {**answer, "state": {**answer["state"], "tasks": {**answer["state"]["tasks"], **failed}}}
+
+    transport = FakeTransport(Deciding(), {"c": TransportError("no route to c")})
+    events = follow(record(), transport, LogRequest(()))
+    first = next(event for event in events if isinstance(event, RunStatus))
+    assert (first.coordination, first.verdict, first.is_over) == (None, status(record(), transport).verdict, False)
+    assert first.verdict.outcome is Outcome.FAILED
 
 
 def test_a_run_that_is_over_everywhere_else_needs_no_coordinator() -> None:

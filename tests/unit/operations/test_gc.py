@@ -9,8 +9,8 @@ import pytest
 
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.gc import collect
+from dtctl.render.gc import show_remains
 from dtctl.render.machine import document
-from dtctl.render.tables import show_remains
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.whole_run import RunView
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Recovery
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Coordination
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present

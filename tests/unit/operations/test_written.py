@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from dtctl.operations.gc import Written, told_once
+from dtctl.render.gc import written_line
 from dtctl.render.result import show_kept
-from dtctl.render.tables import written_line
 
 
 def told(host: str, id_: str, **fields: Any) -> Any:

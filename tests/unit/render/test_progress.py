@@ -15,7 +15,7 @@ from dtctl.agent.records.answers import Leaving
 from dtctl.agent.records.words import StopPhase
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
-from dtctl.operations.client.conversation import Progress, telling
+from dtctl.operations.client.conversation import Progress, reporting_failure
 from dtctl.operations.logs import LogLines
 from dtctl.operations.stop import Stopping
 from dtctl.render import progress
@@ -90,7 +90,7 @@ def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
             raise TransportError("no answer")
         return host.name
 
-    watched = telling(work, told.append)
+    watched = reporting_failure(work, told.append)
     assert watched(Host("gpu-1", Local())) == "gpu-1"
     with pytest.raises(DtctlError):
         watched(Host("gpu-2", Local()))

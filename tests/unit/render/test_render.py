@@ -11,17 +11,15 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.coordinator import CoordinatorAway
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.snapshot import CoordinatorAway, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
 from dtctl.render.logs import LogPrinter
 from dtctl.render.starting import show_started
-from dtctl.render.status import summary
-from dtctl.render.tables import show_runs
+from dtctl.render.status import show_runs, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, duration, iso_utc, size, summarize_hosts

@@ -143,7 +143,7 @@ def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:
     assert list(found.errors) == ["c"]
     assert found.goodput is None
     assert len(found.scalars.series) == 3
-    assert "Not known: no step was told" in page(found)
+    assert "Unknown: the logs report no step" in page(found)
 
 
 def test_where_nobody_answers_nothing_is_made_up() -> None:

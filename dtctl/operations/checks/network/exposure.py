@@ -19,7 +19,7 @@ from dtctl.operations.checks.network.view import (
     places_of,
 )
 from dtctl.operations.checks.topic import Heard, Scene, Statement, found
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, grouped
 
 MOST_DOORS = 256
 
@@ -69,13 +69,11 @@ def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
 def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
     tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
-    ports: dict[str, set[int]] = {}
-    for place in _task_places(scene, heard):
-        ports.setdefault(place.host, set()).add(place.port)
+    ports = grouped((place.host, place.port) for place in _task_places(scene, heard))
     for host, facts in heard.first.items():
         untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
         if untried and host in ports and host not in known:
-            yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(ports[host])))
+            yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(set(ports[host]))))
 
 
 def describe(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Statement]:
@@ -118,11 +116,11 @@ def proxy_findings(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding
 
 def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
     """Of each host the first that its logins have."""
-    same: dict[tuple[str, str], list[str]] = {}
-    for host, facts in heard.first.items():
-        answer = (one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1])
-        if (first := next(answer, None)) is not None:
-            same.setdefault(first, []).append(host)
+    firsts = (
+        (next((one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1]), None), host)
+        for host, facts in heard.first.items()
+    )
+    same = grouped((first, host) for first, host in firsts if first is not None)
     for (variable, value), hosts in same.items():
         yield found("proxy_left_out", hosts, variable=variable, value=value)
 

@@ -10,6 +10,7 @@ from typing import Literal
 
 from dtctl.errors import PreflightError
 from dtctl.operations.checks.network.view import is_loopback, places_of
+from dtctl.operations.diagnosis.signature import grouped
 from dtctl.plan.roster import RunPlan
 
 Kind = Literal["nftables", "iptables", "ufw"]
@@ -37,10 +38,7 @@ def firewall(
     They have rules for IPv4 and IPv6; addresses that are neither are left out.
     """
     friends = sorted({address for each in addresses.values() for address in each if version(address)}, key=_order)
-    same: dict[tuple[int, ...], list[str]] = {}
-    for host, own in ports.items():
-        if own:
-            same.setdefault(tuple(sorted(set(own))), []).append(host)
+    same = grouped((tuple(sorted(set(own))), host) for host, own in ports.items() if own)
     make = {"nftables": _nftables, "iptables": _iptables, "ufw": _ufw}[kind]
     return tuple(Rules(tuple(hosts), own, *map(tuple, make(cluster, own, friends))) for own, hosts in same.items())
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.agent.records.network import Bound
 from dtctl.operations.checks.network.view import Attempt, Cause, View, is_loopback
+from dtctl.operations.diagnosis.signature import grouped
 
 MOST_ALIKE = 3
 """Causes of a kind that are shown one by one."""
@@ -29,10 +29,7 @@ def judge(view: View) -> tuple[Cause, ...]:
 
 def _few(causes: list[Cause]) -> Iterator[Cause]:
     """Of each kind some, and the hosts of the others."""
-    kinds: dict[str, list[Cause]] = {}
-    for cause in causes:
-        kinds.setdefault(cause.kind, []).append(cause)
-    for kind, same in kinds.items():
+    for kind, same in grouped((cause.kind, cause) for cause in causes).items():
         yield from same[:MOST_ALIKE]
         if rest := same[MOST_ALIKE:]:
             hosts = tuple(dict.fromkeys(host for cause in rest for host in cause.hosts))
@@ -42,12 +39,10 @@ def _few(causes: list[Cause]) -> Iterator[Cause]:
 
 def _taken(view: View) -> Iterator[Cause]:
     """Of each port one, with who has it on the first of its hosts."""
-    ports: dict[int | None, dict[str, Bound]] = {}
-    for host, slots in view.bound.items():
-        for slot in slots:
-            if slot["state"] == "taken":
-                ports.setdefault(slot["port"], {})[host] = slot
-    for port, on in ports.items():
+    taken = grouped(
+        (slot["port"], (host, slot)) for host, slots in view.bound.items() for slot in slots if slot["state"] == "taken"
+    )
+    for port, on in ((port, dict(pairs)) for port, pairs in taken.items()):
         first, slot = next(iter(on.items()))
         fields = {"port": port, "whose": tuple(one["whose"] for one in on.values()), "holder": slot["holder"]}
         yield Cause("port_taken", tuple(on), fields=fields | ({"on": first} if len(on) > 1 else {}))
@@ -80,7 +75,7 @@ def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     named = [attempt for attempt in rest if attempt.hindrance == "unresolved"]
     causes = [
         Cause("unresolved", sources(group), (group[0].target,), _named(group[0], text=group[0].text))
-        for group in grouped(named, lambda attempt: (attempt.target, attempt.place.name))
+        for group in _alike(named, lambda attempt: (attempt.target, attempt.place.name))
     ]
     return causes, _without(rest, named)
 
@@ -94,7 +89,7 @@ def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
             (group[0].target,),
             _named(group[0], address=group[0].at, has=tuple(sorted(view.addresses(group[0].target)))),
         )
-        for group in grouped(looped, lambda attempt: (attempt.target, attempt.place.name, attempt.at))
+        for group in _alike(looped, lambda attempt: (attempt.target, attempt.place.name, attempt.at))
     ]
     return causes, _without(rest, looped)
 
@@ -110,7 +105,7 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
         and (attempt.target, attempt.at) not in reached
     ]
     causes = []
-    for group in grouped(wrong, lambda attempt: (attempt.target, attempt.place.name, attempt.at)):
+    for group in _alike(wrong, lambda attempt: (attempt.target, attempt.place.name, attempt.at)):
         first = group[0]
         others = {one.at for one in view.attempts if one.target == first.target and one.place.name == first.place.name}
         usual = sorted((others - {first.at}) & view.addresses(first.target))
@@ -127,7 +122,7 @@ def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     """The right address, and somebody else answers there."""
     answered = [attempt for attempt in rest if attempt.hindrance in ("other_host", "stranger")]
     causes = []
-    for group in grouped(answered, lambda attempt: (attempt.target, attempt.at, attempt.hindrance, attempt.by)):
+    for group in _alike(answered, lambda attempt: (attempt.target, attempt.at, attempt.hindrance, attempt.by)):
         first = group[0]
         fields = _named(first, address=first.at, ports=_ports(group)) | ({"by": first.by} if first.by else {})
         causes.append(Cause(first.hindrance, (first.target,), sources(group), fields))
@@ -138,18 +133,15 @@ def _half_open(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     """Connections are made, and what is sent over them does not arrive."""
     half = [attempt for attempt in rest if attempt.hindrance in ("cut_off", "silent")]
     causes = []
-    for group in grouped(half, lambda attempt: (attempt.hindrance,)):
+    for group in _alike(half, lambda attempt: (attempt.hindrance,)):
         kind = "large_packets" if group[0].hindrance == "cut_off" else "silent"
         fields = {"from_hosts": sources(group), "ports": _ports(group)}
         causes.append(Cause(kind, targets(group), sources(group), fields))
     return causes, _without(rest, half)
 
 
-def grouped(attempts: Iterable[Attempt], key: Callable[[Attempt], object]) -> list[Rest]:
-    groups: dict[object, Rest] = {}
-    for attempt in attempts:
-        groups.setdefault(key(attempt), []).append(attempt)
-    return list(groups.values())
+def _alike(attempts: Iterable[Attempt], key: Callable[[Attempt], object]) -> Iterable[Rest]:
+    return grouped((key(attempt), attempt) for attempt in attempts).values()
 
 
 def sources(attempts: Iterable[Attempt]) -> tuple[str, ...]:
@@ -224,9 +216,7 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
     for one in attempts:
         if one not in failed:
             group[root(one.source)] = root(one.target)
-    groups: dict[str, list[str]] = {}
-    for host in hosts:
-        groups.setdefault(root(host), []).append(host)
+    groups = grouped((root(host), host) for host in hosts)
     across = {one for one in failed if root(one.source) != root(one.target)}
     if not across or min(map(len, groups.values())) < 2:
         return [], failed

@@ -12,7 +12,7 @@ from dtctl.operations.checks.network import exchange
 from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
 from dtctl.operations.checks.network.view import Place
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, found
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, grouped
 
 Facts = NetworkFacts
 
@@ -78,14 +78,15 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
     exchanged = _exchanged(scene, heard, since)
     for behind in exchange.judged(exchanged):
         yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, heard))
-    failed: dict[str, list[str]] = {}
     known = exchange.paces(exchanged)
-    for (source, target), text in _failures(heard, since):
-        lost = [host for host in (source, target) if host not in known and host not in heard.errors]
-        failed.setdefault(text, []).extend(host for host in lost if host in scene.hosts)
+    failed = grouped(
+        (text, host)
+        for pair, text in _failures(heard, since)
+        for host in pair
+        if host in scene.hosts and host not in known and host not in heard.errors
+    )
     for text, hosts in failed.items():
-        if hosts:
-            yield found("exchange_failed", dict.fromkeys(hosts), said=text)
+        yield found("exchange_failed", dict.fromkeys(hosts), said=text)
 
 
 def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:

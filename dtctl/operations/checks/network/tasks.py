@@ -29,7 +29,7 @@ from dtctl.operations.checks.network.view import (
     places_of,
 )
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails, found
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import Finding, grouped
 
 Facts = NetworkFacts
 
@@ -86,11 +86,11 @@ def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
     missed = {
         (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
     }
-    found: dict[str, list[Place]] = {}
-    for place, live in _open_places(scene, heard).items():
-        if live and (place.host, place.whose) in missed:
-            found.setdefault(place.host, []).append(place)
-    return found
+    return grouped(
+        (place.host, place)
+        for place, live in _open_places(scene, heard).items()
+        if live and (place.host, place.whose) in missed
+    )
 
 
 def _measured_since(scene: Scene, heard: Heard[Facts]) -> int:
@@ -247,9 +247,7 @@ def spread(hosts: Sequence[str], places: Sequence[Place], vital: Sequence[Place]
     Each host tries, and is tried by, as many others; the distances to them are spread evenly, so that the two halves of
     any rack, switch or subnet meet.
     """
-    on: dict[str, list[Place]] = {}
-    for place in places:
-        on.setdefault(place.host, []).append(place)
+    on = grouped((place.host, place) for place in places)
     whole = sum(len(places) - len(on.get(host, ())) for host in hosts)
     if whole <= most:
         tries = {host: tuple(place for place in places if place.host != host) for host in hosts}

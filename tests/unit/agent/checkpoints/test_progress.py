@@ -10,12 +10,12 @@ import pytest
 
 from dtctl.agent.checkpoints.progress import CheckpointSigns
 from dtctl.agent.host import processes
-from dtctl.agent.host.secrets import Masks
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Entry
-from dtctl.agent.run.hangs import Watchdog
 from dtctl.agent.supervise.attempt import Attempt
+from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.observation import Observation, note_work
+from tests.unit.agent.supervise import supervised
 from tests.waiting import eventually
 
 
@@ -51,14 +51,22 @@ def test_a_directory_that_is_made_later_counts_too(tmp_path: Path) -> None:
     eventually(lambda: signs.changes(clock.later()) == 1)
 
 
+def observe(
+    entry: Entry, attempt: Attempt, *checkpoint_dirs: str, stall_s: float | None = None
+) -> tuple[Observation, CheckpointSigns]:
+    task = supervised.task("worker:0")
+    spec = supervised.spec(task, checkpoint_dirs=list(checkpoint_dirs), recovery=supervised.recovery(stall_s=stall_s))
+    context = TaskContext("/run", spec, {"PATH": "/bin"}, {}, None, lambda *_: None, lambda _: None)
+    return Observation(context, task, entry, attempt, 1000.0), context.checkpoints
+
+
 def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
     attempt = Attempt(str(tmp_path), 1000.0)
-    entry = made(Entry, state="running", ready=True)
-    signs = CheckpointSigns([str(tmp_path / "out")])
+    entry = made(Entry, state="running", ready=True, step=1, longest_gap_s=0.1)
     (tmp_path / "out").mkdir()
     now = 1000.0
-    watchdog = Watchdog(100.0, 0.0, trains=True, proven=True, now=now)
-    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
+    observation, signs = observe(entry, attempt, str(tmp_path / "out"), stall_s=100.0)
+    watchdog = observation._watchdog
     for save in range(60):
         now += 6.0
         saves = signs._changes
@@ -93,9 +101,7 @@ def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
     monkeypatch.setattr(processes, "find", lambda _: None)
     attempt: Any = SimpleNamespace(directory=str(tmp_path), trainer={"pid": 7}, key="k")
     entry = made(Entry, state="running", ready=True)
-    watchdog = Watchdog(None, 0.0, trains=True, proven=False, now=1000.0)
-    signs = CheckpointSigns([])
-    observation = Observation(attempt, entry, None, None, watchdog, signs, lambda: False, lambda: None, Masks([]))
+    observation, _ = observe(entry, attempt)
     idle = []
     for now, line in (
         (1000.0, "building the graph"),

@@ -13,7 +13,7 @@ from dtctl.agent.records.run_state import Ending, Entry, Intent, Start
 from dtctl.agent.records.spec import Member, Spec, TaskSpec, comes_back_alone
 from dtctl.agent.supervise import autopsy
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.supervisor import TaskContext
+from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import Task
 
 
@@ -125,7 +125,8 @@ class _Around(TaskContext):
     def _note(self, task: str, before: str, after: str, attempt: int, why: Because) -> None:
         self._task.events.append({"task": task, "from": before, "to": after, **why})
 
-    def observe(self, task: str, attempt: Any, entry: Entry, port: int | None, now: float) -> Any:
+    def observe(self, attempt: Any, now: float) -> Any:
+        """In the place of Observation."""
         return SimObservation(self._task, now)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> Any:
@@ -140,6 +141,7 @@ def simulate(monkeypatch: pytest.MonkeyPatch) -> None:
         make_directory=lambda _: 0,
     )
     monkeypatch.setattr(supervised, "Attempt", SimAttempt)
+    monkeypatch.setattr(supervised, "Observation", lambda around, _, __, attempt, now: around.observe(attempt, now))
     monkeypatch.setattr(supervised, "paths", own)
     monkeypatch.setattr(supervised, "keeper", SimpleNamespace(launch=lambda _: None))
     monkeypatch.setattr(autopsy, "end_of", lambda *_: "")

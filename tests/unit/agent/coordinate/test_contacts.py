@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import How
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate import views
-from tests.unit.agent.coordinate.world import World, async_ps
+from tests.unit.agent.coordinate.world import World, async_ps, running
 from tests.waiting import eventually
 
 
@@ -114,8 +114,8 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     world.run_for(3600)
     assert world.attempts["chief:0"] == 1
     assert world.condition == "Running"
-    missing = str(2 - len(reached))
-    assert f"before {missing} more of the run's hosts have called" in str(world.data["missing"])
+    missing = "1 more host" if reached else "2 more hosts"
+    assert f"until the coordinator has heard {missing} of the run" in str(world.data["missing"])
 
 
 def test_with_everybody_it_goes_on_at_once() -> None:
@@ -174,6 +174,42 @@ def test_what_a_person_asks_for_is_started() -> None:
     world.run_for(60)
     world.request("restart", ["chief:0"])
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
+
+
+def test_up_of_the_same_run_has_it_started_and_changes_nothing_else() -> None:
+    world = back_alone()
+    world.run_for(60)
+    world.request("restart", [])
+    world.until(lambda: world.attempts["chief:0"] == 2, 5)
+    world.request("restart", [])
+    world.run_for(5)
+    assert [line["reason"] for line in world.story if line["kind"] == "request"] == ["up"]
+    assert set(world.attempts.values()) == {1, 2}
+
+
+def lead_and_ps_on_one_host() -> World:
+    return running(World("async-ps", {"ps:0": "a", "worker:0": "a", "worker:1": "b", "worker:2": "c"}))
+
+
+def test_one_that_has_lost_every_other_host_asks_first_though_it_waits_for_none_of_them() -> None:
+    world = lead_and_ps_on_one_host()
+    world.cut.update({"b", "c"})
+    world.run_for(15)
+    world.die("ps:0", "worker:0")
+    world.run_for(3600)
+    assert (world.attempts["worker:0"], world.attempts["ps:0"], world.condition) == (1, 1, "Running")
+    world.cut.clear()
+    world.until(lambda: world.attempts["worker:0"] == world.attempts["ps:0"] == 2, 30)
+
+
+def test_one_that_still_sees_a_host_goes_on_with_those_it_waits_for() -> None:
+    world = running(
+        World("async-ps", {"ps:0": "a", "worker:0": "a", **{f"worker:{i}": h for i, h in enumerate("bcd", 1)}})
+    )
+    world.cut.update({"b", "c"})
+    world.run_for(15)
+    world.die("worker:0")
+    world.until(lambda: world.attempts["worker:0"] == 2, 5)
 
 
 def test_no_deadline_of_the_start_counts_meanwhile() -> None:

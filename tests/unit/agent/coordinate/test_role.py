@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.coordinate.report import Report
-from dtctl.agent.coordinate.role import Following
+from dtctl.agent.coordinate.following import Following, Report
 from dtctl.agent.coordinate.view import View, first_view
 from dtctl.agent.host import processes
 from dtctl.agent.link import dialer, tls
@@ -144,7 +143,7 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
         told = checked(FROM_AGENT[told["type"]], json.loads(json.dumps(told)))
         types.append(told["type"])
         if told["type"] == "progress":
-            assert view.problem_of_progress("far", told) is None
+            assert view.problem("far", told) is None
             view.advance("far", told)
         else:
             view.hosts["far"]["state"] = told["state"]

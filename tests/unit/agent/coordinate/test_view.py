@@ -17,7 +17,7 @@ def said(view: View, host: str, *, run: str = "demo-1", of: str | None = None, t
     """What a host tells of these tasks, its own ones unless said otherwise."""
     named = view.tasks_on(host) if tasks is None else tasks
     state = made(State, run=run, host=of or host, tasks={task: made(Entry) for task in named})
-    return {"state": state, "intents": {task: made(Intent) for task in named}}
+    return {"type": "state", "state": state, "intents": {task: made(Intent) for task in named}}
 
 
 def test_a_run_that_has_just_begun_holds_every_task() -> None:
@@ -61,7 +61,7 @@ def test_a_host_may_tell_the_past_of_its_own_tasks() -> None:
     view = views.running()
 
     def problem(*tasks: str | None) -> str | None:
-        return view.problem_of_events("d", {"events": [task and {"task": task} for task in tasks]})  # type: ignore[typeddict-item]
+        return view.problem("d", {"type": "events", "events": [task and {"task": task} for task in tasks]})  # type: ignore[arg-type]
 
     assert problem("worker:0", None, "worker:1") is None
     assert "ps:0" in str(problem("worker:0", "ps:0"))

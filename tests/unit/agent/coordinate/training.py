@@ -15,9 +15,9 @@ from dtctl.agent.records.run_state import Ending, Entry
 from dtctl.agent.records.spec import TaskSpec, comes_back_alone
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import intents, policy
-from dtctl.agent.run.hangs import Signs
+from dtctl.agent.run.hangs import Signs, Watchdog
 from dtctl.agent.supervise import task as supervised
-from dtctl.agent.supervise.observation import judged, note_ready, note_work
+from dtctl.agent.supervise.observation import note_ready, note_work
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.coordinate.simulated import SimAttempt, SimTask, _Around
 from tests.unit.agent.coordinate.world import STEP_S, World
@@ -98,7 +98,7 @@ class Trainee(SimTask):
 
 
 class Watched(_Around):
-    def observe(self, task: str, attempt: Any, entry: Entry, port: int | None, now: float) -> Any:
+    def observe(self, attempt: Any, now: float) -> Any:
         return Observed(self._task, attempt, self, now)  # type: ignore[arg-type]
 
 
@@ -108,7 +108,7 @@ class Observed:
     def __init__(self, task: Trainee, process: Process, around: Watched, now: float) -> None:
         self._task, self._process, self._around = task, process, around
         self._id = task.place["task"]
-        self._watchdog = around.watch(self._id, task.entry, now)
+        self._watchdog = Watchdog(task.entry, task.place, around.spec["recovery"], now)
         self._next_look = now
 
     def sees_ready(self, now: float) -> bool:
@@ -137,7 +137,7 @@ class Observed:
         excused = self._task.trial.is_excused(self._task.place["host"])
         self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
         signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
-        return judged(self._watchdog, now, signs, entry, self._around.first_step_limit(self._id, entry))
+        return self._watchdog.look(now, signs, self._around.first_steps.get(self._id, 0.0))
 
 
 class Trial(World):

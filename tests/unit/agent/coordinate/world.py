@@ -9,8 +9,8 @@ from typing import Any
 
 from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.coordinate.coordinator import Coordinator
+from dtctl.agent.coordinate.following import Report
 from dtctl.agent.coordinate.recovery import Services
-from dtctl.agent.coordinate.report import Report
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
@@ -292,15 +292,15 @@ class World:
 def async_ps(**fields: Any) -> World:
     """Two ps and a chief with two workers, each on its own host, after their start."""
     places = {"ps:0": "a", "ps:1": "b", "chief:0": "c", "worker:0": "d", "worker:1": "e"}
-    return _running(World(fields.pop("strategy", "async-ps"), places, **fields))
+    return running(World(fields.pop("strategy", "async-ps"), places, **fields))
 
 
 def collective(**fields: Any) -> World:
     places = {"worker:0": "a", "worker:1": "b", "worker:2": "c"}
-    return _running(World("collective", places, **fields))
+    return running(World("collective", places, **fields))
 
 
-def _running(world: World) -> World:
+def running(world: World) -> World:
     world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
     world.run_for(1.0)
     return world

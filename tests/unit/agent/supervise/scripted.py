@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -22,10 +23,10 @@ class QuietRole:
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         return None
 
-    def register(self) -> tuple[list[int], list[int]]:
-        return [], []
+    def register(self, waiting: select.poll) -> None:
+        pass
 
-    def due(self, now: float) -> float | None:
+    def due(self) -> float | None:
         return None
 
     def close(self) -> None:
@@ -50,10 +51,10 @@ class ScriptedRole:
         self.steps += 1
         return self._script(self, state)
 
-    def register(self) -> tuple[list[int], list[int]]:
-        return [self._readable], [self._writable]  # a pipe that can be written to ends each wait at once
+    def register(self, waiting: select.poll) -> None:
+        waiting.register(self._writable, select.POLLOUT)  # a pipe that can be written to ends each wait at once
 
-    def due(self, now: float) -> float | None:
+    def due(self) -> float | None:
         return None
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from dtctl.agent.records.run_state import Entry, Start
 from dtctl.agent.run import policy
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
 from dtctl.agent.supervise.autopsy import hung_in, left_behind
-from dtctl.agent.supervise.supervisor import TaskContext
+from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
 from tests.unit.agent.supervise import supervised
 

@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import fact
 from dtctl.agent.records.run_state import Entry, Start, State
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import START_LIMIT_S
-from dtctl.agent.supervise.supervisor import TaskContext
+from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 from tests.unit.privileges import public_directory, without_privileges
@@ -179,7 +179,7 @@ def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopt
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
 def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, junk: Callable[[Path], object]) -> None:
     junk(tmp_path / "exit.json")
-    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/", "key")
+    launch = keeper.AttemptSpec(str(tmp_path), str(tmp_path / "wake"), ["x"], {}, "/")
     keeper._record_exit(launch, 7 << 8, None, [])
     assert json.loads((tmp_path / "exit.json").read_text())["code"] == 7
 
@@ -188,7 +188,7 @@ def test_a_keeper_writes_the_exit_whatever_stands_in_its_place(tmp_path: Path, j
 def test_a_keeper_ends_where_nothing_can_be_written() -> None:
     with public_directory() as attempt:
         attempt.chmod(0o555)
-        launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/", "key")
+        launch = keeper.AttemptSpec(str(attempt), str(attempt / "wake"), ["x"], {}, "/")
         with without_privileges():
             keeper._record_exit(launch, 7 << 8, None, [])
         assert not list(attempt.iterdir())

@@ -13,7 +13,8 @@ from dtctl.agent.records.run_state import Entry, Intent, Intents, Process, Start
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.supervise import keeper, supervisor
-from dtctl.agent.supervise.supervisor import Supervisor, TaskContext
+from dtctl.agent.supervise.context import TaskContext
+from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole

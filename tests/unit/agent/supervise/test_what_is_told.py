@@ -26,7 +26,7 @@ from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import policy
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
-from dtctl.agent.supervise.supervisor import TaskContext
+from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.task import Task
 from tests.fuzz import cases
 from tests.unit.agent.supervise import supervised
@@ -200,7 +200,7 @@ def test_of_many_attempts_the_last_are_told(teller: Teller) -> None:
 @pytest.mark.parametrize("error", ["x" * 5000, "\ud800", "\0", "é" * 3_000_000], ids=["long", "lone", "nul", "longer"])
 def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> None:
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
-    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/", ""), 127 << 8, fault, [])
+    keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault, [])
     attempt = Attempt(str(tmp_path), 0.0)
     attempt.look(1.0, 1.0)
     assert attempt.exit is not None
@@ -213,7 +213,7 @@ def test_what_a_supervisor_says_of_an_exit_holds(tmp_path: Path) -> None:
 
 def test_a_start_of_a_command_of_any_length_holds(tmp_path: Path) -> None:
     argv = ["x" * 3_000_000, *["y"] * 30_000]
-    launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/", str(tmp_path))
+    launch = keeper.AttemptSpec(str(tmp_path), "", argv, {}, "/")
     assert keeper._record_start(launch, os.getpid(), 1.0) == []
     start = Attempt(str(tmp_path), 0.0).start
     assert start is not None

@@ -18,7 +18,7 @@ from dtctl.model import Host
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
-from dtctl.render.dashboard import page
+from dtctl.render import dashboard as page
 from dtctl.transport.seam import Message, Session
 from dtctl.transport.wire import checked_frame
 from tests.browser import Page
@@ -73,7 +73,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.record: RunRecord = record()
-        self.far = Far(self.record.way_to(self.record.coordinator))
+        self.far = Far(self.record.route_to(self.record.coordinator))
         self.far.tell(READY)
         self.outcome: Any = None
         self.tunnel = Tunnel(self.record, self, self.record.coordinator)
@@ -189,7 +189,7 @@ def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
 
 def test_who_leaves_asks_for_the_end_and_waits_for_it() -> None:
     known = record()
-    far = Far(known.way_to(known.coordinator))
+    far = Far(known.route_to(known.coordinator))
 
     class Way:
         def open(self, host: Host) -> Session:

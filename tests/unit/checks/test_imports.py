@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.operations.imports import broken_line, program_of
+from dtctl.operations.checks.programs import broken_line, program_of
 
 
 def needs(directory: Path, *words: str, **files: str) -> tuple[str, ...] | None:

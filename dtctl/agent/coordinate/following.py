@@ -1,0 +1,210 @@
+"""The part of a host that does not coordinate: its agent dials the coordinator, reports, and takes its orders.
+
+It reports a hello first, then whatever is new, and its events.
+"""
+
+from __future__ import annotations
+
+import random
+import select
+
+from ..records.kinds import Wrong, checked, fields_of
+from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
+from ..records.reasons import fact
+from ..records.run_state import Advance
+from ..records.whole_run import Event
+from ..run import intents
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Dict, List, Mapping, Optional, Union
+
+    from ..link.peer import FromDialer
+    from ..records.messages import Hello, News, Progress, Told
+    from ..records.run_state import Entry, Intents, State
+    from ..records.spec import Spec
+    from ..run.intents import IntentFollower
+    from ..run.runfiles import EventLog, RunFiles
+
+
+class Following:
+    """`rebooted`: the machine was restarted since the agent before this one."""
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
+        self.over = False
+        """The run has ended; the agent may go when all its tasks are final."""
+        self.connected = False
+        self.may_start = not rebooted
+        """False while an agent whose machine was restarted has not heard that the run is still this one."""
+        self.first_steps: Mapping[str, float] = {}
+        """Of tasks here that have reported no step: how long their peers took for theirs."""
+        self._recovering = False
+        self._files = files
+        self._spec = spec
+        self._limit_s = spec["recovery"]["host_timeout_s"]
+        self._heard = now
+        self._report = Report(brief=False)
+        self._events: Optional[int] = None
+        from ..link.dialer import Dialer  # not for a coordinator, which takes connections
+        from ..link.tls import Identity
+
+        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
+        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
+
+    @property
+    def recovering(self) -> bool:
+        """A task or a host was lost and is not back yet: who waits for it does not hang. Also while that is unknown."""
+        return self._recovering or not self.connected
+
+    def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
+        wanted: Intents = {}
+        for message in self._dialer.step(now):
+            self._hear(message, now, state, intent, wanted)
+        if self.connected:
+            self._send_news(state, intent)
+        elif self._limit_s is not None and now - self._heard >= self._limit_s:
+            why = fact("isolated", seconds=self._limit_s)
+            wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
+        return wanted or None
+
+    def register(self, waiting: select.poll) -> None:
+        for descriptor in self._dialer.readers():
+            waiting.register(descriptor, select.POLLIN)
+        for descriptor in self._dialer.writers():
+            waiting.register(descriptor, select.POLLIN | select.POLLOUT)
+
+    def due(self) -> Optional[float]:
+        return self._dialer.due()
+
+    def close(self) -> None:
+        """The last messages still arrive."""
+        self._dialer.close()
+
+    def _hear(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
+        if message["type"] == "connected":
+            self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
+        elif message["type"] == "welcome":
+            self.connected = True
+            self._heard = now
+            self._events = message["events_from"]
+            self.may_start = self.may_start or message["may_start"]
+            self._report = Report(brief=message["progress"])
+        elif message["type"] == "orders":
+            wanted.update(message["intents"])
+            self._recovering = message["mending"]
+            self.first_steps = message["first_steps"]
+            self.may_start = self.may_start or message["may_start"]
+            self.over = self.over or message["over"]
+        elif message["type"] == "gone":
+            if self.connected:
+                self._heard = message["heard"]
+            self.connected = False
+
+    def _send_news(self, state: State, intent: IntentFollower) -> None:
+        """Events come before the state that they led to: who has heard the last state has the whole story."""
+        assert self._events is not None
+        while self._events < self._files.events.count:
+            events = events_since(self._files.events, self._events)
+            self._dialer.send({"type": "events", "from": self._events, "events": events})
+            self._events += len(events)
+        news = self._report.news(state, intent)
+        if news is not None:
+            self._dialer.send(news)
+
+
+_ADVANCES = frozenset(fields_of(Advance))
+
+
+class Report:
+    """What is to be reported on one connection, after its hello. `brief`: the coordinator takes `progress`."""
+
+    def __init__(self, brief: bool) -> None:
+        self._brief = brief
+        self._reported: object = None
+        self._state: Optional[State] = None
+        """As it was reported, where a part of it may follow."""
+
+    def news(self, state: State, intent: IntentFollower) -> Union[News, Progress, None]:
+        """None when nothing has changed since the last time; what this returns counts as reported."""
+        value = intent.value
+        reported = (value["serial"], value["session"] is None, intent.lost_session)
+        before = self._state if reported == self._reported else None
+        if before is not None and state["serial"] == before["serial"]:
+            return None
+        progress = _progress(before, state) if self._brief and before is not None else None
+        self._reported, self._state = reported, _kept(state)
+        return progress or news(state, intent)
+
+
+def _kept(state: State) -> State:
+    """As it is now: its tasks' fields are replaced, and never changed themselves."""
+    kept = state.copy()
+    kept["tasks"] = {task: entry.copy() for task, entry in state["tasks"].items()}
+    return kept
+
+
+def _progress(before: State, state: State) -> Optional[Progress]:
+    """What is new in a state; None where that is more than how far its tasks are."""
+    was: Any = before
+    for name, value in state.items():
+        if name not in ("serial", "machine", "tasks") and value != was[name]:
+            return None
+    if state["tasks"].keys() != before["tasks"].keys():
+        return None
+    tasks: Dict[str, Any] = {}
+    for task, entry in state["tasks"].items():
+        changed = _changed(before["tasks"][task], entry)
+        if not _ADVANCES.issuperset(changed):
+            return None
+        if changed:
+            tasks[task] = changed
+    progress: Progress = {"type": "progress", "serial": state["serial"], "tasks": tasks}
+    if state["machine"] != before["machine"]:
+        progress["machine"] = state["machine"]
+    return progress
+
+
+def _changed(before: Entry, entry: Entry) -> Dict[str, Any]:
+    was: Any = before
+    return {name: value for name, value in entry.items() if value != was[name]}
+
+
+def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hello:
+    """The first message of an agent. `events`: how many lines its events.jsonl has."""
+    assert state["agent"] is not None, "a supervisor has written its own name into its state"
+    return {
+        "type": "hello",
+        "v": PROTOCOL,
+        "run": spec["run"],
+        "host": spec["host"],
+        "agent": state["agent"],
+        "events": events,
+        **_fields(state, intent),
+    }
+
+
+def news(state: State, intent: IntentFollower) -> News:
+    """Whatever has changed."""
+    return {"type": "state", **_fields(state, intent)}
+
+
+def _fields(state: State, intent: IntentFollower) -> Told:
+    value = intent.value
+    return {
+        "state": state,
+        "intents": value["tasks"],
+        "kept": value["session"] is None,
+        "lost_session": intent.lost_session,
+    }
+
+
+def events_since(log: EventLog, begin: int) -> List[Optional[Event]]:
+    """At most EVENTS_AT_ONCE of this host's events; None keeps the place of a damaged line."""
+    return [_event(line) for line in log.since(begin, EVENTS_AT_ONCE)]
+
+
+def _event(line: Dict[str, object]) -> Optional[Event]:
+    try:
+        return checked(Event, line)
+    except Wrong:
+        return None

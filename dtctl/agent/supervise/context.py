@@ -1,0 +1,63 @@
+"""What all tasks of a host have in common: their run, and what its coordinator says of it."""
+
+from __future__ import annotations
+
+import os
+
+from ..checkpoints.progress import CheckpointSigns
+from ..dump.threads import SITE
+from ..host.secrets import Masks
+from ..run import environment
+from .keeper import AttemptSpec
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Mapping, Optional
+
+    from ..records.reasons import Because
+    from ..records.spec import Spec, TaskSpec
+    from ..records.words import TaskState
+
+
+class TaskContext:
+    """`changed` is called for each transition: (task, from, to, attempt, why).
+
+    `touched` is called for other changes of an entry in state.json: True for one that others wait for.
+    """
+
+    def __init__(
+        self,
+        run_dir: str,
+        spec: Spec,
+        inherited: Mapping[str, str],
+        secrets: Mapping[str, str],
+        code: Optional[str],
+        changed: Callable[[str, TaskState, TaskState, int, Because], None],
+        touched: Callable[[bool], None],
+    ) -> None:
+        self.run_dir = run_dir
+        self.spec = spec
+        self.changed = changed
+        self.touched = touched
+        self.masks = Masks(secrets.values())
+        self.members = {member["task"]: member for member in spec["roster"]}
+        self.recovering = False
+        """A task of the run was lost and is not back yet."""
+        self.may_start = True
+        """Nobody may have taken over what runs here."""
+        self.first_steps: Mapping[str, float] = {}
+        """Of tasks whose peers have reported steps: how long those took for the first."""
+        self._inherited = inherited
+        self._secrets = secrets
+        self._marks = environment.Marks(code, inherited)
+        self.checkpoints = CheckpointSigns(self._marks.words(spec["checkpoint_dirs"]))
+
+    def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
+        """All that an attempt of a task needs."""
+        env = environment.of_task(self._inherited, self.spec, task, self._secrets, attempt, key=directory)
+        env["DTCTL_RUN_DIR"] = self.run_dir  # by it `gc` proves whose a process is
+        if env.get("PYTHONFAULTHANDLER"):
+            env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
+        marks, wake_path = self._marks, os.path.join(self.run_dir, "wake")
+        cwd = marks.code if task["code"] else marks.home
+        return AttemptSpec(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd)
