@@ -19,18 +19,15 @@ PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "g
 
 def base() -> Dict[str, str]:
     """What every process that the agent starts inherits from the session, as an ordinary login would have it."""
-    variables = {name: value for name, value in _inherited().items() if not name.startswith("DTCTL_")}
+    # not os.environ: its text depends on the locale of the session
+    own = {_text(name): _text(value) for name, value in os.environb.items()}
+    variables = {name: value for name, value in own.items() if not name.startswith("DTCTL_")}
     home = os.path.expanduser("~")
     variables.setdefault("HOME", home)
     words = variables.get("PATH", "").split(":")
     words += [directory for directory in USUAL_PATH if directory not in words]
     variables["PATH"] = ":".join(word for word in words if word)
     return variables
-
-
-def _inherited() -> Dict[str, str]:
-    # not os.environ: its text depends on the locale of the session
-    return {_text(name): _text(value) for name, value in os.environb.items()}
 
 
 def _text(value: bytes) -> str:

@@ -129,7 +129,7 @@ def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Recei
     desk.happens("1", "2")
     desk.runs()
     assert receiver.told == ["1"]
-    left = cast("Told", dict(desk.hook.told))  # as it is on the disk
+    left = cast("Told", dict(desk.hook.record))  # as it is on the disk
     assert left["tries"] == 1
     receiver.answer = TAKEN
     again = Desk(left)
@@ -145,7 +145,7 @@ def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(rec
         desk = Desk(told)
         desk.happens("1")
         desk.hook.step(desk.found, desk.now)
-        told = desk.hook.told
+        told = desk.hook.record
         desk.hook.begin(desk.now)  # and is killed
     receiver.answer = BUSY
     desk = Desk(told)
