@@ -1,7 +1,5 @@
 """What an agent answers to a controller: one record for each frame, and for the result of each request."""
 
-from collections import namedtuple
-
 from . import requests
 from .checkpoints import Checkpoint as Checkpoint
 from .checkpoints import CheckpointReport as CheckpointReport
@@ -42,6 +40,10 @@ from .words import (
     Tasks,
     TaskState,
 )
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 MOST_PROCESSES = 1000
 MOST_RUNS = 10_000
@@ -451,8 +453,13 @@ FRAMES = {
 """By their types. That of a `result` is the request's."""
 
 
-Exchange = namedtuple("Exchange", ("handler", "request", "result"))
-"""The function that is given a request, by its name as seen from requests/, and the records of both."""
+class Exchange:
+    """A request: the function that is given it, by its name as seen from requests/, and what both hold."""
+
+    def __init__(self, handler: "str", request: "Any", result: "Any") -> None:
+        self.handler = handler
+        self.request = request
+        self.result = result
 
 
 EXCHANGES = {
