@@ -23,7 +23,7 @@ CANNOT_BE_A_MESSAGE = {
     "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
     "hello again": json.dumps(hello("h1")).encode() + b"\n",
 }
-"""One of each kind; tests/unit/agent/link/test_lines.py has the others."""
+"""One of each kind; tests/unit/agent/link/test_hub.py has the others."""
 
 
 def test_both_ends_hear_each_other(links: Links) -> None:
