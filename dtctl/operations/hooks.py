@@ -21,8 +21,7 @@ from dtctl.agent.run.run_events import RunEvent, payload
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster
-    from dtctl.config.settings import Hook
+    from dtctl.config.cluster import Cluster, Hook
 
 MOST_WAITING = 100
 """Of one hook; what comes on top of them is left out."""

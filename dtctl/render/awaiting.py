@@ -1,4 +1,4 @@
-"""Whom a command on many hosts still waits for: one line, below what the hosts print."""
+"""Which hosts a command still waits for: one line, below what the hosts print."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LONGEST_NOTE = 500
 
 
 class Awaiting(ExitStack):
-    """On a terminal; elsewhere nothing. A context manager, and a `Report` that hears who is begun and who is done."""
+    """On a terminal; elsewhere nothing. A context manager, and a `Report` of what has begun and is done."""
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
         super().__init__()

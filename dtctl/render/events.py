@@ -120,7 +120,7 @@ _PREDICATES = ("killed", "stalled", "hung", "frozen", "cannot_run", "cannot_ente
 """Kinds whose sentences may follow a task's name as they are."""
 
 _EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")
-"""Kinds that tell with what a task has ended."""
+"""Kinds that name what a task has ended with."""
 
 
 def _ended(who: str, why: Sequence[Fact]) -> str:

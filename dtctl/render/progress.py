@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 30
-"""Off a terminal; a stop of many tasks tells no more until its result."""
+"""Off a terminal; a stop of many tasks prints no more until its result."""
 
 _SHOWN_TASKS = 4
 _SIGKILL = 9
@@ -81,7 +81,7 @@ class StopProgress(ExitStack):
         return bool(self._tasks)
 
     def now(self) -> str:
-        """The line as it is at this moment: what nobody has told since is counted on."""
+        """The line as of now: seconds since the last report are added."""
         now = time.monotonic()
         with self._lock:
             counted = {task: _later(one, now - self._heard[task]) for task, one in self._tasks.items()}
@@ -197,7 +197,7 @@ class UpProgress(ExitStack):
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
     def _connecting(self) -> str:
-        """Whom nobody has reached for a while."""
+        """Hosts that have not been reached for a while."""
         # Without the lock: rich asks with its own, for which those wait who change rows with ours.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
@@ -257,7 +257,7 @@ def _bars() -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host is doing, short enough to be drawn eight times a second; or what tells it, where it changes."""
+        """What a host is doing, short enough to be drawn eight times a second; or a function of it."""
 
         def render(self, task: Task) -> Text:
             note = task.fields["note"]

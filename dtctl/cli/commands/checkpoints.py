@@ -53,7 +53,7 @@ def checkpoints(
     local: Annotated[bool, typer.Option("--local", help="With push: for runs of up --local.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """List, check, fetch, bring or clear the cluster's checkpoints, as found in the files on the hosts."""
+    """List, verify, pull, push or prune the checkpoints on the hosts."""
     named = words or []
     given = {"--all": every, "--limit": limit, "--keep": keep, "--dry-run": dry_run, "--yes": yes}
     given |= {"--into": into, "--local": local}

@@ -33,7 +33,7 @@ def exec(  # noqa: A001 (the command's own name)
     raw: Raw = False,
     output: OutputOption = "text",
 ) -> None:
-    """Run a command in the environment and directory of tasks, or on hosts; no shell touches its words."""
+    """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted

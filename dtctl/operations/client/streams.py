@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Streams:
                 if self.ended:
                     return
                 _drop_frames(error)
-                passing = isinstance(error, TransportError) or _is_passing(error)
+                passing = isinstance(error, TransportError) or getattr(error, "code", "") in _PASSING
                 if not failures:
                     self.tell(Away(host.name, error, final=not passing))
                 if not passing:
@@ -142,10 +142,6 @@ def _drop_frames(error: BaseException | None) -> None:
     while error is not None:
         error.__traceback__ = None
         error = error.__cause__ or error.__context__
-
-
-def _is_passing(error: DtctlError) -> bool:
-    return isinstance(error, AgentError) and error.code in _PASSING
 
 
 Told = Callable[[], Generator[object, None, None]]

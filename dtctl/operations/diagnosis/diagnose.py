@@ -101,7 +101,7 @@ def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[s
     log = "\n".join(end.log.splitlines()[-_LOG_LINES:])
     if end.code == 0 and task.state not in ENDED:
         return next((one for one in _fitting(facts, task, log) if one[0].name == "diverged"), None)
-    for text in (end.cause, log if not end.cause or _is_vague(end.cause) else ""):
+    for text in (end.cause, log if not end.cause or _VAGUE.match(end.cause) else ""):
         known = next(_fitting(facts, task, text), None)
         if known is not None:
             return known
@@ -113,10 +113,6 @@ def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[s
 
 
 _VAGUE = re.compile(r"(?:Graph execution error|exit(?:ed)? |Check failed|RuntimeError: *$|[A-Za-z]+Error: *$)")
-
-
-def _is_vague(cause: str) -> bool:
-    return _VAGUE.match(cause) is not None
 
 
 def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signature, dict[str, object]]]:

@@ -59,13 +59,13 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The fullest file system of those that the run writes to."""
     told = facts.hosts.get(task.host)
-    fullest = min(told["disks"], key=_left, default=None) if told is not None else None
+    fullest = min(told["disks"], key=_free_share, default=None) if told is not None else None
     if fullest is None:
         return {}
     return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
 
 
-def _left(one: Disk) -> float:
+def _free_share(one: Disk) -> float:
     return one["free_bytes"] / max(1, one["size_bytes"])
 
 

@@ -255,7 +255,7 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedF
             hosts={name: reached.get(name, host) for name, host in record.hosts.items()},
             others={name: host for name, host in {**known, **reached}.items() if name not in record.hosts},
             file_sha256=cluster.file_sha256,
-            as_written=_differing(cluster, reached),
+            as_written={name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach},
         )
     )
 
@@ -277,7 +277,3 @@ def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
         if getattr(before, name) != getattr(file_before, name) and getattr(file, name) == getattr(file_before, name)
     }
     return dataclasses.replace(file, **kept)
-
-
-def _differing(cluster: Cluster, reached: Mapping[str, Host]) -> dict[str, Reach]:
-    return {name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach}

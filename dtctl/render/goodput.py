@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.agent.run.goodput import summary
+from dtctl.durations import duration_text
 from dtctl.render.words import duration
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ PARTS = {
 }
 MEANINGS = {
     "kept": "between two steps, the later of which is new",
-    "start": "tasks run, and none has told a step yet",
+    "start": "tasks run, and none has reported a step yet",
     "wait": "no task that trains may run: for hosts and servers, or after a loss",
     "again": "steps that had been made before, after a rollback",
     "stall": "no step, though every task ran",
@@ -54,7 +55,7 @@ def of_what(report: Report) -> str:
     """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
     elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
     until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    told = ", as event files tell (the logs tell no step)" if report.goodput and report.goodput.by_scalars else ""
+    told = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
     return f" of the {elapsed} until {until} went into steps that were kept{told}."
 
 
@@ -76,8 +77,5 @@ def percent(share: float) -> str:
 
 
 def exact(seconds: float) -> str:
-    """As cluster.yaml takes it: 30s, 10m, 1h."""
-    for unit, length in (("h", 3600), ("m", 60)):
-        if seconds >= length and round(seconds) % length == 0:
-            return f"{round(seconds) // length}{unit}"
-    return f"{seconds:.0f}s" if seconds < 600 else f"{seconds / 60:.0f}m"
+    """As cluster.yaml takes it: 30s, 10m, 1h; from ten minutes on in whole minutes."""
+    return duration_text(float(round(seconds) if seconds < 600 else 60 * round(seconds / 60)))

@@ -1,7 +1,7 @@
-"""The report's page as one that stays up to date: the same sections, each of which is told again when it has changed.
+"""The report's page as one that stays up to date: the same sections, each of which is sent again when it has changed.
 
 The curves are drawn here, as in a report. A charting library in the browser would draw the same lines from numbers
-that it alone can read; these are told in words too, are there without a script, and bring along no licence of others.
+that it alone can read; these are described in text too, need no script, and bring along no licence of others.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dtctl.transport.group_errors import rows
 
 MOST_PROBLEMS = 3
 MOST_ROWS = 60
-"""Of the table of tasks; where there are more, those that do alike share one."""
+"""Of the table of tasks; where there are more, tasks in the same state share one."""
 
 _HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
 """What changes most stands first."""
@@ -64,11 +64,11 @@ def parts(report: Report) -> dict[str, str]:
 
 
 def unknown(error: DtctlError | None) -> dict[str, str]:
-    """While nobody can tell how the run stands; None: somebody can."""
+    """While the state of the run is unknown; None: it is known."""
     if error is None:
         return {"unknown": Html("")}
     lines = [
-        tag("p", f"Nobody can tell how the run stands: {error.summary}"),
+        tag("p", f"The state of the run is unknown: {error.summary}"),
         tag("p", "Below is what was known last."),
     ]
     return {"unknown": tag("div", lines, class_="problem")}
@@ -114,7 +114,7 @@ def headers() -> dict[str, str]:
 
 
 def policy() -> str:
-    """The script and the style sheet are known by their hashes; the script may ask this server, and nobody else."""
+    """The script and the style sheet are known by their hashes; the script may ask this server alone."""
     return (
         f"default-src 'none'; style-src {known_by_hash(STYLE)}; script-src {known_by_hash(script())};"
         " connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
