@@ -268,7 +268,7 @@ def _is_as_before(file: Path, sha256: str) -> bool:
 
 
 def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
-    """The file's settings, with those that the command line overrode (where `before` differs from `file_before`), unless
+    """The file's settings, with what the command line overrode (where `before` differs from `file_before`), unless
     the file has changed since.
     """
     if not (isinstance(file, SshSettings) and isinstance(before, SshSettings) and isinstance(file_before, SshSettings)):
