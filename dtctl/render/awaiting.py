@@ -108,9 +108,10 @@ def failures_noted(
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
     """What has failed for certain is shown while others are waited for."""
     line = waiting_for(waits, width, " to connect")
-    first, *more = [error for host, error in failed.items() if host not in waits] or [None]
-    if first is None or not line:
+    certain = [error for host, error in failed.items() if host not in waits]
+    if not (line and certain):
         return line
+    first, *more = certain
     return f"{one_line(first.summary)}{f' and {len(more)} more' if more else ''}; {line}"[:width]
 
 
