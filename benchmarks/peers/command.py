@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 from collections import Counter
@@ -9,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.measuring import DTCTL
 from benchmarks.peers import report
 from benchmarks.peers.contest import Options, Report, Standings, compete
-from benchmarks.peers.doing import Contender, Environment, Field, all_kept, all_new, field
+from benchmarks.peers.doing import Contender, Environment, Field, all_kept, all_new, dtctl, field
 
 HOSTS = 30
 STEP = "command"
 COMMAND = "sh where.sh"
+OURS = ("exec", "--home", "--", *COMMAND.split())
 TRAINER = 'command: ["true"]'
 
 
@@ -27,19 +28,15 @@ def run(options: Options, environment: Environment) -> Report:
         with field(hosts, options.width, directory, homes=False) as ground:
             ground.put_script("where.sh", "python3 -c pass")
             ground.servers.write_cluster(TRAINER)
-            new = [_dtctl(ground), *all_new(ground, environment, {STEP: COMMAND})]
-            kept = [_dtctl(ground), *all_kept(ground, environment, {STEP: COMMAND})]
+            ours = functools.partial(dtctl, ground, "dtctl exec", {STEP: OURS}, "as it comes")
+            new = [ours(), *all_new(ground, environment, {STEP: COMMAND})]
+            kept = [ours(), ours(kept=True), *all_kept(ground, environment, {STEP: COMMAND})]
             found = [compete(ground, new, options.rounds, Everywhere(ground))]
             try:
                 found.append(compete(ground, kept, options.rounds, Everywhere(ground)))
             finally:
                 ground.clients(kept=True).end()
     return _report(hosts, [new, kept], found)
-
-
-def _dtctl(ground: Field) -> Contender:
-    argv = [*DTCTL, "exec", "--home", "--", *COMMAND.split()]
-    return Contender("dtctl exec", "as it comes", {STEP: argv}, ground.env(), ours=True)
 
 
 def _report(hosts: int, contenders: Sequence[Sequence[Contender]], found: Sequence[Standings]) -> Report:

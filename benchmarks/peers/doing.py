@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.measuring import DTCTL
 from benchmarks.peers.gauge import Clients
 from benchmarks.servers import Servers, loopback_servers
 from tests.environments import Recipe, Unfit, build
@@ -120,11 +121,11 @@ class Field:
 
     def clients(self, *, kept: bool) -> Clients:
         """The processes of those who were given this environment."""
-        return Clients(f"{MARK}={self.env(kept=kept)[MARK]}", f"ssh: {self.control}/" if kept else "")
+        return Clients(f"{MARK}={self.env(kept=kept)[MARK]}", f"ssh: {self.directory}/" if kept else "")
 
     @property
     def control(self) -> Path:
-        """Where OpenSSH's kept connections have their sockets."""
+        """Where OpenSSH's kept connections have their sockets, but for dtctl's, which are in its cache."""
         return self.directory / "cm"
 
     def put(self, name: str, text: str) -> None:
@@ -152,6 +153,16 @@ def field(hosts: int, width: int, directory: Path, *, homes: bool) -> Iterator[F
         known = {"known_hosts": str(directory / "known_hosts"), "width": width}
         made.description.write_text(json.dumps({"hosts": places, **login, **known}))
         yield made
+
+
+def dtctl(field: Field, name: str, steps: Mapping[str, Sequence[str]], how: str, *, kept: bool = False) -> Contender:
+    """After the cluster file has been written."""
+    file = field.directory / ("kept.yaml" if kept else "cluster.yaml")
+    if kept:
+        file.write_text(file.with_name("cluster.yaml").read_text().replace("ssh: {", "ssh: {client: openssh, ", 1))
+    words: dict[str, Argv] = {step: [*DTCTL, command, "-c", file, *rest] for step, (command, *rest) in steps.items()}
+    how = _listed(how, "client: openssh" * kept)
+    return Contender(_named(name, kept), how, words, field.env(kept=kept), ours=True, kept=kept)
 
 
 LIBRARIES = Path(__file__).with_name("libraries.py")

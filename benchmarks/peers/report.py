@@ -63,10 +63,11 @@ def _ratio(value: float, other: float) -> float:
 
 def behind(contenders: Sequence[Contender], taken: Mapping[str, Taken]) -> Iterator[str]:
     """Of each measure in which peers are better than ours: which, and how much more ours takes."""
-    for ours in (contender.name for contender in contenders if contender.ours and contender.name in taken):
+    own = [contender.name for contender in contenders if contender.ours and contender.name in taken]
+    for ours in own:
         for measure in MEASURES:
             value = measure.of(taken[ours])
-            peers = {name: _ratio(value, measure.of(one)) for name, one in taken.items() if name != ours}
+            peers = {name: _ratio(value, measure.of(one)) for name, one in taken.items() if name not in own}
             better = sorted(((ratio, name) for name, ratio in peers.items() if ratio >= NOT_SLOWER), reverse=True)
             if better:
                 listed = ", ".join(f"{name} ({ratio:.2f})" for ratio, name in better)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from benchmarks.measuring import DTCTL, measure
 from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Options, Report, compete
-from benchmarks.peers.doing import Contender, Environment, Field, field, library, openssh
+from benchmarks.peers.doing import Contender, Environment, Field, dtctl, field, library, openssh
 
 HOSTS = 30
 TRAINER = 'command: [sleep, "3600"], dialect: none'
@@ -49,10 +50,10 @@ def run(options: Options, environment: Environment) -> Report:
 
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:
-    steps = {step: [*DTCTL, *words] for step, words in OURS.items()}
-    how = "`up`, `status`, `down`, as they come"
+    ours = functools.partial(dtctl, ground, "dtctl", OURS, "`up`, `status`, `down`, as they come")
     return [
-        Contender("dtctl", how, steps, ground.env(), ours=True),
+        ours(),
+        ours(kept=True),
         library(ground, environment, "paramiko", COMMANDS, f"{ground.width} threads"),
         _floor(ground, environment),
         library(ground, environment, "asyncssh", COMMANDS, f"{ground.width} at once"),
