@@ -38,14 +38,18 @@ def exec(  # noqa: A001 (the command's own name)
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.logs import OutputPrinter
-    from dtctl.render.machine import document
-    from dtctl.render.machine.results import Outputs
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
     places = _places(record, where)
-    printer, kept = OutputPrinter([place.name for place in places], raw=raw), Outputs()
-    on_output = kept.print if output == "json" else printer.print
+    printer = OutputPrinter([place.name for place in places], raw=raw)
+    on_output = printer.print
+    if output == "json":
+        from dtctl.render.machine import document
+        from dtctl.render.machine.results import Outputs
+
+        kept = Outputs()
+        on_output = kept.print
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
     awaiting = Awaiting(len(places), shown=len(places) > 1)
     failing = failures_noted(scope.transport.dialled, scope.transport.failed)
