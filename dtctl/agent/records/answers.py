@@ -105,11 +105,27 @@ class Progress(Record):
     text: Default[Text, ""]
 
 
+LARGE_BYTES = 16 << 20
+"""Of a file of this size or more a host may ask for blocks."""
+BLOCK_BYTES = 1 << 20
+
+
+class BlockAt(Record):
+    """A block of one of the bundle's files."""
+
+    index: Count
+    number: Count
+
+
 class Need(Record):
-    """The manifest of the bundle, or these of its files."""
+    """The manifest of the bundle, or these of its files, by their index in it."""
 
     manifest: Default[bool, False]
     files: Default[AtMost[List[Count], 1_000_000], []]
+    digests: Default[AtMost[List[Count], 1_000_000], []]
+    """Files of which the digests of all blocks are wanted."""
+    blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
+    """They come after the files."""
 
 
 class TakenPort(Record):

@@ -319,15 +319,22 @@ class ManifestWord(Record):
     """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
 
 
+class DigestsWord(Record):
+    """`digests`: the SHA-256 of each MiB of one of the bundle's files, as the bytes of the frame."""
+
+    index: Count
+    """In the manifest's list."""
+
+
 class FileWord(Record):
-    """`file`: a part of one of the bundle's files, as the bytes of the frame."""
+    """`file`: a part of one of the bundle's files or of a block of it, as the bytes of the frame."""
 
     index: Count
     """In the manifest's list."""
     encoding: Default[OneOf["raw", "zlib"], "raw"]
     """zlib: the bytes of each frame are a whole stream."""
     last: Default[bool, False]
-    """The file is complete."""
+    """The file, or the block, is complete."""
 
 
 @also(UpRequest)
@@ -393,6 +400,7 @@ WORDS = {
     "keep": Word,
     "abort": Word,
     "manifest": ManifestWord,
+    "digests": DigestsWord,
     "file": FileWord,
     "part": PartWord,
     "alive": Word,
