@@ -15,8 +15,7 @@ from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size, spans
 
 if TYPE_CHECKING:
-    from dtctl.operations.diagnosis.facts import End
-    from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
+    from dtctl.operations.diagnosis.signature import End, Finding, Seen, Wait
     from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")

@@ -14,8 +14,7 @@ from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis.diagnose import findings, in_short
-from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Level
+from dtctl.operations.diagnosis.signature import Facts, Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorAway, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
