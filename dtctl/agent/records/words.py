@@ -43,7 +43,7 @@ ExitCode = Within[int, 0, 255]
 SignalNumber = Within[int, 1, 64]
 LAST_EPOCH = 1e12
 Epoch = Within[float, 0, LAST_EPOCH]
-"""Seconds since 1970, by the clock of the host that tells them."""
+"""Seconds since 1970, by the clock of the host that reports them."""
 Seconds = Within[float, 0, 1e9]
 
 MOST_REASON = 4096
@@ -59,8 +59,7 @@ Pem = AtMost[str, 65536]
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
 FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
-"""How far a task is on its way out: it waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or nobody can
-tell."""
+"""How a stop gets on: the task waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
