@@ -28,7 +28,6 @@ from .words import (
     ExitCode,
     Line,
     Name,
-    OptionalTask,
     Path,
     Pid,
     Port,
@@ -278,7 +277,7 @@ class RunsResult(Record):
 class Survivor(Record):
     """A process that outlives SIGKILL. `task` null: that of an unknown task."""
 
-    task: Default[OptionalTask, None]
+    task: Default[Optional[TaskName], None]
     pid: Pid
     command: Line
 

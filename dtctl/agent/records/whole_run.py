@@ -8,7 +8,6 @@ from .words import (
     Count,
     Epoch,
     Name,
-    OptionalTask,
     Outcome,
     Phase,
     Reason,
@@ -70,7 +69,7 @@ class Condition(Because):
     """What held of the run since a moment, in the words of Kubeflow's TFJob."""
 
     type: Outcome
-    cause: OptionalTask
+    cause: Optional[TaskName]
     since: Epoch
 
 
@@ -198,7 +197,7 @@ StoryLine = Record(
         "kind": Default[StoryKind, "task"],
         "host": Default[Optional[Name], None],
         "index": Default[Optional[Count], None],
-        "task": Default[OptionalTask, None],
+        "task": Default[Optional[TaskName], None],
         "attempt": Default[Optional[Count], None],
         "from": Default[Optional[AtMost[str, 100]], None],
         "to": Default[Optional[AtMost[str, 100]], None],

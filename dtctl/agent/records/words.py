@@ -2,7 +2,7 @@
 
 import re
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Pattern, Within
+from .kinds import AtMost, Dict, List, OneOf, Pattern, Within
 
 HOME, CODE, PATH = "\0HOME", "\0CODE", "\0PATH"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
@@ -69,7 +69,6 @@ StoryKind = OneOf["task", "contact", "decision", "condition", "request"]
 
 Tasks = AtMost[List[TaskName], MOST_TASKS]
 Variables = Dict[VariableName, str]
-OptionalTask = Optional[TaskName]
 
 
 def brief(text: str) -> str:
