@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from .. import main
-from ..host import fifo, files, paths, ports, processes
+from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.words import FINAL
 from ..run import environment
@@ -179,6 +179,8 @@ class Run:
 
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
+        from ..host import ports  # not before: few sessions need sockets
+
         pid = ports.listener(port)
         if pid is None or processes.environment(pid).get("DTCTL_RUN") == self.id:
             return False
