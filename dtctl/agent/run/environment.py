@@ -8,7 +8,8 @@ from ..records.words import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional
+    import subprocess
+    from typing import Any, Dict, List, Mapping, Optional, Sequence
 
     from ..records.spec import Spec, TaskSpec
 
@@ -40,6 +41,19 @@ def encode(text: str) -> bytes:
 
 def encoded(variables: Mapping[str, str]) -> Dict[bytes, bytes]:
     return {encode(name): encode(value) for name, value in variables.items()}
+
+
+def spawn(words: Sequence[str], variables: Mapping[str, str], cwd: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A program in a session of its own, which reads nothing unless `streams` says what. Raises OSError, ValueError."""
+    import subprocess
+
+    return subprocess.Popen(
+        list(map(encode, words)),
+        cwd=encode(cwd),
+        env=encoded(variables),
+        start_new_session=True,
+        **{"stdin": subprocess.DEVNULL, **streams},
+    )
 
 
 def without_proxies(variables: Mapping[str, str]) -> Dict[str, str]:
