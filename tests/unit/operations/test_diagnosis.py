@@ -430,6 +430,7 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     assert "unrecognised error; last lines of worker:0:" in paragraph(only)
     assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
+    assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
     assert "unrecognised error" in paragraph(
         findings(facts(running("worker:0", attempt=2, history=past, since=990.0)))[0]
     )
