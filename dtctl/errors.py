@@ -69,9 +69,9 @@ class Problem:
     hint: str = ""
 
 
-def clipped(text: str) -> str:
+def clipped(text: str, most: int = 60) -> str:
     """What a message quotes, by its beginning where it is long."""
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 class ConfigError(DtctlError):

@@ -91,7 +91,7 @@ class Folder:
         start = os.fsencode(name)[:_LONGEST_PART].decode("utf-8", "ignore")
         part = f".{start}.{secrets.token_hex(8)}"
         try:
-            # Not by `tempfile`: an interrupt as it opens the file would leave one whose name nobody knows.
+            # Not by `tempfile`: an interrupt as it opens the file would leave one of an unknown name.
             with self.new(part) as file:
                 os.fchmod(file.fileno(), 0o600)  # the umask may have taken more
                 file.write(content)
@@ -274,7 +274,7 @@ def make_private(directory: Path) -> None:
 
 
 def open_regular(path: str | os.PathLike[str], *, follow: bool = True, dir_fd: int | None = None) -> int:
-    """A descriptor for reading what is a regular file now that it is open; nobody waits for a FIFO. Raises OSError."""
+    """A descriptor for reading what is a regular file now that it is open; never waits for a FIFO. Raises OSError."""
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
     return regular(os.open(path, flags, dir_fd=dir_fd), path)
 

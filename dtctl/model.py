@@ -150,7 +150,7 @@ class TaskState(str, Enum):
 
     @property
     def final(self) -> bool:
-        """Nothing more happens to the task unless somebody asks."""
+        """Nothing more happens to the task unless it is restarted by hand."""
         return self.value in FINAL
 
 

@@ -61,12 +61,12 @@ def check_private(directory: Path) -> None:
             hint=f"look at what is in it, then chmod 700 {directory}",
         )
     if mode & 0o077:
-        with suppress(OSError):  # it may lie on a disk that cannot be written to: nobody else can write there either
+        with suppress(OSError):  # it may lie on a disk that cannot be written to: no other user can write there either
             directory.chmod(0o700)
 
 
 def _is_own_group(group: int) -> bool:
-    """The group that has this user's name and nobody else in it, as distributions make one for each user."""
+    """The group that has this user's name and no other member, as distributions make one for each user."""
     try:
         user, entry = pwd.getpwuid(os.geteuid()), grp.getgrgid(group)
     except KeyError:

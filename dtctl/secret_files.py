@@ -9,29 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from dtctl.agent.host.secrets import token_in
 
-BY_NAME = tuple(
-    """
-    .env .env.* .env~ *.env .envrc !.env.example !.env.sample !.env.template !.env.dist !example.env !sample.env
-    !template.env
-    .ssh/ id_rsa* id_dsa* id_ecdsa* id_ed25519* !id_*.pub !id_*.py *.ppk .gnupg/ .config/sops/age/
-    *.p12 *.pfx *.jks *.keystore *.kdbx .htpasswd .vault-token .vault_pass* vault_pass* !vault_pass*.py
-    .password-store/ secrets.yaml secrets.yml secrets.json secrets.toml
-    secrets.*.yaml secrets.*.yml secrets.*.json secret.yaml secret.yml secret.json .env_* *id_rsa *id_ed25519
-    .cargo/credentials .gem/credentials
-    .mlflow/credentials credentials.json credentials.toml credentials.yaml credentials.yml client_secret*.json
-    .netrc _netrc .git-credentials .config/git/credentials .pypirc .npmrc .pgpass .my.cnf .*_history .dockercfg
-    .docker/config.json .config/containers/auth.json .kube/ kubeconfig *.kubeconfig .config/gh/ .config/rclone/
-    rclone.conf .m2/settings.xml
-    *.tfstate *.tfstate.* *.tfvars *.tfvars.json .terraform.d/ .terraformrc
-    .aws/ .azure/ .oci/ .aliyun/ .snowflake/ .config/gcloud/ application_default_credentials.json .boto .s3cfg
-    .databrickscfg
-    kaggle.json .kaggle/ .huggingface/ .hf_token .cache/huggingface/token .cache/huggingface/stored_tokens
-    .config/wandb/settings .wandb/settings clearml.conf trains.conf .comet.config .streamlit/secrets.toml
-    """.split()  # noqa: SIM905  # so it is a page and not four
-)
+BY_NAME = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").split())
 """Rules in the language of gitignore(5), each of which holds at any depth and for capitals too."""
 
 UNLESS_PUBLIC = ("*.pem", "*.key")

@@ -1,7 +1,6 @@
 """The life of the agent's processes on a host: they are the only ones of a run, and go when it is over.
 
-python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY
-python3 -IS ~/.dtctl/agent/SHA256 guard RUN_DIRECTORY ...        by a supervisor whose guard was killed
+python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY        by a keeper or a restart; a session forks instead
 python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to tell a hook; on stdin what
 python3 -IS ~/.dtctl/agent/current revive                        after a restart of the machine
 """
@@ -45,14 +44,6 @@ def supervise(directory: str) -> None:
     revival.watch(revival.Guarded(files, lock, _supervise), None)
 
 
-def go_on_as_guard(directory: str, lock: int, pid: int, reads: int, holds: int) -> None:
-    """The guard of a supervisor that has lost its own; what it was given by that one are open descriptors."""
-    _ignore_hang_up()
-    for descriptor in (lock, reads, holds):
-        os.set_inheritable(descriptor, False)
-    revival.watch(revival.Guarded(RunFiles(directory), lock, _supervise), revival.Tie(reads, holds, pid))
-
-
 def _supervise(bond: revival.Bond) -> None:
     from .supervise.supervisor import Supervisor  # not before: the guard is to stay small
     from .survival import reboot
@@ -77,8 +68,6 @@ def main_words() -> None:
     programs.hold()
     if len(words) == 2 and words[0] == "supervise":
         supervise(words[1])
-    elif len(words) == 6 and words[0] == "guard":
-        go_on_as_guard(words[1], *map(int, words[2:]))
     elif words == ["post"]:
         from .hooks import sender  # not before: it brings TLS along
 

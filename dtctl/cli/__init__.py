@@ -34,14 +34,17 @@ def _main() -> None:
     def on_sigterm(number: int, frame: FrameType | None) -> None:
         nonlocal terminated
         terminated = True
-        raise KeyboardInterrupt("SIGTERM")  # nobody who could be asked has typed that
+        raise KeyboardInterrupt("SIGTERM")  # it comes from no terminal where a question could be asked
 
     signal.signal(signal.SIGTERM, on_sigterm)
     show_whatever_comes()
-    speak_json(wants_json(sys.argv[1:]))
+    in_json = wants_json(sys.argv[1:])
+    if in_json:
+        from dtctl.render.machine import speech
+    speak_json(speech.note if in_json else None)
     try:
         with whole_words(os.environ), whole_options(os.environ):
-            if wants_json(sys.argv[1:]):
+            if in_json:
                 _run_in_json()
             app(prog_name="dtctl")
     except DtctlError as error:

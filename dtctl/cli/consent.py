@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from dtctl.errors import DtctlError, PreflightError
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster
-    from dtctl.config.settings import Hook
+    from dtctl.config.cluster import Cluster, Hook
     from dtctl.operations.consent import Program
 
 
@@ -42,7 +41,7 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
 def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
     """Whether a command that only checks may start what the file names for local hosts.
 
-    Not on a host that what is typed has made local: nobody has been asked about that.
+    Not on a host that what is typed has made local: no consent was asked for that.
     """
     from dtctl.operations.consent import Consents
 

@@ -1,22 +1,22 @@
-"""What the parser of the command line refuses, in dtctl's words: the reason, and what to type.
+"""The parser of the command line: its values, and what it refuses in dtctl's words: the reason, and what to type.
 
-Typer's parser is click, or a copy of it, and its words change from version to version. Its errors are told apart by
-their types and fields, never by what they say.
+Typer's parser is click, or a copy of it, and its words change from version to version. Its errors are
+recognised by their types and fields, never by their text.
 """
 
 from __future__ import annotations
 
 import inspect
+import os
 import typing
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-
-from dtctl.cli.plain_values import take_plain_values
 
 if TYPE_CHECKING:
     from dtctl.errors import UsageError
@@ -30,7 +30,14 @@ _USUAL = 20
 
 
 class Command(TyperCommand):
-    """A command whose mistakes are told in our words."""
+    """A command whose mistakes are reported by dtctl itself."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Arguments as they are declared: some versions of Typer put brackets around them, and their types behind."""
+        arguments = [one for one in self.get_params(ctx) if one.param_type_name == "argument"]
+        for one in arguments:
+            one.display_type_rich = lambda ctx: None  # type: ignore[attr-defined]
+        return ["[OPTIONS]", *map(_metavar, arguments)]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)
@@ -149,7 +156,7 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
     parameters: Mapping[str, Any] = inspect.signature(callback, eval_str=True).parameters
     if name not in parameters or not hasattr(parameters[name].annotation, "__metadata__"):
         return None
-    kind, *told = typing.get_args(parameters[name].annotation)
+    kind, *options = typing.get_args(parameters[name].annotation)
     kinds = (kind, *typing.get_args(kind))  # int | None
     for one in kinds:
         if typing.get_origin(one) is Literal:
@@ -157,7 +164,7 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
             return f"{', '.join(others)} or {last}", others[0]
     if int not in kinds:
         return None
-    least, most = told[0].min, told[0].max
+    least, most = options[0].min, options[0].max
     example = str(min(max(least or 0, _USUAL), most or _USUAL))
     if most is not None:
         return f"a whole number from {least or 0} to {most}", example
@@ -240,7 +247,7 @@ def other_option(name: str, own: Collection[str]) -> str:
 
 
 def place_for(ctx: Any, word: str, own: Collection[str]) -> str:
-    """Where a word belongs that a command does not take; empty where nobody knows."""
+    """Where an argument belongs that a command does not take; empty if unknown."""
     if "--config" in own and (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
         return f"a cluster file is named by an option: {ctx.command_path} -c {word}"
     if ":" in word or word.startswith("@"):
@@ -251,3 +258,49 @@ def place_for(ctx: Any, word: str, own: Collection[str]) -> str:
 
 def _takes_tasks(command: Any) -> bool:
     return any(one.param_type_name == "argument" and "TASK" in (one.metavar or "") for one in command.params)
+
+
+_OTHER = object()
+"""A value that Typer converts, or refuses."""
+
+
+def take_plain_values(params: Iterable[Any], command: Callable[..., Any] | None) -> None:
+    """Defaults, texts, choices and paths are taken as they are. `command`: the function that has these parameters.
+
+    Typer reads each value through pydantic, which takes longer to import than most commands take.
+    """
+    for param in params:
+        param.process_value = partial(_processed, param, param.process_value, command)
+
+
+def _processed(param: Any, process: Callable[[Any, Any], Any], command: Any, ctx: Any, value: Any) -> Any:
+    plain = _plain(param, command, value)
+    if plain is _OTHER:
+        return process(ctx, value)
+    return plain if param.callback is None else param.callback(ctx, param, plain)
+
+
+def _plain(param: Any, command: Any, value: Any) -> Any:
+    several = param.multiple if param.param_type_name == "option" else param.nargs == -1
+    if value is None:
+        return _OTHER if param.required else () if several else None
+    if isinstance(value, str | int) and value is param.default:
+        return value
+    if several:
+        words = isinstance(value, list | tuple) and value and _kind(param, command) == list[str]
+        return tuple(value) if words else _OTHER
+    return _of_kind(_kind(param, command), value) if isinstance(value, str) else _OTHER
+
+
+def _kind(param: Any, command: Any) -> Any:
+    """What the function takes there, less None."""
+    annotation: Any = inspect.signature(command, eval_str=True).parameters[param.name].annotation
+    kind, *_ = typing.get_args(annotation) or (annotation,)
+    kinds = [one for one in typing.get_args(kind) if one is not type(None)]
+    return kinds[0] if len(kinds) == 1 and typing.get_origin(kind) not in (Literal, list) else kind
+
+
+def _of_kind(kind: Any, text: str) -> Any:
+    if kind is str or (typing.get_origin(kind) is Literal and text in typing.get_args(kind)):
+        return text
+    return Path(text) if kind is Path and os.access(text, os.R_OK) else _OTHER

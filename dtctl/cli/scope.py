@@ -5,25 +5,27 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from dtctl.cli import which
 from dtctl.cli.ending import left
 from dtctl.cli.table import may_guess
-from dtctl.errors import UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.cli.ending import Announced
     from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
     from dtctl.model import Host
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.history.store import Memory
     from dtctl.operations.snapshot import RunStatus
+    from dtctl.operations.stop import Ending
     from dtctl.transport.connect import Transports
 
 
@@ -65,7 +67,7 @@ class Scope:
     def left(
         self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
     ) -> AbstractContextManager[None]:
-        """As `interrupts.left`, once a host was reached; before that nothing can have changed.
+        """As `ending.left`, once a host was reached; before that nothing can have changed.
 
         Nor has it before what is about to end was announced, where that is done, and agreed to.
         """
@@ -78,6 +80,20 @@ class Scope:
             return what if isinstance(what, str) else what(), *next_steps
 
         return left(said)
+
+    @contextmanager
+    def detached(self, *next_steps: str) -> Iterator[None]:
+        """An interrupt ends the command alone, once a host was reached; `next_steps` are what to type then."""
+        from dtctl.render import errors
+
+        try:
+            yield
+        except KeyboardInterrupt:
+            if not self.transport.reached:
+                raise
+            errors.below()
+            errors.note("detached: the run continues", *next_steps)
+            raise typer.Exit(ExitCode.INTERRUPTED) from None
 
     def dialling(self) -> AbstractContextManager[None]:
         """Shows whom a command waits for that asks hosts before it shows anything."""
@@ -138,7 +154,7 @@ class Scope:
         if record is None:
             self.file()  # raises, and says what there is
             raise AssertionError("no file here, and one is found")
-        # Without --run hosts are asked for their current run: somebody else may have started another since.
+        # Without --run hosts are asked for their current run: another run may have been started since.
         return self._with_own_access(dataclasses.replace(self._followed(record), run=None))
 
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
@@ -150,7 +166,7 @@ class Scope:
             raise which.of_other_directory(other.run or "", other.file, record.file)
 
     def remember_end(self, found: RunStatus) -> None:
-        """How the run has ended, for whoever is told about it without asking its hosts."""
+        """Remembers how the run has ended, so that its hosts need not be asked again."""
         outcome = found.verdict.outcome
         if outcome.decided and found.record.outcome != outcome.value:
             self.memory.change(found.record, outcome=outcome.value)
@@ -270,3 +286,41 @@ def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
     from dtctl.render import errors
 
     errors.note(f"waiting for {host}: silent for {silent_s:g} s, given up after {limit_s:g} s")
+
+
+class Announced:
+    """Called with what is about to be ended: names it on stderr, unless it is another directory's run (UsageError).
+
+    `agreed` asks whether it may be, and raises where it may not. `made`: until then no host was asked to end anything.
+    """
+
+    def __init__(
+        self,
+        scope: Scope,
+        record: RunRecord,
+        doing: str,
+        *,
+        say: bool = True,
+        agreed: Callable[[Ending], None] = lambda found: None,
+    ) -> None:
+        self.made = False
+        self._scope, self._record, self._doing, self._say, self._agreed = scope, record, doing, say, agreed
+
+    def __call__(self, found: Ending) -> None:
+        self._scope.refuse_others(self._record, found.run)
+        if self._say and found.run and found.tasks:
+            from dtctl.render.errors import note
+            from dtctl.render.terminal.moving import still
+
+            with still():
+                note(f"{self._doing} {facts(found)}")
+        self._agreed(found)
+        self.made = True
+
+
+def facts(found: Ending) -> str:
+    from dtctl.render.words import count
+
+    if not found.tasks:
+        return f"{found.run}"
+    return f"{found.run}: {count(len(found.tasks), 'task')} on {count(len(found.hosts), 'host')}"

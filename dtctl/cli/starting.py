@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.ending import Announced
+from dtctl.cli.scope import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
+from dtctl.operations.client.conversation import controller_name
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
-from dtctl.operations.up.launch import Start, controller_name
+from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
 from dtctl.operations.up.up import up
@@ -32,7 +33,7 @@ from dtctl.render.terminal.moving import LastLine, moving
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.config.settings import Recovery
+    from dtctl.config.cluster import Recovery
     from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
@@ -85,8 +86,8 @@ class StartReport(UpReport):
     def stopping(self, found: Ending) -> None:
         self._announced(found)
 
-    def stopped(self, told: Stopping) -> None:
-        self._bars.ending(told)
+    def stopped(self, stopping: Stopping) -> None:
+        self._bars.ending(stopping)
 
 
 def start(
@@ -224,7 +225,7 @@ class _Waiting:
         return b"".join(found)
 
     def end(self) -> None:
-        """A start that has failed goes on nowhere: not where nobody has heard of it, nor again and again."""
+        """Ends a start that has failed, also on hosts that have not reported, without more attempts."""
         assert self.failed is not None
         seen, cause = self.failed.seen, self.failed.cause
         unheard = [host for host, one in seen.contacts.items() if one["heard"] is None and not one["absent"]]

@@ -70,7 +70,7 @@ GROUPS = {
 }
 
 COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.items()}
-"""`exec` and `ssh` count as changes, because nobody knows what is typed there."""
+"""`exec` and `ssh` count as changes, as the command may be anything."""
 
 
 def may_guess(command: str) -> bool:

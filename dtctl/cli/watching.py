@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 import typer
 
-from dtctl.cli.ending import detached
 from dtctl.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -117,7 +116,7 @@ def watch(
         commands.finish()
         return status
 
-    with detached(scope, "dtctl logs -f    follow it again", "dtctl stop       end it"):
+    with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
         for event in follow(record, scope.transport, wanted):
             if isinstance(event, RunStatus):
                 latest = event
@@ -135,7 +134,7 @@ def watch(
 
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
-    """What hooks are told of a run that has ended, also where no coordinator tells of it."""
+    """The events that hooks receive for a run that has ended, also without a coordinator."""
     from dtctl.agent.run.run_events import ENDED, ended
 
     if status.coordination is not None:

@@ -65,7 +65,7 @@ def find_cluster_file(argument: Path | None, environ: Mapping[str, str], cwd: Pa
     if named := environ.get(VARIABLE):
         return _named_by_variable(Path(named).expanduser(), cwd)
     candidates = [folder / FILE_NAME for folder in _folders(cwd)]
-    for is_there in (Path.is_file, Path.exists):  # what is no file is told as what it is, where there is no other
+    for is_there in (Path.is_file, Path.exists):  # a directory of that name is reported as such, if there is no file
         for candidate in candidates:
             if is_there(candidate):
                 return candidate

@@ -1,4 +1,4 @@
-"""What no single value can tell: what is missing, contradicts itself, cannot work, or is hardly meant.
+"""What concerns several values: what is missing, contradicts itself, cannot work, or is hardly meant.
 
 The last two are reported to those who are about to start a run (`check_workable`, `check_gpus`).
 Commands about a run that is there already do not ask: a file that no run can be started from may well stop one.
@@ -35,7 +35,7 @@ EXAMPLES = {key: f"write, for example, {text}" for key, text in {**_NEEDED, "tra
 
 
 def check_sections(content: ClusterFile, findings: Findings) -> None:
-    """What no single value can tell: keys that are missing, and keys that contradict each other."""
+    """What concerns several values: keys that are missing, and keys that contradict each other."""
     check_presence(content, findings)
     check_secrets(content, findings)
     check_success(content, findings)
@@ -207,7 +207,7 @@ def _is_near(url: str) -> bool:
 _LEADING = (WORKER, *LEAD_JOBS)
 _KNOWN = (*_LEADING, PS, EVALUATOR, *KVSTORE_JOBS)
 _ENDLESS = (PS, *KVSTORE_JOBS)
-"""Jobs whose tasks serve until they are told to end."""
+"""Jobs whose tasks serve until they are stopped."""
 _NEARLY_LEAD = 0.75
 
 
@@ -250,7 +250,7 @@ _Load = tuple[tuple[str, int], ...]
 
 
 def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> None:
-    """Hosts that are alike are told once."""
+    """Hosts with the same problem are reported once."""
     entry_of = {name: key for key in content.hosts for name in expand(key)}
     alike: dict[tuple[str, _Load], list[str]] = {}
     for host, counts in _loads(cluster).items():

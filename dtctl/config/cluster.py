@@ -1,13 +1,211 @@
-"""A cluster: all of one cluster.yaml, expanded and checked."""
+"""A cluster: all of one cluster.yaml, checked and expanded.
+
+Keys whose values are used as the file has them are declared here, once: `ClusterFile` has them, and so has `Cluster`.
+What the file says of hosts, jobs and paths is worked out first, and is in `dtctl.config.sections`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
-from dtctl.config.settings import JobKeys, Settings, TrainerKeys
-from dtctl.model import CHOSEN_PORT, Dialect, Host, Reach, TaskId, lead_among
+from dtctl.agent.records import hooks as records
+from dtctl.config import values as v
+from dtctl.config.section import Section, key
+from dtctl.model import (
+    CHOSEN_PORT,
+    VALUE,
+    DeclaredStrategy,
+    DeclaredSuccess,
+    Dialect,
+    Host,
+    Reach,
+    RebootRule,
+    RecoveryMode,
+    TaskId,
+    lead_among,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery(Section):
+    """When a lost task is started again, and what with it: [recovery.md](recovery.md)."""
+
+    where: ClassVar[str] = "recovery"
+
+    mode: RecoveryMode = key("auto", "gang")
+    """what a lost task restarts: `auto`: what the strategy needs, `task`: it alone, `gang`: every task, `never`:
+    nothing, the run has failed"""
+    max_restarts: v.Count = key(10, "3")
+    """restarts of one task before the run has failed"""
+    max_run_restarts: v.Count = key(100, "20")
+    """restarts of all tasks before the run has failed; one of the whole gang counts once"""
+    backoff_s: v.Backoff = key((1.0, 60.0), "5s..2m")
+    """the delay before a restart: none before the first, then it doubles from the shortest up to the longest"""
+    reset_after_s: v.Duration = key(600.0, "30m")
+    """an attempt that lives this long resets the delay and the count"""
+    repeat: v.Count = key(3, "0")
+    """how often in a row a task may end with the same error in its log, and no new step, before the run has failed:
+    what only repeats itself is not worth `max_restarts`; `0`: as often as `max_restarts` allows"""
+    allow_scratch: bool = key(False, "true")
+    """start over from nothing when a `ps` is lost and there is no complete checkpoint, or when the only one is damaged;
+    `false`: the run has failed"""
+    retry: v.ExitCodes = key((42, 137, 139, 143), "[42, 75]")
+    """exit codes after which a task may be started again whatever its log says; the death by a signal counts as 128 and
+    the signal's number"""
+    permanent: v.ExitCodes = key((2,), "[2, 64]")
+    """exit codes after which it is not started again; codes in neither list are tried again, unless the program cannot
+    be run or its log ends with an import error"""
+    stall_s: v.StallLimit = key(None, "15m")
+    """how long a task may show no progress (steps, output, checkpoints) before it counts as hung and is killed;
+    `auto` learns it from the run, `off` never does it"""
+    first_step_s: v.StallLimit = key(None, "20m")
+    """how long a task may be silent before its first step; `auto`: ten times what an earlier attempt or its peers took,
+    at least 5 min or `stall`, and unlimited while no task reports steps; `off`: for ever"""
+    host_timeout_s: v.DurationOrNever = key(None, "30m")
+    """how long a host may be out of touch before its tasks are given up for good; it then stops them by itself, too"""
+    reboot: RebootRule = key("auto", "never")
+    """`auto`: the agents of a host that has been restarted come back by themselves where the host allows it (systemd
+    user units or `@reboot` of cron); `never`: with the next command that asks for them"""
+
+    @property
+    def backoff_min_s(self) -> float:
+        return self.backoff_s[0]
+
+    @property
+    def backoff_max_s(self) -> float:
+        return self.backoff_s[1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TfConfig(Section):
+    """What the variable `TF_CONFIG` holds besides cluster and task, for the dialects `tensorflow` and `tf_config`."""
+
+    where: ClassVar[str] = "tf_config"
+
+    environment: v.Text | None = key(None, "cloud")
+    """its `environment`, which older Estimators look at"""
+    rpc_layer: v.Text | None = key(None, "grpc")
+    """its `rpc_layer`; TensorFlow's own is `grpc`"""
+    evaluator_in_cluster: bool = key(False, "true")
+    """the job `evaluator` stands in its `cluster` too; TensorFlow 2 wants it in `task` alone"""
+    sparse: bool = key(False, "true")
+    """each worker's `cluster` holds the ps, the lead and the worker itself, not the other workers, so that it need not
+    wait for them"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hook(Section):
+    """Who is notified of the run, by `post` or by `run`: [notifications.md](notifications.md). `${NAME}` in `post`
+    and in the values of `headers` is the value of that variable, from `trainer.env_file` or else from your own
+    environment; it is treated as a secret."""
+
+    where: ClassVar[str] = "hooks.NAME"
+
+    name: str = ""
+    """It is the name of the section."""
+    on: v.HookEvents = key(("succeeded", "failed"), "[failed, stalled]")
+    """its events: the run has `succeeded`, has `failed` or was `stopped`; a task `stalled`, was lost and is
+    `restarting`, or has `recovered`"""
+    post: v.Url | None = key(None, "${SLACK_URL}")
+    """an address to which the coordinator posts JSON, whose `text` services such as Slack show; it needs no
+    controller"""
+    headers: v.Headers = key({}, '{Authorization: "Bearer ${TOKEN}"}')
+    """further headers of the post"""
+    run: v.Words = key((), "[./tell.sh]")
+    """a command on the controller, while a command of dtctl follows the run there (`up -f`, `logs -f`, `wait`); it
+    reads the same JSON from stdin, and finds it in variables such as `DTCTL_TEXT`"""
+    timeout_s: v.HookTimeout = key(10.0, "5s")
+    """how long a post or a command may take, at most 60s"""
+
+    @property
+    def variables(self) -> tuple[str, ...]:
+        """Names of those whose values it needs."""
+        texts = [self.post or "", *self.headers.values()]
+        return tuple(dict.fromkeys(name for text in texts for name in VALUE.findall(text)))
+
+    def filled(self, values: Mapping[str, str]) -> records.Post:
+        """As its coordinator gets it."""
+
+        def fill(text: str) -> str:
+            return VALUE.sub(lambda found: values[found.group(1)], text)
+
+        return {
+            "name": self.name,
+            "on": list(self.on),  # type: ignore[arg-type]  # the file has been checked
+            "url": fill(self.post or ""),
+            "headers": {name: fill(value) for name, value in self.headers.items()},
+            "timeout_s": self.timeout_s,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainerKeys(Section):
+    """What all trainer processes share."""
+
+    python: v.Text | None = key(None, "/opt/venv/bin/python")
+    """interpreter for a leading `python` in `command`; if neither it nor `venv` is set, `python3` on the hosts, and
+    with `--local` that of the active virtual environment, or else the one that runs dtctl"""
+    venv: v.HostPath | None = key(None, "~/venv")
+    """a virtual environment on the hosts"""
+    setup: v.Text | None = key(None, "pip install -r requirements.txt")
+    """shell text that prepares a host; run in the code's directory, once for each content of the code"""
+    secrets: v.EnvNames = key((), "[WANDB_API_KEY]")
+    """names of variables whose values come from `env_file` or else from your own environment; never printed"""
+    keep_proxy: bool = key(False, "true")
+    """keep `http_proxy` and its like in the trainers' environment; they are dropped by default, because they get in the
+    way of the tasks' own traffic"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobKeys(Section):
+    """What a job says of its tasks."""
+
+    gpus_per_task: v.Gpus | None = key(None, "1")
+    """GPUs that each task sees; if left out, none for `ps` and `evaluator`, and an even share of the host's for the
+    others"""
+    depends_on: v.JobList | None = key(None, "[ps]")
+    """jobs that have to be ready before it starts, `[]` for none; if left out, it starts at once, and waits for what
+    the strategy needs: [recovery.md](recovery.md)"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Section):
+    """What the whole run goes by."""
+
+    tf_config: TfConfig = key(TfConfig())
+    """what `TF_CONFIG` holds"""
+    strategy: DeclaredStrategy = key("auto", "ps-strategy")
+    """how the tasks train together; it decides which tasks wait for which at the start, and what a lost task restarts:
+    [recovery.md](recovery.md). `auto`: `kvstore` with the dialect `mxnet`, `async-ps` where there is a `ps` job, else a
+    collective (as `mirrored` and `ddp` are) where more than one task trains"""
+    recovery: Recovery = key(Recovery())
+    """when a lost task is started again"""
+    success: DeclaredSuccess = key("auto", "lead")
+    """what ends the run well: the end of the `lead` task (`chief:0`, `master:0`, or else `worker:0`), or the end of
+    `all-workers`; `auto`: the lead where there is a `ps` job, else all workers"""
+    target_step: v.Count | None = key(None, "20000")
+    """the step that a complete training reaches: if a success falls short of it, dtctl warns; if left out, the lead's
+    argument `train_steps`, `max_steps` or `target_step`, where it has one"""
+    fail_fast: bool = key(True, "false")
+    """a task that is lost for good fails the run, and all others are stopped; `false` lets them continue"""
+    start_timeout_s: v.PositiveDuration = key(600.0, "30m")
+    """how long a task that others need may take to listen or to report a step; then the run has failed"""
+    active_deadline_s: v.DurationOrNone = key(None, "12h")
+    """how long the run may take as a whole; then it has failed"""
+    settle_s: v.DurationOrAuto = key(None, "2m")
+    """how long the other tasks may take to finish by themselves after the success, before they are stopped; `auto`:
+    30s, and 150s for `sync-ps`, whose chief needs two minutes to close"""
+    grace_s: v.Duration = key(30.0, "2m")
+    """how long a task that is stopped may take to save its state before it is killed"""
+    keep: v.Count = key(10, "3")
+    """how many runs that have ended are kept, with their logs"""
+    ttl_s: v.DurationOrNone = key(None, "7d")
+    """how long a run that has ended is kept at most"""
+    hooks: Mapping[v.HookName, Hook] = key({})
+    """who is notified of the run, by names of your own"""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ KeyPath = tuple[str | int, ...]
 
 
 MOST_PROBLEMS = 50
-"""Nobody mends more in one go, and to look for them takes the longer the more there are."""
+"""More are not corrected in one go, and each takes time to find."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Document:
 
 
 class Findings:
-    """Collects every mistake, so that one look at the output is enough to mend the file."""
+    """Collects every mistake, so that one run is enough to correct the file."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -131,7 +131,7 @@ class Findings:
         return path in self._spoiled
 
     def lacks_keys_of(self, key: str) -> bool:
-        """Entries of the mapping `key` have been left out, so that nobody can tell which names it was meant to have."""
+        """Entries of the mapping `key` have been left out, so its names are not all known."""
         return any(spoiled[:1] == (key,) and len(spoiled) <= 2 for spoiled in self._spoiled)
 
     def names_in(self, key: str) -> list[str]:

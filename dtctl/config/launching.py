@@ -33,7 +33,7 @@ def with_scheduler(content: ClusterFile) -> ClusterFile:
         return content
     lead = jobs[lead_among(jobs).job]
     hosts = lead.hosts[:1]
-    with suppress(UsageError):  # told where it stands
+    with suppress(UsageError):  # reported where it stands
         hosts = tuple(host for text in hosts for host in expand(text))[:1]
     own: dict[str, Any] = {"hosts": hosts, "tasks_per_host": 1, "port": None, "gpus_per_task": None, "depends_on": None}
     scheduler = dataclasses.replace(lead, **own, dialect="mxnet")
@@ -41,7 +41,7 @@ def with_scheduler(content: ClusterFile) -> ClusterFile:
 
 
 def read_launches(content: ClusterFile, findings: Findings) -> dict[str, Launch]:
-    """The launch of each job. Templates are checked where they are written, so that each mistake is told once."""
+    """The launch of each job. Templates are checked where they are written, so that each mistake is reported once."""
     for path, section in (
         (("trainer",), content.trainer),
         *((("jobs", name), job) for name, job in content.jobs.items()),

@@ -8,16 +8,17 @@ import hashlib
 import os
 import select
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dtctl.config.build import build
-from dtctl.config.checks import EXAMPLES, check_gpus, check_workable
-from dtctl.config.cluster import Cluster
+from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
+from dtctl.config.cluster import Cluster, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, dotted, in_words
-from dtctl.config.launching import with_scheduler
+from dtctl.config.inventory import read_hosts
+from dtctl.config.launching import read_launches, with_scheduler
+from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
 from dtctl.config.yaml12 import START, parse
@@ -112,7 +113,7 @@ def _text(content: bytes, name: str) -> str:
 
 
 def _without_waiting(file: Path) -> int:
-    """Open for reading. A pipe, as of `<(...)`, is read where somebody writes to it. Raises OSError."""
+    """Open for reading. A pipe, as of `<(...)`, is read once something writes to it. Raises OSError."""
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
         os.close(descriptor)
@@ -231,7 +232,7 @@ def _example(path: KeyPath, found: Any) -> str:
             return f"write, for example, {key}: {known.example}"
     if not path:
         return ""
-    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    tells what it takes"
+    return EXAMPLES.get(str(path[0])) or _example_within(path) or f"dtctl explain {path[0]}    describes it"
 
 
 def _example_within(path: KeyPath) -> str:
@@ -239,3 +240,112 @@ def _example_within(path: KeyPath) -> str:
     section = _section_at(path)
     keys = section.known_keys().values() if section is not None else ()
     return next((f"write, for example, {path[-1]}: {{{key.name}: {key.example}}}" for key in keys if key.example), "")
+
+
+def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
+    """The cluster that the absolute `file` describes. Raises ConfigError with all findings, earlier ones included.
+
+    Files that are lacking are left to whoever needs them: `findings` has them.
+    `content` has the scheduler that MXNet needs.
+    """
+    home = file.parent
+    hosts = read_hosts(content, home, findings)
+    placed = place_tasks(content.jobs, hosts, findings)
+    first, coordinator_port = _first_ports(content)
+    ports = give_ports(content.jobs, placed, hosts, first, coordinator_port, findings)
+    spares = read_spares(content.spares, hosts, placed, findings)
+    launches = read_launches(content, findings)
+    trainer = _read_trainer(content, home, findings)
+    check_sections(content, findings)
+    check_code(content, trainer.code, home.resolve(), findings)
+    findings.or_raise()
+    jobs = {
+        name: Job(
+            name=name,
+            hosts=tuple(placed[name]),
+            ports=tuple(ports[name]),
+            launch=launches[name],
+            own_port=job.port is not None,
+            **_shared(JobKeys, job) | {"depends_on": None if job.depends_on is None else _once(job.depends_on)},
+        )
+        for name, job in content.jobs.items()
+    }
+    hooks = {name: dataclasses.replace(hook, name=name, on=_once(hook.on)) for name, hook in content.hooks.items()}
+    cluster = Cluster(
+        name=content.name,
+        file=file,
+        hosts=hosts,
+        jobs=jobs,
+        trainer=trainer,
+        dirs=content.dirs.said(),
+        checkpoint_dir=content.checkpoint.dir,
+        log_limit_bytes=content.logs.limit,
+        coordinator_port=coordinator_port,
+        own_coordinator_port="port" in content.coordinator.written,
+        spares=tuple(spares),
+        **_shared(Settings, content) | {"recovery": _recovery(content.recovery), "hooks": hooks},
+    )
+    check_order(cluster, findings)
+    findings.or_raise()
+    return cluster
+
+
+def _shared(base: type[Section], section: Section) -> dict[str, Any]:
+    """What the section says of the keys that a value of a cluster has, too."""
+    return {key.attribute: getattr(section, key.attribute) for key in base.known_keys().values()}
+
+
+def _once(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _first_ports(content: ClusterFile) -> tuple[int, int]:
+    """Where the ports of tasks begin, and the coordinator's."""
+    said = content.coordinator.port
+    if content.ports is None:
+        return FIRST_PORT, said
+    return content.ports, said if "port" in content.coordinator.written else content.ports
+
+
+def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Trainer:
+    said = content.trainer
+    code = _existing(said.code, home, stat.S_ISDIR, "directory", ("trainer", "code"), findings)
+    env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
+    keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
+    return Trainer(code=code, env_file=env_file or None, **keys)
+
+
+def _recovery(said: Recovery) -> Recovery:
+    """Without restarts nothing is tried again, which is what the mode `never` asks for.
+
+    Of the exit codes a default gives way to what the file says of the other list.
+    """
+    budgets: dict[str, Any] = {"max_restarts": 0, "max_run_restarts": 0} if said.mode == "never" else {}
+    retry, permanent = (
+        set(getattr(said, key)) - (set() if key in said.written else set(getattr(said, other)))
+        for key, other in (("retry", "permanent"), ("permanent", "retry"))
+    )
+    return dataclasses.replace(said, retry=tuple(sorted(retry)), permanent=tuple(sorted(permanent)), **budgets)
+
+
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
+
+
+def _existing(
+    text: str, home: Path, is_kind: Callable[[int], bool], kind: str, path: tuple[str, str], findings: Findings
+) -> Path:
+    """The absolute path; `is_kind` judges the mode of what is there."""
+    place = Path(text)
+    problem = ""
+    try:
+        place = (home / place.expanduser()).resolve()
+        found = is_kind(place.stat().st_mode)
+    except RuntimeError:  # a loop of links, no such ~user
+        found = False
+    except OSError as error:
+        found = False
+        problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
+    if not found:
+        words = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
+        findings.lack(path, words, "" if problem else "a relative path begins at this file")
+    return place

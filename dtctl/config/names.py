@@ -106,7 +106,7 @@ _MEANT_FOR_ELSE = ("authorized_", "config", "environment", "id_", "rc")
 def why_not_written(file: Path, project: Path | None) -> str:
     """Why new keys are not written to this file; empty if they may be.
 
-    A cluster file is somebody else's word as often as not. So it chooses a file inside its own directory, or one of
+    A cluster file often comes from another person. So it chooses a file inside its own directory, or one of
     those in ~/.ssh that are there for host keys: what else is there (authorized_keys, config, rc) means more to SSH
     than a list of hosts, and `~/.bashrc` more to a shell. A cluster file in the user's home, or above it, has no
     directory of its own.

@@ -18,7 +18,7 @@ FIRST_PORT = 2222
 """Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
 LAST_PORT = 65535
 MOST_TASKS = 10_000
-"""The most tasks of one cluster; each is told the addresses of all others."""
+"""The most tasks of one cluster; each gets the addresses of all others."""
 
 Claim = tuple[str, ...]
 """Something that can have one listener on a port: a machine, or an address as other hosts use it."""
@@ -65,7 +65,7 @@ def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: 
     with findings.refusals(*path):
         names = expand(text)
     unknown = [host for host in names if host not in hosts]
-    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is what is told
+    if unknown and hosts and not findings.lacks_keys_of("hosts"):  # without any, that is reported
         hint = did_you_mean(unknown[0], hosts) or f"hosts has {fold(hosts)}"
         are = "are" if len(unknown) > 1 else "is"
         findings.add(path, f"{findings.name(*path)} names {fold(unknown)}, which {are} not in hosts", hint)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dtctl.config.document import Scalar
@@ -92,59 +93,11 @@ def _default(key: KeySpec) -> str:
     return str(value) if isinstance(value, (str, int)) else ""
 
 
-_PREFACE = """\
-# cluster.yaml
-
-<!-- Written by `make docs` from dtctl/config/sections.py and settings.py; changes belong there. -->
-
-One file describes a cluster: its machines, its jobs, and the program that trains. `cluster.yaml.example` is a sample
-with every key; `dtctl validate` checks a file and names every mistake with its line and column; `dtctl schema` prints a
-JSON Schema for editors; `--set path=value` replaces a value for one command: `--set trainer.args.train_steps=100`.
-
-The file is the one named as argument or by `--config`; else the one that `$DTCTL_CONFIG` names; else `./cluster.yaml`;
-else the nearest `cluster.yaml` above it in the same repository.
-
-The smallest file that trains:
-
-```yaml
-name: digits
-hosts: {gpu-1: , gpu-2: }
-jobs:
-  ps: {hosts: gpu-1}
-  worker: {hosts: "gpu-[1-2]"}
-trainer: {command: python train.py}
-```
-"""
-
-_SYNTAX = """\
-## How values are written
-
-YAML 1.2: only `true` and `false` are booleans (`no` and `on` are text), `2222:22` is text, and a key that is written
-twice is an error. Anchors, aliases and merge keys (`<<`) work. A key without a value is taken as not written.
-
-- A **range** in a name stands for several: `gpu-[1-4]`, `n[01-12]`, `r[1-3,5]n[1-2]`. Inside YAML's `[...]` and `{...}`
-  a range needs quotes: `{hosts: "gpu-[1-4]"}`.
-- A cluster has at most 10,000 hosts and 10,000 tasks; a file at most 1 MB and 20,000 values, those of aliases and merge
-  keys counted each time. The names of hosts and users consist of letters, digits and `.-_`; an address of IPv6 may have
-  a zone.
-- A **duration** is a number with a unit (`500ms`, `30s`, `5m`, `2h`, `1d`), or a number of seconds.
-- A **list of words** may be written as text, which is split as a shell would split it; no shell ever sees it.
-- A value in `env`, `args`, `command` and `template` is passed on as it is written: `1.10` stays `1.10`.
-"""
-
-_FIELDS = """\
-## Fields
-
-{fields}
-
-`{{NAME_hosts}}` holds the addresses of the job NAME in the order of its tasks, joined with commas; the others tell a
-task its own place. In `template` an unknown field is an error; in `command`, `args` and `env` known fields are filled
-in, and any other text in braces stays as it is.
-"""
-
-
 def markdown() -> str:
-    return "\n".join([_PREFACE, *(_section(section) for section in SECTIONS), _fields(), _SYNTAX])
+    names = ["NAME_hosts", *TASK_FIELDS, *(f"{name}_dir" for name in DIRECTORY_NAMES)]
+    fields = ", ".join(f"`{{{name}}}`" for name in names)
+    text = Path(__file__).with_suffix(".md").read_text("utf-8")
+    return text.replace("<!-- sections -->", "\n".join(map(_section, SECTIONS))).replace("<!-- fields -->", fields)
 
 
 def _section(section: type[Section]) -> str:
@@ -163,20 +116,13 @@ def _row(section: type[Section], key: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |\n"
 
 
-def _fields() -> str:
-    fields = ", ".join(
-        f"`{{{field}}}`" for field in ["NAME_hosts", *TASK_FIELDS, *(f"{name}_dir" for name in DIRECTORY_NAMES)]
-    )
-    return _FIELDS.format(fields=fields)
-
-
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _NOTHING = {"type": "null"}
 _SINGLE_VALUE = {"type": ["string", "number"]}
 
 
 def json_schema() -> dict[str, Any]:
-    """Accepts whatever the loader accepts; what only the loader can tell (an unknown host, say) it lets pass."""
+    """Accepts whatever the loader accepts; what only the loader can check (an unknown host, say) passes."""
     definitions = {one.__name__: _definition(one) for one in SECTIONS if one is not ClusterFile}
     return {"$schema": DIALECT, "title": "cluster.yaml of dtctl", **_definition(ClusterFile), "$defs": definitions}
 

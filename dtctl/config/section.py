@@ -25,7 +25,7 @@ S = TypeVar("S", bound="Section")
 
 
 def key(default: Any = None, example: str = "", *, required: bool = False) -> Any:
-    """A key of a section. A required one has a default all the same: `dtctl.config.build` reports what is missing."""
+    """A key of a section. A required one has a default all the same: `dtctl.config.checks` reports what is missing."""
     about = {"example": example, "required": required}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=lambda: default, metadata=about)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
+from dtctl.config.cluster import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
-from dtctl.config.settings import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
 
@@ -196,7 +196,7 @@ class ClusterFile(Settings):
     where: ClassVar[str] = "the top level"
 
     name: v.Name = key("", "digits", required=True)
-    """the cluster's name; hosts that serve several clusters tell them apart by it"""
+    """the cluster's name; hosts that serve several clusters distinguish them by it"""
     ssh: SshDefaults = key(SshDefaults())
     """how the hosts are reached"""
     hosts: Mapping[v.HostNames, HostEntry] = key({}, required=True)

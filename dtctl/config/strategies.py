@@ -10,8 +10,7 @@ from enum import Enum
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from dtctl.config.cluster import Cluster, Job
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Cluster, Job, Recovery
 from dtctl.model import LEAD_JOBS, TaskId
 
 PS, WORKER, EVALUATOR = "ps", "worker", "evaluator"
@@ -89,7 +88,7 @@ def role_of(task: TaskId, lead: TaskId) -> Role:
 
 
 def scope_of(role: Role, strategy: Strategy, recovery: Recovery) -> Scope:
-    """What the loss of such a task restarts. Nobody trains with an evaluator, so its loss concerns nobody else."""
+    """What the loss of such a task restarts. An evaluator does not train, so its loss affects no other task."""
     if role == "evaluator":
         return "task"
     if recovery.mode in ("task", "gang"):
@@ -103,7 +102,7 @@ def serves(role: Role, strategy: Strategy) -> bool:
 
 
 def may_be_absent(role: Role, scope: Scope, strategy: Strategy) -> bool:
-    """Whether a run can begin, go on and succeed without the task: it holds nothing of others, and nobody waits for it.
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
 
     That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
     """

@@ -3,7 +3,7 @@
 PyYAML reads YAML 1.1: `no` is false, 2222:22 is 133342, 017 is 15, and of two equal keys the last wins in silence. Here
 only true and false are booleans, and a second key is refused. Anchors and merge keys (`<<`) are kept, although 1.2 has
 dropped the latter: files with several similar jobs read better with them, and other tools of the field accept them.
-ruamel.yaml, told to read 1.2, still makes a number of 0b1 and 1_000 and a date of 2020-01-01, takes half as long again,
+ruamel.yaml, set to 1.2, still makes a number of 0b1 and 1_000 and a date of 2020-01-01, takes half as long again,
 and sets no limit to depth and aliases.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -22,7 +23,7 @@ from yaml.reader import ReaderError
 from dtctl.config.document import MOST_PROBLEMS, Document, KeyPath, Marks, Scalar, dotted
 from dtctl.errors import ConfigError, Place, Problem
 
-START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    tells about every key"
+START = "dtctl init    writes a cluster.yaml to start from; dtctl explain    describes every key"
 
 NEAR = 200
 """Characters of a line to each side of a mistake; to look through longer ones takes time with their square."""
@@ -40,48 +41,18 @@ class _Wording:
     summary: str
     hint: str = ""
     at_start: bool = False
-    """The place to mend is where the thing begins, not where PyYAML gave up."""
+    """The place to correct is where the thing begins, not where PyYAML gave up."""
 
 
-_WORDINGS = (
-    _Wording(
-        "mapping values are not allowed here",
-        "a ':' where no key can stand",
-        "indent as the line above, which needs a blank behind its own ':'; put a value that holds ': ' in quotes",
-    ),
-    _Wording("could not find expected ':'", "a line without ':'", "write KEY: VALUE", at_start=True),
-    _Wording(
-        "expected <block end>",
-        "this does not line up with what stands above it",
-        "keys of one mapping and dashes of one list start in the same column, and a quote further up may not be closed",
-    ),
-    _Wording("expected ',' or ']', but got '<stream end>'", "this list in [...] does not end", "close it with ]", True),
-    _Wording(
-        "expected ',' or '}', but got '<stream end>'", "this mapping in {...} does not end", "close it with }", True
-    ),
-    _Wording("expected ',' or ']'", "this list in [...] is not closed, or lacks a comma", "close it with ]"),
-    _Wording("expected ',' or '}'", "this mapping in {...} is not closed, or lacks a comma", "close it with }"),
-    _Wording(
-        "found unexpected end of stream", "a quoted text does not end", "close it with the quote it began with", True
-    ),
-    _Wording("expected the node content", "a value is missing here", "write one, or take the key out"),
-    _Wording(
-        "found unexpected document separator",
-        "a quoted text does not end before the document does",
-        "close it with the quote it began with",
-    ),
-    _Wording("found incompatible YAML document", "a %YAML line of another version", "take the line out"),
-    _Wording("found undefined alias", "this alias has no anchor", "write &name at the value that *name stands for"),
-    _Wording(
-        "found unknown escape character", "an unknown escape after \\", "use single quotes: they take \\ as it is"
-    ),
-    _Wording("that cannot start any token", "no value can begin with this character", "put the value in quotes"),
-)
+def _wording(complaint: str) -> _Wording:
+    known = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text("utf-8"))
+    found = next((one for one in known if one["complaint"] in complaint), None)
+    return _Wording(**found) if found else _Wording("", complaint)
 
 
 def syntax_problem(error: yaml.YAMLError, text: str, name: str) -> Problem:
     complaint: str = getattr(error, "problem", None) or str(error)
-    wording = next((wording for wording in _WORDINGS if wording.complaint in complaint), _Wording("", complaint))
+    wording = _wording(complaint)
     line, column = _position(error, text, at_start=wording.at_start)
     place = Place(name, line, column)
     if isinstance(error, ReaderError):

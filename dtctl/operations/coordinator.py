@@ -38,7 +38,7 @@ R = TypeVar("R", StatusResult, StopResult, RestartResult)
 A = TypeVar("A")
 
 Own = Mapping[str, Any]
-"""What hosts that were taken for the coordinator's have answered, each for its own part of the run."""
+"""By host: answers about a host's own part of the run, from hosts that were asked as coordinator."""
 
 
 def ask_run(
@@ -49,14 +49,14 @@ def ask_run(
     away: CoordinatorAway | None = None,
     reads: bool = False,
 ) -> tuple[RunRecord, A, Own]:
-    """The answer of the run's coordinator, wherever the hosts say that it is; the record by which it was found, `Own`.
+    """The answer of the run's coordinator, on whichever host it is, with the record that found it and other answers.
 
-    `request` asks the coordinator's host of a record, and is given what was answered on the way. `away`: that host has
-    failed just now, and is not tried again. `reads`: it asks for the status, which changes nothing and need not be
-    asked twice.
+    `request` asks the coordinator's host of a record; it is passed the answers so far. `away`: that host has just
+    failed, and is not tried again. `reads`: the request is `status`, whose answers can be used again.
 
-    Raises CoordinatorAway when no host coordinates the run, with all that the hosts say of themselves. That is the
-    only rule for a coordinator that is away; what a command then does with each host is its own.
+    This is the only rule for a coordinator that is away: the cluster file's coordinator is asked, then all hosts where
+    the run is, then the coordinator that they name. Raises CoordinatorAway, with the status that the hosts report, if
+    that fails too; each command decides what it then asks of each host.
     """
     if away is None:
         try:
@@ -83,14 +83,14 @@ def ask_run(
 
 
 First = Callable[["RunRecord", Session], "RunRecord"]
-"""Asks something else in the same conversation before; the record that it gives back is what is asked about."""
+"""Asks something else first, in the same conversation; returns the record that the request is then about."""
 
 
 def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R], first: First | None = None) -> R:
     """The answer about the whole run. Raises CoordinatorAway, and what the coordinator's host refuses."""
     host = record.coordinator
     try:
-        with closing(transport.open(record.way_to(host))) as session:
+        with closing(transport.open(record.route_to(host))) as session:
             answer = wanted.put(first(record, session) if first else record, session)
     except DtctlError as error:
         raise coordinator_away(host, error) from error
@@ -100,7 +100,7 @@ def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R],
 
 
 def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
-    """Why a host has answered for its own part of the run alone."""
+    """Why a host answered only for its own part of the run."""
     why = answer["away"]
     if why is not None:
         return AgentError(why["code"], why["summary"], detail=why["detail"], hint=why["hint"], host=host)
@@ -110,7 +110,7 @@ def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
 
 
 def coordinator_away(host: str, error: DtctlError) -> CoordinatorAway:
-    """What an error of the coordinator's host means: that it is away. Raises the error where it is something else."""
+    """The error as CoordinatorAway. Raises the error itself if it means something else."""
     if isinstance(error, CoordinatorAway):
         return error
     if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in NOT_THERE):
@@ -129,7 +129,7 @@ def request_of_status(record: RunRecord, *, guess: bool = False) -> Request[Stat
 
 
 def ask_whole_run(record: RunRecord, session: Session) -> tuple[RunRecord, StatusResult]:
-    """The answer of the coordinator's host, and the run as it knows it. Raises AgentError where it speaks for itself.
+    """The coordinator's answer, and the run as it knows it. Raises AgentError if the host does not coordinate the run.
 
     The cluster file may have changed since the run was started.
     """
@@ -139,8 +139,8 @@ def ask_whole_run(record: RunRecord, session: Session) -> tuple[RunRecord, Statu
     return record.as_known(answer["inventory"]), answer
 
 
-def told_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
-    """The coordinator's answer to `status` as a value."""
+def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
+    """The run as the coordinator's answer to `status` describes it."""
     assert answer["coordination"] is not None
     coordination = Coordination.of(answer["coordination"], record.roster)
     return RunStatus(
@@ -162,11 +162,11 @@ def status_of_hosts(
     *,
     guess: bool = False,
 ) -> RunStatus:
-    """As every host tells it for itself; one that does not answer is in `errors`.
+    """As every host reports its own part; hosts that do not answer are in `errors`.
 
-    Those in `failed` are not asked, nor those in `told`, which have answered already.
+    Hosts in `failed` are not asked, nor those in `told`, which have answered already.
 
-    Of several runs that hosts tell of, one is believed (agreement.py). `guess`: see request_of_status.
+    If hosts report several runs, `agreed` chooses one. `guess`: see request_of_status.
     """
     answers, errors = dict(told or {}), dict(failed or {})
     unasked = [name for name in record.hosts if name not in {**answers, **errors}]

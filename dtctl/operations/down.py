@@ -52,7 +52,7 @@ def down(
     Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
     """
     with Kept(transport) as kept:
-        kept.expect(record.ways_to(record.hosts)[0])
+        kept.expect(record.routes_to(record.hosts)[0])
         return _down(record, kept, order, report, before)
 
 
@@ -61,7 +61,7 @@ def _down(
 ) -> DownResult:
     stopped = stop(record, transport, tuple(record.roster), order, report, before)
     known = stopped.known or record
-    unreachable = known.ways_to(known.unknown_hosts)[1]
+    unreachable = known.routes_to(known.unknown_hosts)[1]
     record = dataclasses.replace(known, run=record.run, hosts={**record.hosts, **known.hosts})
     with Conversations(record, transport, record.hosts) as conversations:
         unclear = {survivor.host for survivor in stopped.survivors}
@@ -99,7 +99,7 @@ def _down(
 
 
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
-    """Of hosts that the cluster's tasks have left. A run that is live there is somebody else's."""
+    """On hosts that have no task of the cluster any more. A run that is live there belongs to another cluster file."""
     if record.run is not None or not record.hosts:
         return GcResult({}, {})
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)

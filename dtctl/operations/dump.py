@@ -11,7 +11,7 @@ from dtctl.agent.records.vitals import Dump
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, about, ask
-from dtctl.operations.client.plausible import check_run, check_tasks, wrong
+from dtctl.operations.client.plausible import about_run, check_tasks, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
@@ -66,9 +66,9 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
             "dump",
             RunResult,
             lambda host: {"tasks": wanted[host.name]},
-            lambda _, answer: check_run(record.cluster, record.run, answer["run"]),
+            about_run(record),
             within_s=WITHIN_S,
-            heard={"dump": heard},
+            on_frame={"dump": heard},
             quiet_s=QUIET_S,
         ),
         [host for host, named in wanted.items() if named],

@@ -1,9 +1,10 @@
-"""The story of a run: who did what, what happened, what was decided and why."""
+"""The event history of a run: who did what, what happened, what was decided and why."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
@@ -11,18 +12,17 @@ from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import ANSWER_BYTES, about, final, request, said
-from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.conversation import Request, about, final, frames_of, request
+from dtctl.operations.client.plausible import about_run, wrong
+from dtctl.operations.client.streams import Away, Back, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run
 from dtctl.operations.snapshot import CoordinatorAway
 from dtctl.transport.fanout import fan_out
-from dtctl.transport.timeouts import PATIENCE_S
 
 if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.operations.history.record import RunRecord
-    from dtctl.transport.seam import Session, Transport
+    from dtctl.transport.seam import Message, Session, Transport
 
 
 TICK_S = 0.25
@@ -71,12 +71,26 @@ def follow_events(
 
     Raises DtctlError when there is nothing to follow, or the coordinator's host cannot be reached from the start.
     """
-    host = record.way_to(record.coordinator)
+    host = record.route_to(record.coordinator)
+    begin = _first(last) if begin is None else begin
     heard = False
+
+    def converse(session: Session) -> bool:
+        nonlocal begin
+        session.send({**request(record, host, "events"), "from": begin, "follow": True, "whole": True})
+        for message in frames_of(session, "event", most_bytes=None):
+            if message.type == "event":
+                line = message.of(StoryLine)
+                begin = line["n"] + 1
+                streams.tell(line, message.size)
+        final(session, "events", message, EventsResult)
+        streams.tell(Through(host.name))
+        return False
+
     with Streams(transport) as streams:
-        streams.begin(host, _EventStream(record, host, _first(last) if begin is None else begin, streams).converse)
+        streams.begin(host, converse)
         for told in streams.all(TICK_S):
-            if isinstance(told, _TheEnd):
+            if isinstance(told, Through):
                 return
             if isinstance(told, Away) and (told.final or not heard):
                 raise told.error
@@ -87,56 +101,25 @@ def follow_events(
                 yield cast("StoryLine", told)
 
 
-class _TheEnd:
-    """Nothing more will happen."""
-
-
-class _EventStream:
-    def __init__(self, record: RunRecord, host: Host, begin: int, streams: Streams) -> None:
-        self._record = record
-        self._host = host
-        self._from = begin
-        self._streams = streams
-
-    def converse(self, session: Session) -> bool:
-        session.send({**request(self._record, self._host, "events"), "from": self._from, "follow": True, "whole": True})
-        for message in said(session, "event", most_bytes=None):
-            if message.type == "event":
-                line = message.of(StoryLine)
-                self._from = line["n"] + 1
-                self._streams.tell(line, message.size)
-        final(session, "events", message, EventsResult)
-        self._streams.tell(_TheEnd())
-        return False
-
-
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
 ) -> list[StoryLine]:
-    host = record.way_to(name)
-    session = transport.open(host)
-    try:
-        fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
-        session.send({**request(record, host, "events"), **fields})
-        told: list[StoryLine] = []
-        for message in said(session, "event", most_bytes=ANSWER_BYTES, within_s=PATIENCE_S):
-            if message.type == "event":
-                with about(name, "sent an invalid `event`"):
-                    told.append(_line(message.of(StoryLine), name, whole=whole))
-        final(
-            session,
-            "events",
-            message,
-            EventsResult,
-            lambda answer: check_run(record.cluster, record.run, answer["run"]),
-        )
-        return told if last is None else told[-last:]
-    finally:
-        session.close()
+    host = record.route_to(name)
+    told: list[StoryLine] = []
+
+    def heard(host: Host, message: Message) -> None:
+        with about(name, "sent an invalid `event`"):
+            told.append(_line(message.of(StoryLine), name, whole=whole))
+
+    fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
+    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": heard})
+    with closing(transport.open(host)) as session:
+        wanted.put(record, session)
+    return told if last is None else told[-last:]
 
 
 def _line(line: StoryLine, host: str, *, whole: bool) -> StoryLine:
-    """Raises Wrong when a host that does not tell the story of the whole run speaks of another host."""
+    """Raises Wrong if a host that does not report for the whole run reports about another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
     return line
@@ -152,7 +135,7 @@ _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 
 _CLOCKS_AGREE_S = 1.0
 _MOST_PASSED = 200
-"""Lines that one which was told late is put before."""
+"""How far back a line that arrives late is inserted."""
 
 
 @dataclass(frozen=True)
@@ -178,7 +161,7 @@ class Attempted:
 
 
 class Folding:
-    """Takes a story line by line, as it comes."""
+    """Folds the event history, line by line as it comes."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], float] = {}
@@ -187,7 +170,7 @@ class Folding:
         self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
     def take(self, one: StoryLine) -> Iterator[StoryLine | Attempted]:
-        """What is to be told now: nothing of an attempt before its end, and what is no attempt's as it is."""
+        """What is to be shown now: an attempt only at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
             if one["kind"] != "task" or not _is_ending(one):
                 yield one
@@ -207,7 +190,7 @@ class Folding:
             self._stalled[key] = why_of(one)
 
     def _before(self, key: tuple[str, int], one: StoryLine) -> Iterator[Attempted]:
-        """Earlier attempts of the task that nobody saw between their end and this one's beginning."""
+        """Earlier attempts of the task whose end was not seen."""
         for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
             yield self._ended(earlier, one, "pending")
 
@@ -229,7 +212,7 @@ class Folding:
 
 
 def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
-    """In the order of the story, but causes before effects; attempts that have not ended stand where they began."""
+    """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
     folding = Folding()
     told: list[StoryLine | Attempted] = []
     for entry in (entry for one in story for entry in folding.take(one)):
@@ -266,5 +249,5 @@ def _with_sequel(entry: StoryLine | Attempted, newest: Mapping[str, int]) -> Sto
 
 
 def _is_ending(one: StoryLine) -> bool:
-    """That a task has been asked to end is told with its end."""
+    """That a task was asked to stop is shown with its end."""
     return [fact["kind"] for fact in why_of(one)] == ["ending"]

@@ -9,7 +9,7 @@ from typing import Literal
 
 from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.model import Host, TaskId
-from dtctl.operations.client.conversation import Progress, Report, about, final, request, said, silent
+from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -57,7 +57,7 @@ def execute(
         with closing(transport.open(target.host)) as session:
             task = str(target.task) if target.task else None
             session.send({**request(record, target.host, "exec"), "argv": list(argv), "task": task, "cwd": cwd})
-            for message in said(session, "output", most_bytes=None):
+            for message in frames_of(session, "output", most_bytes=None):
                 if message.type == "output":
                     with about(target.host.name, "sent an invalid `output`"):
                         on_output(target.name, _stream(message.of(Output)), message.payload)

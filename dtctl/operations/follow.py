@@ -1,4 +1,4 @@
-"""Follow a run to its end, or a task's log. The hosts bring the run to its end; whoever follows only looks."""
+"""Follow a run to its end, or a task's log. The run does not need anyone to follow it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.streams import Away, Back, Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
-from dtctl.operations.logs.following import LogStream, Reading, Through
+from dtctl.operations.logs.following import LogStream, Reading
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import TICK_S, Over, Watching
 from dtctl.transport.seam import Transport
@@ -64,7 +64,7 @@ class _Logs:
         self._hosts: frozenset[str] = frozenset()
 
     def begin(self, record: RunRecord, streams: Streams) -> None:
-        hosts, unknown = record.ways_to(hosts_of(record, self._wanted.tasks))
+        hosts, unknown = record.routes_to(hosts_of(record, self._wanted.tasks))
         self.unread = {host.name for host in hosts}
         self._hosts = frozenset(self.unread | unknown.keys()) - {record.coordinator}
         for host in hosts:
@@ -88,7 +88,7 @@ def follow_log(
     record: RunRecord, transport: Transport, task: TaskId, lines: int
 ) -> Generator[LogLines | Away | Back | None, None, None]:
     """Endless: an attempt that has ended may be followed by another. Raises TransportError for an unknown host."""
-    host = record.way_to(record.roster[task])
+    host = record.route_to(record.roster[task])
     with Streams(transport) as streams:
         streams.begin(host, LogStream(record, host, LogRequest((task,), lines=lines), streams).converse)
         for message in streams.all(TICK_S):

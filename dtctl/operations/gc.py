@@ -16,7 +16,7 @@ from dtctl.transport.seam import Transport
 _QUIET_S = 120.0
 """Orphans are given time to end, and a large directory takes time to remove; hosts report each step in between."""
 _PATIENCE_S = 3600.0
-"""In all: there may be much to remove, but not for ever."""
+"""In all: there may be much to remove."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ def collect(
                 raise wrong("written", f"that of {record.cluster}", one["cluster"])
 
     fields = {"run": None, "dry_run": dry_run, "all": every_cluster, "written": written, "over": over}
-    heard = {"progress": lambda host, message: None}
-    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, heard, _QUIET_S)
+    on_frame = {"progress": lambda host, message: None}
+    request = Request("gc", records.GcResult, lambda _: fields, check, _PATIENCE_S, on_frame, _QUIET_S)
     outcomes = ask(record, transport, request)
     reported = outcomes.results.items()
     return GcResult(
@@ -84,7 +84,7 @@ def is_nothing(found: records.GcResult) -> bool:
 
 @dataclass(frozen=True)
 class Written:
-    """In one directory, or in directories of this path on several hosts that are alike."""
+    """In one directory, or in directories of the same path and size on several hosts."""
 
     cluster: str | None
     """None: it is unknown by now."""

@@ -26,7 +26,7 @@ Name = tuple[str, str, str]
 def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | None, None, None]:
     """The points of every loss, first those of the past; ends where there is nothing to follow. None now and then."""
     host = record.coordinator
-    lead_alone = dataclasses.replace(record, hosts={host: record.way_to(host)}, others={})
+    lead_alone = dataclasses.replace(record, hosts={host: record.route_to(host)}, others={})
     for reported in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
         if isinstance(reported, Away):
             if reported.final:

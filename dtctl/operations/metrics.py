@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.client.conversation import Request, about, ask, final, knows_no_run, request, said
-from dtctl.operations.client.plausible import check_run
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
+from dtctl.operations.client.plausible import about_run, check_run
+from dtctl.operations.client.streams import Away, Back, Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
@@ -65,12 +65,7 @@ class Metrics:
 def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int) -> Metrics:
     """By one connection to each host. `tags`: names or patterns, none for all; `points`: the most of each series."""
     fields = {"tags": list(tags) or None, "points": points, "follow": False}
-    wanted = Request(
-        "metrics",
-        MetricsResult,
-        lambda _: fields,
-        lambda _, answer: check_run(record.cluster, record.run, answer["run"]),
-    )
+    wanted = Request("metrics", MetricsResult, lambda _: fields, about_run(record))
     outcomes = ask(record, transport, wanted)
     errors = {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)}
     run = _run_of(record, outcomes.results)
@@ -139,7 +134,7 @@ def follow_metrics(
 
     Raises DtctlError where no host can be followed.
     """
-    hosts, unknown = record.ways_to(record.hosts)
+    hosts, unknown = record.routes_to(record.hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
     told_once = _ToldOnce()
     with Streams(transport) as streams:
@@ -148,7 +143,7 @@ def follow_metrics(
         for answer in streams.all(TICK_S):
             if isinstance(answer, _Told):
                 yield from told_once.new_of(answer)
-            elif isinstance(answer, _Through):
+            elif isinstance(answer, Through):
                 following.discard(answer.host)
             elif isinstance(answer, Away):
                 told_once.release(answer.host)
@@ -174,17 +169,12 @@ class _Told:
     whole: bool
 
 
-@dataclass(frozen=True)
-class _Through:
-    host: str
-
-
 def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, session: Session) -> bool:
     host = session.host
     fields = {"tags": list(tags) or None, "points": points, "follow": True}
     session.send({**request(record, host, "metrics"), **fields})
     whole = True
-    for message in said(session, "points", most_bytes=None):
+    for message in frames_of(session, "points", most_bytes=None):
         if message.type == "points":
             answer = message.of(Points)
             with about(host.name, "sent invalid `points`"):
@@ -192,7 +182,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
             streams.tell(_Told(host.name, answer["folders"], whole), message.size)
             whole = False
     final(session, "metrics", message, MetricsResult)
-    streams.tell(_Through(host.name))
+    streams.tell(Through(host.name))
     return False
 
 

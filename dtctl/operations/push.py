@@ -7,7 +7,7 @@ from contextlib import closing
 from dtctl.agent.records.answers import PushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Progress, Report, final, request, telling
+from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.up.readying import converse
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -27,4 +27,4 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
         return sent
 
     with Sender(bundle) as sender:
-        return fan_out(list(record.hosts.values()), telling(work, report))
+        return fan_out(list(record.hosts.values()), reporting_failure(work, report))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dtctl.config.cluster import Cluster
@@ -79,13 +79,9 @@ def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:
         hint = did_you_mean(new, list(cluster.hosts)) or f"add it to hosts: in {cluster.file}"
         raise UsageError(f"there is no host {new!r} in this cluster", hint=hint)
     if new in record.hosts:
-        free = _free(cluster, record)
+        free = [name for name in cluster.hosts if name not in record.hosts]
         raise UsageError(
             f"{new} has tasks of its own: {', '.join(map(str, record.tasks_on(new)))}",
             hint=f"hosts without a task: {', '.join(free) or 'none'}",
         )
     return new
-
-
-def _free(cluster: Cluster, record: RunRecord) -> Sequence[str]:
-    return [name for name in cluster.hosts if name not in record.hosts]

@@ -62,7 +62,7 @@ class Verdict:
 
 
 def judge(run: Inventory, answers: Mapping[str, StatusResult]) -> Verdict:
-    """What the hosts' own states say of the run; the tasks of hosts without an answer about it are lost."""
+    """The outcome by the hosts' own states; tasks of hosts without an answer about the run are lost."""
     facts = _facts(run, answers)
     found = outcome.decided(facts) or outcome.decided_elsewhere(facts)
     found = found or outcome.standing(facts, outcome.waits_for_restart(facts))
@@ -91,7 +91,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One moment of a task; times are in epoch seconds of its host."""
+    """A task at one moment; times are in epoch seconds of its host."""
 
     id: TaskId
     host: str
@@ -126,10 +126,10 @@ def how_it_ended(task: TaskStatus) -> list[Fact]:
 
 @dataclass(frozen=True)
 class Coordination:
-    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: nobody can tell."""
+    """A run as its coordinator sees it. Tasks of hosts that it has lost are `lost`: their state is unknown."""
 
     view: RunView
-    """With the hosts of the roster alone, in its order."""
+    """Only with the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
 
     @property
@@ -201,11 +201,11 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
 
 @dataclass(frozen=True)
 class Progress:
-    """None where nobody has told it. `loss` in the digits of the log."""
+    """None where no task has reported it. `loss` as the log writes it."""
 
     step: int | None = None
     step_time: float | None = None
-    """When it was told, in epoch seconds of that host."""
+    """When it was reported, in epoch seconds of that host."""
     target: int | None = None
     rate: float | None = None
     """Steps a second."""
@@ -220,7 +220,7 @@ class Progress:
 
 
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
-    """By the task that has come furthest, of those that train; the lead's loss and rate, where it tells them.
+    """By the task that has come furthest, of those that train; the lead's loss and rate, if it reports them.
 
     Rates are of tasks that run: of another its last rate tells nothing about what is to come.
     """
@@ -269,9 +269,9 @@ class CoordinatorAway(DtctlError):
         self.host = host
         self.cause = cause
         self.found = found
-        """The run as its hosts tell it, each for itself; None before they were asked."""
+        """The run as its hosts report it; None before they were asked."""
         self.own: Mapping[str, Any] = own or {}
-        """What hosts have answered, each for its own part of the run: that is done, or told."""
+        """Answers of hosts about their own part of the run, which need not be asked again."""
 
     @property
     def unreachable(self) -> Mapping[str, DtctlError]:
@@ -289,7 +289,7 @@ _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState
 
 @dataclass(frozen=True)
 class RunStatus:
-    """One moment of a run. Tasks of hosts that gave no answer are `lost`: nobody can tell."""
+    """A run at one moment. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
 
     record: RunRecord
     tasks: Mapping[TaskId, TaskStatus]
@@ -306,7 +306,7 @@ class RunStatus:
     without_run: tuple[str, ...] = ()
     """Hosts that answered that they know no run of the cluster."""
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    """How busy hosts are, of those whose agents have told it."""
+    """How busy hosts are, if their agents have reported it."""
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:

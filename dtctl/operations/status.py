@@ -13,9 +13,9 @@ from dtctl.operations.coordinator import (
     ask_coordinator,
     ask_run,
     request_of_status,
+    status_by_coordinator,
     status_of_hosts,
     task_of,
-    told_by_coordinator,
 )
 from dtctl.operations.snapshot import CoordinatorAway, RunStatus
 
@@ -43,7 +43,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None
             raise
         return dataclasses.replace(nowhere.found, away=nowhere)
     assert answer["inventory"] is not None
-    found = told_by_coordinator(known.as_known(answer["inventory"]), answer)
+    found = status_by_coordinator(known.as_known(answer["inventory"]), answer)
     if found.coordination and found.coordination.isolated:  # it may have been replaced while it was cut off
         every = status_of_hosts(found.record, transport)
         if every.record.created > found.record.created:
@@ -52,13 +52,13 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None
 
 
 def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
-    """What hosts say for themselves that the coordinator has lost: their agents are revived by being asked."""
+    """Asks the hosts that the coordinator has lost directly, which also revives their agents."""
     lost = found.coordination.lost_hosts if found.coordination else ()
     if not lost:
         return found
-    hurried = {name: _hurried(host) if name in lost else host for name, host in found.record.hosts.items()}
-    asked = dataclasses.replace(found.record, hosts=hurried)
-    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hurried])
+    hosts = {name: _with_short_timeout(host) if name in lost else host for name, host in found.record.hosts.items()}
+    asked = dataclasses.replace(found.record, hosts=hosts)
+    outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
     answers = outcomes.results
     told = {
         task: task_of(task, host, found.record, answers[host])
@@ -73,8 +73,8 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     )
 
 
-def _hurried(host: Host) -> Host:
-    """One that has been lost is most often off, and nobody wants to wait for it each time."""
+def _with_short_timeout(host: Host) -> Host:
+    """A lost host is usually down: it gets only a few seconds to connect."""
     if not isinstance(host.reach, SshSettings):
         return host
     timeout_s = min(host.reach.connect_timeout_s, _LOST_CONNECT_S)
@@ -82,9 +82,9 @@ def _hurried(host: Host) -> Host:
 
 
 def status_elsewhere(error: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
-    """For those who watch a run, in place of its coordinator's host, which knows nothing or is away: all hosts, once.
+    """For a watch whose coordinator is away or has no run: all hosts are asked once.
 
-    Raises what is wrong with that host where the others cannot say how the run stands.
+    Raises the error of the coordinator's host if the others do not know the run either.
     """
     found = status(record, transport, error if error.unreachable else None)
     if found.coordination is None and (error.elsewhere or not found.time):

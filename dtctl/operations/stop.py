@@ -13,7 +13,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
-from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, told_by_coordinator
+from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, status_by_coordinator
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import CoordinatorAway
 from dtctl.transport.seam import Message, Transport
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Stopping:
-    """What is news of the tasks that are being stopped."""
+    """What has changed of the tasks that are being stopped."""
 
     grace_s: float
     tasks: Mapping[TaskId, records.Leaving]
@@ -35,14 +35,14 @@ OnStopping = Callable[[Stopping], None]
 
 
 def unseen(stopping: Stopping) -> None:
-    """Where nobody watches."""
+    """For callers that show no progress."""
 
 
 def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Host, Message], None]]:
-    """For `Request.heard`.
+    """For `Request.on_frame`.
 
-    A host speaks of its own tasks, and of all of them where it coordinates the run. Others are passed over: what is
-    known here of the run may be old, and this is for the screen alone.
+    A host may report its own tasks, and all tasks where it coordinates the run. Others are ignored: the roster here may
+    be old, and this is only shown.
     """
 
     def hear(host: Host, message: Message) -> None:
@@ -57,7 +57,7 @@ def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Ho
 
 @dataclass(frozen=True)
 class Ending:
-    """`tasks`: those that are asked to end and have not ended yet, as far as anybody can tell."""
+    """`tasks`: those that are about to be stopped and have not ended yet, as far as the hosts know."""
 
     run: str | None
     """None: no host that was asked knows a run."""
@@ -66,11 +66,11 @@ class Ending:
 
 
 Before = Callable[[Ending], None]
-"""Hears what is about to be ended; what it raises leaves everything as it is."""
+"""Called with what is about to be stopped; if it raises, nothing is stopped."""
 
 
 def once(before: Before) -> Before:
-    """Of several hosts that are asked one after the other, the first that can tell is heard."""
+    """Calls it once, with what the first host that knows the run answers."""
     heard: list[Ending] = []
 
     def hear(found: Ending) -> None:
@@ -82,12 +82,12 @@ def once(before: Before) -> Before:
 
 
 def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
-    """Has the coordinator say which run it is about, and keeps to that one. None for `tasks` are all of the run's."""
+    """Asks the coordinator which run is current, and pins the request to it. `tasks` None: all of the run's."""
     if before is None:
         return None
 
     def look(record: RunRecord, session: Session) -> RunRecord:
-        found = told_by_coordinator(*ask_whole_run(record, session))
+        found = status_by_coordinator(*ask_whole_run(record, session))
         absent = found.coordination.absent_hosts if found.coordination is not None else ()
         there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
         live = [task for task, status in there.items() if not status.state.final]
@@ -127,7 +127,7 @@ class StopResult:
     without_run: tuple[str, ...] = ()
     """Hosts that know no such run."""
     promised: tuple[str, ...] = ()
-    """Hosts that nobody reaches: the coordinator ends the tasks there as soon as they are back."""
+    """Unreachable hosts: the coordinator stops the tasks there as soon as they are back."""
     away: CoordinatorAway | None = None
     """Why every host was asked for itself."""
     known: RunRecord | None = None
@@ -152,7 +152,7 @@ class StopResult:
 
 @dataclass(frozen=True)
 class StopOrder:
-    """How tasks are asked to end: who asks, and how long they may take (None: as the run's spec says).
+    """How tasks are asked to stop: by whom, and with what grace period (None: that of the run's spec).
 
     `why`: a kind of reason.
     """
@@ -267,7 +267,7 @@ def _stop_directly(
 
 
 def _told(record: RunRecord, answers: Answers) -> StopResult:
-    """What hosts say has become of the tasks. One that a host has stopped, another may say had ended before."""
+    """What became of the tasks. A task that one host has stopped, another may report as ended before."""
     said = list(answers)
     stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
     killed = {TaskId.parse(task): seconds for _, answer in said for task, seconds in answer["killed"].items()}
@@ -290,7 +290,7 @@ def _place(record: RunRecord, task: str | None, told_by: str) -> str:
 
 
 def result_of(record: RunRecord, conversations: Conversations, answers: Answers) -> StopResult:
-    """What has become of the tasks, by those hosts that have answered, and why the others have not."""
+    """What became of the tasks, by the hosts that answered, and why the others did not."""
     errors = conversations.errors
     return dataclasses.replace(
         _told(record, answers),

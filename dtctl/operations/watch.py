@@ -15,15 +15,15 @@ from typing import Any
 
 from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_states, check_view
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
     coordinator_away,
     request_of_status,
+    status_by_coordinator,
     status_of_hosts,
-    told_by_coordinator,
 )
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import CoordinatorAway, RunStatus
@@ -79,7 +79,7 @@ class Watching:
     def __init__(self, record: RunRecord, transport: Transport, look_again_s: float | None) -> None:
         self.record = record
         self.moved = False
-        """The run was found elsewhere than where the cluster file says: everything is begun again."""
+        """The run was found on other hosts than the cluster file names: everything starts again."""
         self._transport = transport
         self._look_again_s = look_again_s
         self._streams: Streams | None = None
@@ -91,10 +91,10 @@ class Watching:
     def begin(self, streams: Streams) -> None:
         self.moved, self._streams, self._alone = False, streams, None
         converse = partial(_converse_with_coordinator, self.record, streams, self._look_again_s)
-        streams.begin(self.record.way_to(self.record.coordinator), converse)
+        streams.begin(self.record.route_to(self.record.coordinator), converse)
 
     def observe(self, message: object) -> Iterator[Report | None]:
-        """What a message of the streams means: nothing, where it belongs to somebody else."""
+        """What a message of the streams means; nothing if it is not about the watch."""
         if isinstance(message, RunStatus):
             self._known = True
             self.record = message.record if self.record.run is None else self.record
@@ -148,7 +148,7 @@ class Watching:
 def _watched(record: RunRecord, session: Session, **fields: Any) -> Iterator[Message]:
     """The `states` that a host sends when they change, until its watch has ended."""
     session.send({**request(record, session.host, "watch"), **fields})
-    for message in said(session, "states", most_bytes=None):
+    for message in frames_of(session, "states", most_bytes=None):
         if message.type == "states":
             yield message
     final(session, "watch", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
@@ -161,13 +161,13 @@ def _converse_with_coordinator(
     while True:
         asked = time.monotonic()
         known, answer = ask_whole_run(record, session)
-        streams.tell(told_by_coordinator(known, answer))
+        streams.tell(status_by_coordinator(known, answer))
         began = time.monotonic()
         _report_changes(known, session, streams, answer, asked, look_again_s)
         if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
-                streams.tell(told_by_coordinator(known, answer))
+                streams.tell(status_by_coordinator(known, answer))
             streams.tell(Over())
             return False
 
@@ -188,7 +188,7 @@ def _report_changes(
                 check_view(view, known.run, known.names_by_host())
             now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
-            streams.tell(told_by_coordinator(known, latest), message.size)
+            streams.tell(status_by_coordinator(known, latest), message.size)
 
 
 class _Alone:
@@ -209,7 +209,7 @@ class _Alone:
         self._next = 0.0
 
     def begin(self) -> None:
-        hosts, unknown = self._record.ways_to(name for name in self._record.hosts if name not in self._errors)
+        hosts, unknown = self._record.routes_to(name for name in self._record.hosts if name not in self._errors)
         self._errors.update(unknown)
         for host in hosts:
             self._streams.begin(host, partial(_converse_with_host, self._record, self._streams, self))
@@ -225,7 +225,7 @@ class _Alone:
         self._changed = True
 
     def news(self) -> RunStatus | None:
-        """None where there is none; not until each host has said something, or is known to be away: nobody is asked."""
+        """None if nothing is new, or before each host has reported or is known to be away. Asks no host."""
         complete = set(self._record.hosts) <= self._answers.keys() | self._errors.keys()
         if not self._changed or not complete or time.monotonic() < self._next:
             return None

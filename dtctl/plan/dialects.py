@@ -15,8 +15,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import FIELD, SPACE, TaskId
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Launch
-    from dtctl.config.settings import TfConfig
+    from dtctl.config.cluster import Launch, TfConfig
 
 
 ClusterSpec = Mapping[str, Sequence[str]]
@@ -35,7 +34,7 @@ def tensorflow_flags(task: TaskId, spec: ClusterSpec) -> tuple[str, ...]:
 class TfConfigs:
     """The values of TF_CONFIG (tensorflow/python/distribute/cluster_resolver/tfconfig_cluster_resolver.py).
 
-    `spec` is of all jobs. An evaluator reads checkpoints and talks to nobody, so it has no place in the cluster.
+    `spec` is of all jobs. An evaluator reads checkpoints and connects to no task, so it has no place in the cluster.
     """
 
     spec: ClusterSpec

@@ -34,7 +34,7 @@ class RosterEntry:
     decides: bool
     """Its success is, with that of the others that decide, the run's."""
     serves: bool
-    """It ends when it is told to, after those whom it serves."""
+    """It ends when it is stopped, after the tasks that it serves."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class TaskPlan(RosterEntry):
     """Indexes of the host's GPUs that the task sees; None: the host's GPUs are not declared, and none are hidden."""
     argv: tuple[str, ...]
     placed: int
-    """How many of its last words tell the task its place."""
+    """How many of its last arguments give the task its place in the cluster."""
     env: Mapping[str, str]
     secrets: tuple[str, ...]
     keep_proxy: bool
@@ -127,7 +127,7 @@ def shown(text: str) -> str:
 
 
 def plan_roster(cluster: Cluster) -> Roster:
-    """The first half of every plan, and all that is to be known of a run that somebody else has started."""
+    """The first half of every plan, and all that is known of a run that another machine has started."""
     strategy, rule = strategy_of(cluster), success_rule(cluster)
     return Roster(
         cluster, tuple(_part(cluster, task, strategy, rule) for task in cluster.tasks()), cluster.lead, rule, strategy

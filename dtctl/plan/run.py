@@ -62,7 +62,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
 
 @dataclass(frozen=True)
 class _Shared:
-    """What all tasks are told alike, made once: of a thousand tasks each has the addresses of all."""
+    """What all tasks share, computed once: each of a thousand tasks has the addresses of all."""
 
     cluster: Cluster
     spec: ClusterSpec
@@ -74,7 +74,7 @@ class _Shared:
 
     @cached_property
     def flagged(self) -> ClusterSpec:
-        """Flags name no evaluator: it reads checkpoints and talks to nobody."""
+        """Flags name no evaluator: it reads checkpoints and connects to no task."""
         return {name: addresses for name, addresses in self.spec.items() if name != EVALUATOR}
 
     @cached_property
@@ -141,7 +141,7 @@ def _listens(role: Role, strategy: Strategy, launch: Launch, cluster: Cluster) -
     if launch.dialect not in ("tensorflow", "flags", "tf_config") or cluster.strategy in ("ddp", "kvstore"):
         return False
     if role == "lead":
-        # The lead of these connects to the servers of the others, and has none itself, or has nobody to serve.
+        # The lead of these connects to the servers of the others, and has none itself, or has no task to serve.
         return strategy not in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY, Strategy.SINGLE)
     return role != "evaluator"
 

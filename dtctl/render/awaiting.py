@@ -1,4 +1,4 @@
-"""Whom a command on many hosts still waits for: one line, below what the hosts print."""
+"""Which hosts a command still waits for: one line, below what the hosts print."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
+from dtctl.render.errors import note
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving
 from dtctl.render.terminal.safe import one_line
@@ -20,9 +21,12 @@ SHOWN_AFTER_S = 1.0
 WAITED_S = 2.0
 """Who has taken so long is waited for; the others are simply at work."""
 
+LOOKED_EVERY_S = 0.5
+LONGEST_NOTE = 500
+
 
 class Awaiting(ExitStack):
-    """On a terminal; elsewhere nothing. A context manager, and a `Report` that hears who is begun and who is done."""
+    """On a terminal; elsewhere nothing. A context manager, and a `Report` of what has begun and is done."""
 
     def __init__(self, total: int, *, shown: bool = True) -> None:
         super().__init__()
@@ -64,9 +68,10 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for, on a terminal."""
+    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for."""
     if not console.interactive():
-        yield
+        with failures_noted(waits, failed):
+            yield
         return
     from dtctl.render.terminal.moving import LastLine
 
@@ -74,12 +79,39 @@ def dialling(
         yield
 
 
+@contextmanager
+def failures_noted(
+    waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]]
+) -> Iterator[None]:
+    """Prints a line when another host has failed for certain while others are still waited for."""
+    over = threading.Event()
+
+    def look() -> None:
+        shown = 0
+        while not over.wait(LOOKED_EVERY_S):
+            awaited, known = waits(), failed()
+            certain = len(known.keys() - awaited.keys())
+            line = dialling_line(awaited, known, LONGEST_NOTE)
+            if line and certain > shown:
+                shown = certain
+                note(line)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
     """What has failed for certain is shown while others are waited for."""
     line = waiting_for(waits, width, " to connect")
-    if not (line and failed):
+    certain = [error for host, error in failed.items() if host not in waits]
+    if not (line and certain):
         return line
-    first, *more = failed.values()
+    first, *more = certain
     return f"{one_line(first.summary)}{f' and {len(more)} more' if more else ''}; {line}"[:width]
 
 

@@ -12,6 +12,8 @@ from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
@@ -59,17 +61,24 @@ def show_checkpoints(
         if not directory.all:
             out.print("  none found" if directory.problem else "  no checkpoint")
             continue
-        grid = table("CHECKPOINT", "STEP", "AGE", "SIZE", "SHARDS", "STATE")
-        for one in directory.all:
-            step = "" if one.step is None else str(one.step)
-            state = "complete" if one.complete else f"incomplete: {one.problem}"
-            if lacking := elsewhere(directory, one):
-                state = f"incomplete here: {_held_by(one, lacking)}"
-            if directory.newest_complete and one.prefix == directory.newest_complete.prefix:
-                state = "complete, newest"
-            style = "bold" if state.endswith("newest") else "" if one.complete else "yellow"
-            grid.add_row(one.prefix, step, age(one, now), size(one.size_bytes), str(one.shards), styled(state, style))
-        print_table(grid)
+        columns: dict[str, list[str] | list[Text]] = {
+            "CHECKPOINT": [one.prefix for one in directory.all],
+            "STEP": ["" if one.step is None else str(one.step) for one in directory.all],
+            "AGE": [age(one, now) for one in directory.all],
+            "SIZE": [size(one.size_bytes) for one in directory.all],
+            "SHARDS": [str(one.shards) for one in directory.all],
+            "STATE": [_state(one, directory, elsewhere(directory, one)) for one in directory.all],
+        }
+        print_table(table(columns))
+
+
+def _state(one: Checkpoint, directory: Checkpoints, lacking: Mapping[int, str]) -> Text:
+    newest = directory.newest_complete
+    if newest and one.prefix == newest.prefix:
+        return styled("complete, newest", "bold")
+    if lacking:
+        return styled(f"incomplete here: {_held_by(one, lacking)}", "" if one.complete else "yellow")
+    return styled("complete", "") if one.complete else styled(f"incomplete: {one.problem}", "yellow")
 
 
 def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:

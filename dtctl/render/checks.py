@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from configparser import ConfigParser
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.network.firewall import Kind, Rules
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
@@ -16,39 +16,30 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 from dtctl.render.words import count, fold, summarize_hosts
 
-_HOW: dict[Kind, str] = {
-    "nftables": "save these lines as dtctl.nft there; sudo nft -f dtctl.nft    loads them, as often as you like",
-    "iptables": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
-    "ufw": "save these lines as dtctl.sh there; sudo sh dtctl.sh    runs them, as often as you like",
-}
-_OPENS: dict[Kind, str] = {
-    "nftables": "A table of the host's own that drops these connections still does: allow them there, too.",
-    "iptables": "They go before all other rules.",
-    "ufw": "They go before all other rules.",
-}
-_LASTS: dict[Kind, str] = {
-    "nftables": "They last until the next boot; what /etc/nftables.conf includes lasts longer.",
-    "iptables": "They last until the next boot; sudo netfilter-persistent save    keeps them, where that is installed.",
-    "ufw": "They hold while ufw is active: sudo ufw status. Before the first sudo ufw enable: sudo ufw allow ssh",
-}
+if TYPE_CHECKING:
+    from dtctl.operations.checks.checking import Checked
+    from dtctl.operations.checks.network.firewall import Kind, Rules
+
+_TEXTS = ConfigParser(interpolation=None, delimiters="=")
+_TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))
 
 
 def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     """A block for the hosts that need the same."""
     if output == "json":
-        told = [
+        parts = [
             {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
             for one in rules
         ]
-        return document.print_json("Firewall", {"kind": kind, "rules": told})
-    out = console.out()
+        return document.print_json("Firewall", {"kind": kind, "rules": parts})
+    out, texts = console.out(), _TEXTS[kind]
     for number, one in enumerate(rules):
         if number:
             out.print("")
         ports = ", ".join(map(str, one.ports))
-        out.print(f"# {fold(one.hosts)}: {_HOW[kind]}")
-        out.print(f"# The cluster's hosts may connect to port {ports}, and nobody else. {_OPENS[kind]}")
-        out.print(f"# {_LASTS[kind]}")
+        out.print(f"# {fold(one.hosts)}: {texts['how']}")
+        out.print(f"# The cluster's hosts alone may connect to port {ports}. {texts['opens']}")
+        out.print(f"# {texts['lasts']}")
         out.print("# To take them away again:")
         for line in one.undo:
             out.print(f"#   sudo {line}")
@@ -57,58 +48,33 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     return None
 
 
-SAID: Mapping[str, str] = {
-    "shared": "checkpoints: {where} is one directory for {hosts}",
-    "not_shared": "checkpoints: {where} is on {lead} alone",
-    "sharing_not_known": "checkpoints: who sees what {lead} saves cannot be told without {lead}",
-    "connections": "{reached} of {tried} connections between {hosts} work: every port from every other host, at the "
-    "address that the tasks are given",
-    "connections_sampled": "{reached} of {tried} connections between {hosts} work; these are a part of the {whole} "
-    "that there are: each host tried, and was tried by, {partners} others, in rotation, and the ps and the "
-    "coordinator by more",
-    "doors_open": "{open} of {doors} task ports answer this machine, which is none of the hosts",
-    "doors_closed": "none of {doors} task ports answers this machine, which is none of the hosts",
-    "doors_inside": "this machine is one of the hosts: what strangers reach cannot be told from here",
-    "not_exchanged": "how fast hosts exchange data was not measured: the ports of their tasks are a live "
-    "run's, or taken",
-    "speed": "{pairs} pairs measured: {latency_ms} ms there and back, {rate_bytes} a second; the slowest is {slowest} "
-    "({slowest_bytes} a second), the farthest {farthest} ({farthest_ms} ms)",
-    "step_to_ps": "one step moves {moved_bytes} to each ps and back (the newest checkpoint, shared among them): "
-    "{least_ms} ms at least",
-    "step_to_peers": "a step that exchanges {moved_bytes} (the newest checkpoint) takes {least_ms} ms at least",
-    "step_by_size": "a step that moves {moved_bytes} each way takes {least_ms} ms at least",
-    "logins": "a login takes {least} to {most} s with the start of Python (the slowest: {slowest}); up to {width} at "
-    "once",
-}
-"""Templates of what is so of the cluster as a whole, by the kinds of Statement."""
-
 _MOST_VALUES = 6
-"""That differ from host to host; of more only the ends are told."""
+"""That differ from host to host; of more, only the least and the most are shown."""
 
 
 def shown(lines: Iterable[Line | Statement], hosts: int) -> list[tuple[str, str]]:
-    """Labels and what is told under them; `hosts`: how many there are."""
+    """Labels and what is shown under them; `hosts`: how many there are."""
     return [row for one in lines if (row := _row(one, hosts)) is not None]
 
 
 def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
     if isinstance(one, Statement):
         fields = {name: valued(name, value) for name, value in one.fields.items() if value not in (None, "")}
-        return "", filled(SAID[one.kind], fields)
+        return "", filled(_TEXTS["statements"][one.kind], fields)
     without = [host for host, value in one.values.items() if value in (None, "")]
     known = {host: value for host, value in one.values.items() if host not in without}
     if not known:
         return None
     label = _label(one.what)
-    alike: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for host, value in known.items():
-        alike.setdefault(valued(one.what, value), []).append(host)
-    if len(alike) == 1 and len(known) == hosts:
-        return label, next(iter(alike))
-    told = [f"{fold(names)}: {value}" for value, names in alike.items()]
-    if len(alike) > _MOST_VALUES:
-        told = [_span(one.what, known)]
-    return label, "; ".join([*told, *([f"{fold(without)}: none"] if without else [])])
+        groups.setdefault(valued(one.what, value), []).append(host)
+    if len(groups) == 1 and len(known) == hosts:
+        return label, next(iter(groups))
+    parts = [f"{fold(names)}: {value}" for value, names in groups.items()]
+    if len(groups) > _MOST_VALUES:
+        parts = [_span(one.what, known)]
+    return label, "; ".join([*parts, *([f"{fold(without)}: none"] if without else [])])
 
 
 def _span(what: str, known: Mapping[str, Any]) -> str:
@@ -177,5 +143,5 @@ def summary(checked: Checked) -> str:
         return "no host could be asked"
     problems = sum(fails(one) for one in checked.found)
     warnings = len(checked.found) - problems
-    told = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
-    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(told) or 'nothing is wrong'}"
+    parts = [count(problems, "problem")] * bool(problems) + [count(warnings, "warning")] * bool(warnings)
+    return f"{summarize_hosts(asked)} checked in {checked.seconds:.1f} s: {', '.join(parts) or 'nothing is wrong'}"

@@ -12,11 +12,10 @@ from dtctl.model import TaskId
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.render.events import clock
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, size
+from dtctl.render.words import count, duration, fold, size, spans
 
 if TYPE_CHECKING:
-    from dtctl.operations.diagnosis.facts import End
-    from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
+    from dtctl.operations.diagnosis.signature import End, Finding, Seen, Wait
     from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
@@ -46,35 +45,36 @@ def problem_lines(status: RunStatus) -> list[str]:
     found = in_short(status)
     if not found:
         return []
-    lines = paragraph(found[0], told=found[0].first, most_lines=_FEW_LINES)
+    lines = paragraph(found[0], shown=found[0].first, most_lines=_FEW_LINES)
     head = [f"problem: {lines[0]}", *(f"  {line}" for line in lines[1:])]
     more = [f"  {count(len(found) - 1, 'more problem')}: dtctl diagnose"] if len(found) > 1 else []
     return head + more
 
 
 def ended_in_problem(status: RunStatus) -> frozenset[TaskId]:
-    """The tasks of which `problem_lines` tells how they have ended; not those of which the head of a status does."""
+    """The tasks whose end `problem_lines` reports; not those in the head of a status."""
     found = in_short(status)
-    told = found and found[0].seen.end is not None and not found[0].first
-    return frozenset(found[0].seen.tasks if told else ())
+    reported = found and found[0].seen.end is not None and not found[0].first
+    return frozenset(found[0].seen.tasks if reported else ())
 
 
 def advice_lines(status: RunStatus) -> list[str]:
-    """What the run has failed of and what to type, below the end of its log; nothing where that tells all."""
+    """What the run has failed of and what to type, below the end of its log; nothing where that says it all."""
     first = next((found for found in in_short(status) if found.first and found.is_known), None)
-    return paragraph(first, told=True) if first is not None else []
+    return paragraph(first, shown=True) if first is not None else []
 
 
-def paragraph(found: Finding, *, told: bool = False, most_lines: int | None = None) -> list[str]:
-    """`told`: how its tasks have ended, and the end of their log, stand above already."""
-    what, means = happened(found.seen), filled(found.signature.means, words(found))
-    head = [] if told and not found.seen.waiting else [what] if what else []
+def paragraph(found: Finding, *, shown: bool = False, most_lines: int | None = None) -> list[str]:
+    """`shown`: how its tasks have ended, and the end of their log, stand above already."""
+    known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
+    what, means = happened(found.seen), filled(found.signature.means, known)
+    head = [] if shown and not found.seen.waiting else [what] if what else []
     lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
-    return [*head, means, *(f"  {line}" for line in ([] if told else lines)), *remedies(found)]
+    return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found)]
 
 
 def last_lines(found: Finding) -> list[str]:
-    """Of the log of an end that nobody recognises."""
+    """Of the log, for an end without a known signature."""
     return list(found.seen.fields.get("last_lines", ()))
 
 
@@ -172,7 +172,7 @@ def valued(name: str, value: Any) -> str:
     if name == "versions":
         return ", ".join(f"{version} on {fold(hosts)}" for version, hosts in value)
     if isinstance(value, tuple) and value and isinstance(value[0], int):
-        return _numbers(value)
+        return spans(value, ", ")
     if isinstance(value, tuple):
         return fold_tasks(value) if value and isinstance(value[0], TaskId) else str(fold(value))
     if name.endswith("_s"):
@@ -187,17 +187,6 @@ def valued(name: str, value: Any) -> str:
     if name.endswith("_share") or name == "memory_low":
         return f"{100 * value:.0f} %"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _numbers(numbers: Iterable[int]) -> str:
-    """(2221, 2222, 2223, 2230) -> 2221-2223, 2230"""
-    spans: list[list[int]] = []
-    for number in sorted(numbers):
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1] = [spans[-1][0], number]
-        else:
-            spans.append([number])
-    return ", ".join("-".join(map(str, span)) for span in spans)
 
 
 def fold_tasks(tasks: Iterable[TaskId]) -> str:

@@ -1,4 +1,4 @@
-"""The stacks of live trainers, thread by thread; what the kernel tells of all threads in a few lines below them."""
+"""The stacks of live trainers, thread by thread; what the kernel reports of all threads in a few lines below."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dtctl.agent.records.vitals import Frame, Missing, ProcessDump, Stack, Thread
+from dtctl.errors import clipped
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.render.terminal import console
 from dtctl.render.words import count
@@ -31,7 +32,7 @@ INSTALL_PY_SPY = "py-spy beside the trainer's Python reads stacks from outside: 
 _HELPED_BY_PY_SPY = ("off", "no_handler", "replaced", "closed", "blocked", "stopped", "not_delivered", "no_answer")
 
 _MOST_KINDS = 12
-"""Lines of threads that are alike; the machine form has them all."""
+"""Lines of threads in the same state; JSON has them all."""
 
 
 def show_dumps(found: Dumps) -> None:
@@ -63,7 +64,7 @@ def _show(one: Dumped) -> None:
 
 def lines_of_process(process: ProcessDump) -> Iterator[str]:
     by = f"  (by {process['way']})" if process["way"] else ""
-    yield f"  process {process['pid']}: {_short(process['command'])}{by}"
+    yield f"  process {process['pid']}: {clipped(process['command'], 100)}{by}"
     if process["missing"] is not None:
         yield f"    no Python stacks: {MISSING[process['missing']]}"
         if process["said"]:
@@ -92,26 +93,22 @@ def _call(frame: Frame) -> str:
 
 
 def _kernel_lines(process: ProcessDump) -> Iterator[str]:
-    """Threads that are alike as one line; each stack in the kernel once, where it can be read."""
+    """Threads in the same state share a line; each stack in the kernel once, where it can be read."""
     threads = process["threads"]
-    alike = Counter(_kind(thread) for thread in threads)
-    if not alike:
+    kinds = Counter(_kind(thread) for thread in threads)
+    if not kinds:
         return
     yield f"    {count(len(threads) + process['threads_omitted'], 'thread')} in the kernel:"
     stacks = {_kind(thread): thread["kernel"] for thread in reversed(threads)}
-    for kind, number in alike.most_common(_MOST_KINDS):
+    for kind, number in kinds.most_common(_MOST_KINDS):
         yield f"      {number} {kind}"
         if process["missing"] is not None:
             yield from (f"          {call}" for call in stacks[kind])
-    if len(alike) > _MOST_KINDS:
-        rest = sum(number for _, number in alike.most_common()[_MOST_KINDS:])
+    if len(kinds) > _MOST_KINDS:
+        rest = sum(number for _, number in kinds.most_common()[_MOST_KINDS:])
         yield f"      and {rest} others (-o json lists each)"
 
 
 def _kind(thread: Thread) -> str:
     waits = f" in {thread['wchan']}" if thread["wchan"] else ""
     return f"{thread['name']}: {thread['state']}{waits}"
-
-
-def _short(command: str) -> str:
-    return command if len(command) <= 100 else f"{command[:97]}..."

@@ -48,7 +48,7 @@ def _reasons(error: SomeHostsFailed) -> None:
 
 
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
-    """One entry for all hosts that failed alike. `tolerated`: what was asked for is done all the same."""
+    """One entry for all hosts with the same error. `tolerated`: the command succeeds in spite of it."""
     if console.speaks_json():
         from dtctl.render.machine import speech
 
@@ -96,7 +96,7 @@ def show_contact(event: Away | Back) -> None:
 
 
 def interrupted(text: str, *next_steps: str) -> None:
-    """What an interrupt has left how."""
+    """Reports what remains after an interrupt."""
     below()
     note(f"interrupted: {text}", *next_steps)
 
@@ -108,7 +108,7 @@ def below() -> None:
 
 
 def _more(error: DtctlError, hosts: Sequence[str] = (), *, detail: str | None = None, hint: str | None = None) -> None:
-    """`hosts`: those that failed alike, where it is not one alone; then `detail` and `hint` are for all of them."""
+    """`hosts`: those with the same error, if there are several; then `detail` and `hint` are for all of them."""
     for line in lines_of(error.detail if detail is None else detail):
         console.report(f"       {line}")
     own = _OWN_HINTS.get(error.code) if isinstance(error, AgentError) and not error.hint else None

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
 from dtctl.agent.records.whole_run import StoryLine, tells_steps
-from dtctl.operations.events import Attempted
 from dtctl.operations.snapshot import Outcome, recovered_after_s, steps_lost
 from dtctl.render.words import duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Incident
+    from dtctl.operations.events import Attempted
     from dtctl.operations.snapshot import Coordination
 
 
@@ -28,7 +28,7 @@ def attempt_line(one: Attempted) -> str:
 
 
 def story_line(entry: StoryLine | Attempted) -> str:
-    return attempt_line(entry) if isinstance(entry, Attempted) else event_line(entry)
+    return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
 
 
 def incident_lines(incident: Incident, now: float) -> list[str]:
@@ -120,7 +120,7 @@ _PREDICATES = ("killed", "stalled", "hung", "frozen", "cannot_run", "cannot_ente
 """Kinds whose sentences may follow a task's name as they are."""
 
 _EXITS = ("exited", "ps_ended", "keeper_killed", "host_restarted", "exit_damaged")
-"""Kinds that tell with what a task has ended."""
+"""Kinds that name what a task has ended with."""
 
 
 def _ended(who: str, why: Sequence[Fact]) -> str:

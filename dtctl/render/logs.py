@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 
 _COLORS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-"""ANSI foregrounds, told apart on dark and on light."""
+"""ANSI foregrounds that can be distinguished on dark and on light."""
 
 
 REMEMBERED = 200
-"""Lines, of all tasks, after which nobody still sees what was shown."""
+"""Lines, of all tasks, after which earlier output has scrolled away."""
 
 _TAIL_BYTES = 64 * 1024
 
@@ -41,7 +41,7 @@ _TAIL_BYTES = 64 * 1024
 class LogPrinter:
     """Writes whole lines, safe for a screen; with `raw` the bytes of the log and nothing but the heads of its lines.
 
-    `gaps`: lines that do not follow each other are told apart by `--`, as grep does. `all_attempts`: the first one that
+    `gaps`: lines that do not follow each other are separated by `--`, as grep does. `all_attempts`: the first one that
     is shown is named, too.
     """
 
@@ -112,7 +112,7 @@ class LogPrinter:
 
 
 class LogObjects(LogPrinter):
-    """Writes each line as a JSON object: for programs, to which nothing else is to be told apart."""
+    """Writes each line as a JSON object: for programs, without separators."""
 
     def print(self, lines: LogLines) -> None:
         self._remember(lines)
@@ -197,7 +197,7 @@ def _cut(line: bytes) -> list[bytes]:
 
 
 TOGETHER_S = 0.5
-"""Hosts that go away within this time are told together, or as soon as nothing else comes."""
+"""Hosts that go away within this time are reported together, or as soon as nothing else comes."""
 
 
 class Narrator:
@@ -215,7 +215,7 @@ class Narrator:
         self._seen: Coordination | None = None
         self._away: set[str] = set()
         self._leaving: dict[str, DtctlError] = {}
-        """Of those that are away, the ones that nobody has been told of."""
+        """Of those that are away, those not reported yet."""
         self._since = 0.0
 
     def __call__(self, event: Event | None) -> None:

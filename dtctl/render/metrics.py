@@ -8,7 +8,6 @@ import math
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import RunStatus
@@ -16,10 +15,6 @@ from dtctl.render import errors
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, local_time, size
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
 
 STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _MARKS = "*+ox#@"
@@ -182,35 +177,21 @@ _LOWEST, _HIGHEST = 8, 18
 
 def show_table(found: Metrics) -> None:
     """With a small curve of each, where the terminal has room for it."""
-    from rich.measure import Measurement
-
-    out = console.out()
-    grid = _table(found, curves=True)
-    if out.is_terminal:
-        needed = Measurement.get(out, out.options.update(max_width=10_000), grid).maximum
-        grid = grid if needed <= out.width else _table(found, curves=False)
-    print_table(grid)
-
-
-def _table(found: Metrics, *, curves: bool) -> Table:
-    columns = ("TAG", "RUN", "STEP", "LAST", "MIN", "MAX", "POINTS", "AGE", *(("CURVE",) if curves else ()), "WHERE")
-    grid = table(*columns)
     fine = console.can_show("▁▂▃▄▅▆▇█")
-    for one in found.series:
-        last = one.last
-        if last is not None:
-            numbers = (number(last.value), number(one.least), number(one.most), str(one.count))
-            curve = sparkline([point.value for point in one.points], CURVE_WIDTH, fine=fine)
-            grid.add_row(
-                one.tag,
-                one.name,
-                str(last.step),
-                *numbers,
-                duration(one.now - last.time),
-                *((curve,) if curves else ()),
-                f"{one.host}:{one.directory}",
-            )
-    return grid
+    known = [(one, one.last) for one in found.series if one.last is not None]
+    columns = {
+        "TAG": [one.tag for one, _ in known],
+        "RUN": [one.name for one, _ in known],
+        "STEP": [str(last.step) for _, last in known],
+        "LAST": [number(last.value) for _, last in known],
+        "MIN": [number(one.least) for one, _ in known],
+        "MAX": [number(one.most) for one, _ in known],
+        "POINTS": [str(one.count) for one, _ in known],
+        "AGE": [duration(one.now - last.time) for one, last in known],
+        "CURVE": [sparkline([point.value for point in one.points], CURVE_WIDTH, fine=fine) for one, _ in known],
+        "WHERE": [f"{one.host}:{one.directory}" for one, _ in known],
+    }
+    print_table(table(columns, dropped=("CURVE",)))
 
 
 def show_plots(found: Metrics, *, log: bool) -> None:
@@ -248,7 +229,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
 
 
 def _names(several: Sequence[Series]) -> list[str]:
-    """The shortest that tell them apart."""
+    """The shortest names that differ."""
     names = [one.name for one in several]
     return names if len(set(names)) == len(names) else [f"{one.host}:{one.directory}/{one.name}" for one in several]
 
@@ -316,11 +297,13 @@ def show_what_logs_tell(found: Metrics, status: RunStatus | None, *, table_too: 
     errors.note(f"no event files below {_places(found)}")
     telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     if telling and table_too:
-        grid = table("TASK", "STEP", "RATE", "LOSS")
-        for task in telling:
-            rate = "" if task.entry["rate"] is None else f"{task.entry['rate']:.3g}/s"
-            grid.add_row(str(task.id), str(task.entry["step"]), rate, task.entry["loss"] or "")
-        print_table(grid)
+        columns = {
+            "TASK": [str(task.id) for task in telling],
+            "STEP": [str(task.entry["step"]) for task in telling],
+            "RATE": ["" if (rate := task.entry["rate"]) is None else f"{rate:.3g}/s" for task in telling],
+            "LOSS": [task.entry["loss"] or "" for task in telling],
+        }
+        print_table(table(columns))
     errors.note(
         "a trainer writes some with any of",
         "TF2      tf.summary.create_file_writer(DIR), then tf.summary.scalar(TAG, VALUE, step=STEP)",

@@ -11,25 +11,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
 from dtctl.render.errors import note, show_warning
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
-from dtctl.render.words import count, fold
+from dtctl.render.words import count, fold, spans
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.local import Exposure
 
 _SHOWN = 5
 """So many paths are named; the rest is counted."""
 _ROWS = 10
-"""So many tasks have a line each; of more, those that are alike share one."""
+"""So many tasks have a line each; of more, those with the same values share one."""
 _LONGEST_CLUSTER = 300
 """Characters of TF_CONFIG's cluster that are shown beside a table, which has the same addresses."""
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
@@ -117,7 +115,7 @@ def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
 
 @dataclass(frozen=True)
 class _Row:
-    """Tasks of one job that are alike."""
+    """Tasks of one job with the same values."""
 
     tasks: tuple[TaskPlan, ...]
     differs: str
@@ -125,7 +123,7 @@ class _Row:
 
     @property
     def name(self) -> str:
-        return f"{self.tasks[0].id.job}:{_spans(sorted(task.id.index for task in self.tasks))}"
+        return f"{self.tasks[0].id.job}:{spans(sorted(task.id.index for task in self.tasks))}"
 
     @property
     def hosts(self) -> str:
@@ -139,7 +137,7 @@ class _Row:
         if all(task.address.rpartition(":")[0] == task.host for task in self.tasks):
             ports = {task.address.rpartition(":")[2] for task in self.tasks}
             known = sorted(int(port) for port in ports if port.isdecimal())
-            return f":{_spans(known)}" if known else f":{min(ports)}"
+            return f":{spans(known)}" if known else f":{min(ports)}"
         return fold({task.address for task in self.tasks})
 
     @property
@@ -156,30 +154,29 @@ class _Row:
 def _show_table(plan: RunPlan) -> None:
     """What differs between tasks stands beside them, or below where the terminal is too narrow."""
     rows = _rows(plan)
-    grid = _grid(rows, notes=any(row.differs for row in rows))
-    beside = fits(grid)
-    print_table(grid if beside else _grid(rows, notes=False))
+    columns = {
+        "TASK": [row.name for row in rows],
+        "HOST": [row.hosts for row in rows],
+        "ADDRESS": [row.addresses for row in rows],
+        "GPU": [row.gpus for row in rows],
+    }
+    whole = table({**columns, "NOTE": [row.differs for row in rows]})
+    beside = any(row.differs for row in rows) and fits(whole)
+    print_table(whole if beside else table(columns))
     for row in rows:
         if row.differs and not beside:
             console.say(f"{row.name} on {row.hosts}: {row.differs}")
-
-
-def _grid(rows: Sequence[_Row], *, notes: bool) -> Table:
-    grid = table("TASK", "HOST", "ADDRESS", "GPU", *["NOTE"] * notes)
-    for row in rows:
-        grid.add_row(row.name, row.hosts, row.addresses, row.gpus, *[row.differs] * notes)
-    return grid
 
 
 def _rows(plan: RunPlan) -> list[_Row]:
     differs = {name: _own(plan.cluster.hosts[name]) for name in plan.hosts}
     if len(plan.tasks) <= _ROWS:
         return [_Row((task,), differs[task.host]) for task in plan.tasks]
-    alike: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
+    groups: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
     for task in plan.tasks:
         share = None if task.gpus is None else len(task.gpus)
-        alike.setdefault((task.id.job, share, differs[task.host]), []).append(task)
-    return [_Row(tuple(tasks), own) for (_, _, own), tasks in alike.items()]
+        groups.setdefault((task.id.job, share, differs[task.host]), []).append(task)
+    return [_Row(tuple(tasks), own) for (_, _, own), tasks in groups.items()]
 
 
 def _own(host: Host) -> str:
@@ -192,13 +189,13 @@ def _own(host: Host) -> str:
 
 def _command_lines(plan: RunPlan) -> list[str]:
     listed = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
-    alike: dict[tuple[str, str], list[str]] = {}
+    groups: dict[tuple[str, str], list[str]] = {}
     for name in plan.cluster.jobs:
         tasks = [task for task in plan.tasks if task.id.job == name]
-        alike.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
+        groups.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
     lines = []
-    for (program, environment), jobs in alike.items():
-        whose = "each task" if len(alike) == 1 else ", ".join(jobs)
+    for (program, environment), jobs in groups.items():
+        whose = "each task" if len(groups) == 1 else ", ".join(jobs)
         lines += [f"{whose} runs {program}", f"  with {environment}"]
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
@@ -210,7 +207,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
 
 
 def _program(tasks: Sequence[TaskPlan]) -> str:
-    """The first task's, with the names alone of what tells a task its place."""
+    """The first task's, and only the names of the flags that give a task its place."""
     first = tasks[0]
     own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
     words = [word if all(row[index : index + 1] == (word,) for row in own) else _without_value(word)
@@ -225,7 +222,7 @@ def _without_value(word: str) -> str:
 
 
 def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
-    """What all of them have, and the names of what each has in its own way, less what the table has `told`."""
+    """What all of them have, and the names of what each has in its own way, less what the table has `listed`."""
     first = {name: value for name, value in tasks[0].env.items() if name not in listed}
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of the only task
@@ -249,17 +246,6 @@ def _tf_config(plan: RunPlan) -> list[str]:
 
 def _directories(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {shown(path)}" for name, path in named.items())
-
-
-def _spans(numbers: Iterable[int]) -> str:
-    """0-3,5, as commands take the indexes of tasks."""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and spans[-1][-1] == number - 1:
-            spans[-1] = [spans[-1][0], number]
-        else:
-            spans.append([number])
-    return ",".join("-".join(map(str, span)) for span in spans)
 
 
 def _words(words: Iterable[str]) -> str:

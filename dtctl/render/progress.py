@@ -14,7 +14,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.stop import Stopping
-from dtctl.render.awaiting import dialling_line, waiting_for
+from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.render.words import duration, fold
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 MOST_LINES = 30
-"""Off a terminal; a stop of many tasks tells no more until its result."""
+"""Off a terminal; a stop of many tasks prints no more until its result."""
 
 _SHOWN_TASKS = 4
 _SIGKILL = 9
@@ -35,7 +35,7 @@ _SIGKILL = 9
 class StopProgress(ExitStack):
     """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
 
-    `dialled`, for that line: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
+    `dialled`: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
     """
 
     def __init__(
@@ -61,6 +61,8 @@ class StopProgress(ExitStack):
         if not self._quiet and console.interactive():
             self.enter_context(moving(self._live()))
             self._quiet = True
+        elif not self._quiet:
+            self.enter_context(failures_noted(self._dialled, self._failed))
         return self
 
     def __call__(self, stopping: Stopping) -> None:
@@ -79,7 +81,7 @@ class StopProgress(ExitStack):
         return bool(self._tasks)
 
     def now(self) -> str:
-        """The line as it is at this moment: what nobody has told since is counted on."""
+        """The line as of now: seconds since the last report are added."""
         now = time.monotonic()
         with self._lock:
             counted = {task: _later(one, now - self._heard[task]) for task, one in self._tasks.items()}
@@ -195,7 +197,7 @@ class UpProgress(ExitStack):
             self._bars.update(self._all, description="ending the earlier run", note=self._ends.now)
 
     def _connecting(self) -> str:
-        """Whom nobody has reached for a while."""
+        """Hosts that have not been reached for a while."""
         # Without the lock: rich asks with its own, for which those wait who change rows with ours.
         now = time.monotonic()
         waits = {host: now - since for host, since in dict(self._since).items()}
@@ -255,7 +257,7 @@ def _bars() -> Bars:
             return text(task.description)
 
     class Note(ProgressColumn):
-        """What a host is doing, short enough to be drawn eight times a second; or what tells it, where it changes."""
+        """What a host is doing, short enough to be drawn eight times a second; or a function of it."""
 
         def render(self, task: Task) -> Text:
             note = task.fields["note"]

@@ -1,5 +1,5 @@
-"""The tasks of a run as a table: those that do alike in one line where there is no room for all, fewer columns where
-the terminal is narrow; what failed, and why, always."""
+"""The tasks of a run as a table: tasks in the same state share a line where there is no room for all, and a narrow
+terminal gets fewer columns; what failed, and why, is always shown."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import fact, sentence
+from dtctl.errors import clipped
 from dtctl.model import TaskState
-from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
+from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
-from dtctl.render.tables import fits, styled, table
+from dtctl.render.tables import styled, table
 from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ _LONGEST_HOSTS = 28
 
 @dataclass(frozen=True)
 class Row:
-    """Tasks of one job that do alike."""
+    """Tasks of one job in the same state, with the same note."""
 
     tasks: tuple[TaskStatus, ...]
     note: str
@@ -67,40 +68,26 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
     each = []
     for task in status.tasks.values():
         usual = slow[task.id]["usual"] if task.id in slow else None
-        each.append(Row((task,), _note(task, status) or _pace_note(task, status, usual)))
+        each.append(Row((task,), note(task, status) or _pace_note(task, status, usual)))
     if room is None or len(each) <= room:
         return each
-    alike: dict[object, list[TaskStatus]] = {}
+    groups: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
     for row in each:
-        alike.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
-    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in _items(alike)]
+        groups.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
+    folded = [Row(tuple(tasks), note) for (_, _, note), tasks in groups.items()]
     return sorted(folded, key=lambda row: row.troubled)
-
-
-def _items(alike: dict[object, list[TaskStatus]]) -> list[tuple[tuple[str, TaskState, str], list[TaskStatus]]]:
-    return list(alike.items())  # type: ignore[arg-type]
 
 
 def tasks_table(rows: Sequence[Row], status: RunStatus) -> Table:
     """Without columns that would be empty, and as narrow as the terminal is."""
-    cells = {name: [cell(row, status) for row in rows] for name, cell in _COLUMNS.items()}
-    names = [name for name, column in cells.items() if name in _ALWAYS or any(map(str, column))]
-    for dropped in (None, *_DROPPED):
-        names = [name for name in names if name != dropped]
-        grid = table(*names)
-        if "NOTE" in names and any(cells["NOTE"]):
-            grid.columns[-1].min_width = min(_NOTE_WIDTH, max(len(str(note)) for note in cells["NOTE"]))
-        for number in range(len(rows)):
-            grid.add_row(*(cells[name][number] for name in names))
-        if fits(grid):
-            return grid
-    grid.columns[-1].min_width = None
-    return grid
+    cells = {name: [cell(row, status) for row in rows] for name, cell in COLUMNS.items()}
+    columns = {name: column for name, column in cells.items() if name in _ALWAYS or any(map(str, column))}
+    return table(columns, dropped=_DROPPED, least_note=_NOTE_WIDTH)
 
 
 def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
-    """What each column tells of it."""
-    return {name: str(cell(row, status)) for name, cell in _COLUMNS.items()}
+    """Its cell in each column."""
+    return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
 def _tasks_cell(row: Row, status: RunStatus) -> str:
@@ -170,11 +157,7 @@ def _pid_cell(row: Row, status: RunStatus) -> str:
     )
 
 
-def _note_cell(row: Row, status: RunStatus) -> str:
-    return row.note
-
-
-_COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
+COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "TASK": _tasks_cell,
     "HOST": _hosts_cell,
     "STATE": _state_cell,
@@ -186,12 +169,12 @@ _COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "CPU": _cpu_cell,
     "MEMORY": _memory_cell,
     "PID": _pid_cell,
-    "NOTE": _note_cell,
+    "NOTE": lambda row, status: row.note,
 }
 _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
 
-def _note(task: TaskStatus, status: RunStatus) -> str:
+def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.BACKOFF:
         if task.entry["next_start"]:
             wait = f"starts again in {duration(max(0.0, task.entry['next_start'] - status.time))}"
@@ -204,8 +187,8 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if one["kind"] == "killed_after"]
         rest = [one for one in task.why if one["kind"] != "killed_after"]
-        told = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
-        why = sentence([*killed, *(rest[:1] if told else rest)])
+        shown = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])
             if task.exit["signal"] is None and task.exit["code"] is not None
@@ -218,13 +201,13 @@ def _note(task: TaskStatus, status: RunStatus) -> str:
 
 
 def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
-    """Of a task that runs: that it is slower than its peers, what it says of others, or when it told its last step."""
+    """For a running task: that it is slower than its peers, its complaint about others, or the age of its last step."""
     if task.state is not TaskState.RUNNING:
         return ""
     if usual is not None:
         return f"straggler: its peers make {usual:.3g}/s"
     if said := Facts(status).complaint(task):
-        return f"says: {said if len(said) <= _MOST_SAID else said[: _MOST_SAID - 3] + '...'}"
+        return f"says: {clipped(said, 100)}"
     target = status.progress.target
     if (
         task.entry["step"] is None
@@ -234,9 +217,6 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
         return ""
     silent = status.time - task.entry["step_time"]
     return f"last step {duration(silent)} ago" if silent >= SILENT_S else ""
-
-
-_MOST_SAID = 100
 
 
 def left_behind(task: TaskStatus) -> str:

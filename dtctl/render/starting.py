@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.errors import DtctlError
 from dtctl.operations.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Outcome, RunStatus
 from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
-from dtctl.render.report.goodput import goodput_line
+from dtctl.render.goodput import goodput_line
 from dtctl.render.roster import rows_of, tasks_table
-from dtctl.render.tables import print_table
+from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
-from dtctl.render.words import count, duration, fold
+from dtctl.render.words import count, duration, fold, local_time
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dtctl.operations.runs import KnownRun
     from dtctl.operations.snapshot import RunStatus
 
 
@@ -35,7 +37,7 @@ OUTCOME_STYLE = {
     Outcome.RUNNING: "green",
 }
 SHOWN_INCIDENTS = 3
-"""The newest; `dtctl events` tells them all."""
+"""The newest; `dtctl events` lists them all."""
 
 
 def show_status(status: RunStatus, *, every: bool = False) -> None:
@@ -85,12 +87,12 @@ def in_short(status: RunStatus) -> list[str]:
 
 
 def _age(status: RunStatus) -> str:
-    """Empty where nobody can tell."""
+    """Empty if unknown."""
     return duration(status.time - status.record.created) if status.record.created and status.time else ""
 
 
 def _pace(status: RunStatus) -> list[str]:
-    """How fast and for how long; of a run that has told no step for a while, for how long it has not."""
+    """The rate and the time left; without a recent step, the age of the last one."""
     progress, shown = status.progress, []
     if progress.step_time is not None and status.time - progress.step_time >= SILENT_S:
         shown.append(f"last step {duration(status.time - progress.step_time)} ago")
@@ -167,8 +169,8 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
     from rich.console import Group
     from rich.live import Live
 
-    table = Redrawn(lambda: Live(console=out, auto_refresh=False))
-    with moving(table):
+    display = Redrawn(lambda: Live(console=out, auto_refresh=False))
+    with moving(display):
 
         def draw(status: RunStatus) -> None:
             away = [row.text for row in rows(status.errors)]
@@ -177,6 +179,30 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
                 shown = Group(summary(status), *problem_lines(status), tasks, *more_lines(status), *away)
             else:
                 shown = Group(*away)
-            table.display.update(shown, refresh=True)
+            display.display.update(shown, refresh=True)
 
         yield draw
+
+
+def show_runs(runs: Sequence[KnownRun]) -> None:
+    columns: dict[str, list[str] | list[Text]] = {
+        "RUN": [run.run for run in runs],
+        "RESULT": [_result(run) for run in runs],
+        "STARTED": [local_time(run.created) for run in runs],
+        "HOSTS": [fold(run.hosts) for run in runs],
+        "TASKS": [_tasks(run) for run in runs],
+    }
+    print_table(table(columns, dropped=("STARTED", "TASKS", "HOSTS")))  # when it started stands in its name, too
+
+
+def _result(run: KnownRun) -> Text:
+    """`ended`, or `live`, where no more is known. What still runs on a host after the end is said as well."""
+    if run.verdict is None:
+        return styled("live" if run.live else "ended", "")
+    outcome = run.verdict.outcome
+    live = ", live" if run.live and outcome.decided else ""
+    return styled(f"{outcome.value}{live}", OUTCOME_STYLE.get(outcome, ""))
+
+
+def _tasks(run: KnownRun) -> str:
+    return ", ".join(f"{number} {state.value}" for state, number in Counter(run.tasks.values()).items())

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TypeVar
 
+from dtctl.config.ranges import fold as fold
+
 T = TypeVar("T")
 
 _UNITS = ("B", "kB", "MB", "GB", "TB")
@@ -46,7 +48,7 @@ def iso_utc(epoch_s: float | None) -> str | None:
         return None
     try:
         return datetime.fromtimestamp(epoch_s, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (ValueError, OverflowError, OSError):  # a host's clock may tell a year that no calendar has
+    except (ValueError, OverflowError, OSError):  # a host's clock may be at a year that no calendar has
         return None
 
 
@@ -76,8 +78,12 @@ def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:
     return found
 
 
-def fold(names: object) -> str:
-    """Hosts as one word: gpu-[1-4]."""
-    from dtctl.config.ranges import fold as fold_names
-
-    return str(fold_names(list(names)))  # type: ignore[call-overload]
+def spans(numbers: Iterable[int], between: str = ",") -> str:
+    """0-3,5, as commands take the indexes of tasks."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and found[-1][-1] == number - 1:
+            found[-1] = [found[-1][0], number]
+        else:
+            found.append([number])
+    return between.join("-".join(map(str, span)) for span in found)

@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
-LOADER = 'python3 -ISc \'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"dtctl","exec"))\''
-"""The remote command line: constant, so that it needs no quoting and shows nothing in `ps`."""
+_READ = 'import sys;i=sys.stdin.buffer;exec(compile(i.read(int(i.readline())),"dtctl","exec"))'
+LOADER = f"python3 -ISc '{_READ:400}'"
+"""The remote command line: constant, so that it needs no quoting and shows nothing in `ps`.
+
+The blanks at its end are room for the agent's own command line, which takes its place.
+"""
 
 _PACKAGE = "dtctl_agent"
 _BOOTSTRAP = "bootstrap.py"

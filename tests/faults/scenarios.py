@@ -69,6 +69,19 @@ def lose_files(host: str, *, kill: bool) -> Strike:
     return strike
 
 
+def lose_run(host: str) -> Strike:
+    """Somebody removes all that the host has of runs. That does not heal: `status` names the command that ends it."""
+
+    def strike(scene: Scene) -> None:
+        scene.fleet[host].exec("sh", "-c", "until rm -rf ~/.dtctl/runs; do :; done")
+        scene.wait_until(lambda: "dtctl down" in scene.user.run("status").stderr, "status to name the command")
+        scene.user.dtctl("down", "--yes")
+        assert not any(each.processes() for each in scene.fleet.hosts)
+        scene.user.dtctl("up", timeout_s=120)
+
+    return strike
+
+
 def kill_keeper(task: str) -> Strike:
     return lambda scene: faults.send(scene.host(task), scene.keeper(task))
 

@@ -88,6 +88,7 @@ def actions(tasks: dict[str, str]) -> list[Action]:
         *((f"kill -9 of the agent of {host}", scenarios.kill_agent(host)) for host in used),
         *((f"{host} loses files of its run", scenarios.lose_files(host, kill=False)) for host in used),
         *((f"{host} loses files of its run and its agent", scenarios.lose_files(host, kill=True)) for host in used),
+        *((f"{host} loses its run", scenarios.lose_run(host)) for host in used),
         *((f"kill -9 of all on {host}", scenarios.kill_everything(host)) for host in used),
         *((f"{host} is cut off", scenarios.cut(host, 5)) for host in used),
         *((f"{host} reboots", scenarios.reboot(host)) for host in used),

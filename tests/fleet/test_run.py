@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -162,3 +163,44 @@ def test_remote_files_are_the_users_alone(user: Desk, fleet: Fleet) -> None:
         if "/tree" not in str(path) and not path.is_symlink():
             assert path.stat().st_mode & 0o077 == 0, path
     assert root.stat().st_mode & 0o777 == 0o700
+
+
+HANGS_AT_ITS_START = """\
+import json, os, socket, time
+if os.environ["DTCTL_TASK"] == "worker:1" and os.environ["DTCTL_ATTEMPT"] == "1":
+    time.sleep(1000)
+place = json.loads(os.environ["TF_CONFIG"])
+addresses = [address.split(":") for address in place["cluster"]["worker"]]
+first, own = [(host, int(port)) for host, port in (addresses[0], addresses[place["task"]["index"]])]
+with socket.create_server(("", own[1])) as server:
+    if place["task"]["index"] == 0:
+        server.accept()
+    while place["task"]["index"] == 1 and socket.socket().connect_ex(first):
+        time.sleep(0.1)
+    for step in range(10000):
+        print("step", step, flush=True)
+        time.sleep(0.1)
+"""
+
+COLLECTIVE = """\
+name: {name}
+{hosts}
+jobs: {{worker: {{hosts: "gpu-[1-2]"}}}}
+strategy: mirrored
+trainer: {{command: [python, train.py], dialect: tf_config}}
+recovery: {{backoff: 100ms..200ms}}
+start_timeout: 12s
+grace: 2s
+"""
+
+
+def test_a_collective_that_hangs_at_its_very_first_start_is_restarted_once(user: Desk, fleet: Fleet) -> None:
+    """worker:1 hangs before it listens, and worker:0 waits for it: neither does anything."""
+    (user.project / "train.py").write_text(HANGS_AT_ITS_START)
+    user.write_cluster(COLLECTIVE, hosts=HOSTS)
+    user.dtctl("up")
+    (file,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/state.json")  # questions over SSH would be traffic
+    eventually(lambda: json.loads(file.read_text())["tasks"]["worker:0"]["step"], what="the restart, and steps")
+    assert {task["attempt"] for task in user.status()["tasks"]} == {2}
+    nothing_done = r"worker:0: nobody has told a step since the start, nor done anything for 1\d s at "
+    assert re.search(nothing_done + ".*; restarted with it: worker:1; ", user.dtctl("status"))

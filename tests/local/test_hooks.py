@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.reasons import Fact, sentence
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.operations.hooks import run_command
 from tests.desk import CLUSTER, Desk
 from tests.receiver import Server, receiver

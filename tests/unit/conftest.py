@@ -39,4 +39,4 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     yield type_command
     signal.signal(signal.SIGTERM, before)
     console.choose_color("auto")
-    console.speak_json(False)
+    console.speak_json(None)

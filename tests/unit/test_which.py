@@ -11,8 +11,7 @@ import typer.main
 
 from dtctl.cli import which
 from dtctl.cli.completion import complete_clusters
-from dtctl.cli.ending import Announced
-from dtctl.cli.scope import Scope
+from dtctl.cli.scope import Announced, Scope
 from dtctl.cli.table import COMMANDS, Effect
 from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import SshSettings, TaskId

@@ -9,7 +9,7 @@ from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterable
+    from typing import Callable, Iterable, Sequence
 
 MOST_DESCRIPTORS = 65536
 
@@ -52,6 +52,22 @@ def rename(name: str) -> None:
     """Shown by `ps -o comm` and `top`; the command line stays that of the process that this one was forked from."""
     with suppress(OSError), open("/proc/self/comm", "w", encoding="ascii") as file:  # only a courtesy
         file.write(name)
+
+
+def take_command_line(words: Sequence[str]) -> bool:
+    """Shows these words in `ps` in place of the command line, as an exec would; False if they do not fit in there."""
+    line = b"".join(os.fsencode(word) + b"\0" for word in words)
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            begin, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])  # proc(5): arg_start and arg_end
+        if len(line) > end - begin:
+            return False
+        with open("/proc/self/mem", "r+b", buffering=0) as memory:
+            memory.seek(begin)
+            memory.write(line.ljust(end - begin, b"\0"))
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def close_descriptors(but: Iterable[int] = ()) -> None:

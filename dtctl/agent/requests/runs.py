@@ -1,4 +1,4 @@
-"""Runs as sessions see them: they find a run by name, revive it, and tell it what is wanted."""
+"""Runs as sessions see them: they find a run by name, revive it, and change what is wanted of it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import time
 from contextlib import suppress
 
-from ..host import fifo, files, paths, ports, processes
+from .. import main
+from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.words import FINAL
 from ..run import environment
@@ -15,7 +16,6 @@ from ..survival import revival, systemd
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
     from typing import Callable, Container, Iterator, List, Optional, Set, Tuple
 
     from ..checkpoints import directories
@@ -32,9 +32,6 @@ REMOVAL_LIMIT_S = 2.0
 """How long a supervisor whose tasks have ended may take to end: it may be waiting for others in vain."""
 
 _MEND_LIMIT_S = 10.0
-
-_children: List[subprocess.Popen[bytes]] = []
-"""Supervisors that this session has started; kept so that their ends can be noticed."""
 
 
 class Run:
@@ -130,13 +127,13 @@ class Run:
     def supervise(self) -> None:
         """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
         before = self.state()["agent"]
-        child = None
+        child = 0
         deadline = time.monotonic() + BIRTH_LIMIT_S
         while not self._at_work(before):
             there = self.supervised()
-            if child is None and not there:
-                child = self._spawn()
-            elif time.monotonic() > deadline or (child is not None and child.poll() is not None and not there):
+            if not child and not there:
+                child = revival.start_child(self.files, systemd.prefix(), main.supervise)
+            elif time.monotonic() > deadline or (child and not there and os.waitpid(child, os.WNOHANG)[0]):
                 log = paths.tail(self.files.agent_log)
                 raise Refused("internal", "the agent's supervisor does not start", log)
             time.sleep(0.02)
@@ -154,25 +151,6 @@ class Run:
         """Starts a new agent for a live run whose agent was killed."""
         if not self.finished():
             self.supervise()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        import subprocess
-
-        log = revival.open_log(self.files)
-        try:
-            child = subprocess.Popen(
-                [*systemd.prefix(), *revival.command(self.files.directory)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd="/",
-                env=environment.encoded(environment.base()),
-                start_new_session=True,
-            )
-        finally:
-            os.close(log)
-        _children.append(child)
-        return child
 
     def until(self, done: Callable[[State], bool], limit_s: float) -> Optional[State]:
         """The first state for which `done`; None when the time is over. A supervisor that is killed is replaced.
@@ -201,6 +179,8 @@ class Run:
 
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
+        from ..host import ports  # not before: few sessions need sockets
+
         pid = ports.listener(port)
         if pid is None or processes.environment(pid).get("DTCTL_RUN") == self.id:
             return False
@@ -265,7 +245,7 @@ def current_path(root: str, cluster: str, host: str) -> str:
 
 
 def current(root: str, cluster: str, host: str) -> Tuple[Optional[str], str]:
-    """The id of the current run, None if there is none; and why it cannot be told, where it cannot."""
+    """The id of the current run, None if there is none; and why it is unknown, where it is."""
     path = current_path(root, cluster, host)
     try:
         run = paths.read_text(path)
@@ -320,7 +300,7 @@ def need(talk: Conversation, request: Request) -> Run:
 
 
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
-    """All runs below the root, of one cluster or of all; oldest first. damaged_runs.py has those that tell nothing."""
+    """Runs below the root, of one cluster or of all, oldest first; damaged_runs.py has those that cannot be read."""
     found = []
     for directory in run_directories(talk.root):
         with suppress(OSError, paths.Damaged):
@@ -334,7 +314,7 @@ def run_directories(root: str) -> Iterator[str]:
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
-    """Bundles used by all runs except those in the directories `without`. A run that does not tell may use any."""
+    """Bundles used by all runs except those in the directories `without`. A run that cannot be read may use any."""
     used: Set[str] = set()
     for directory in run_directories(talk.root):
         if directory in without:

@@ -8,6 +8,7 @@ that a session that looks while a supervisor is being replaced finds a reader.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import sys
@@ -21,7 +22,7 @@ from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Optional, Tuple
+    from typing import Callable, Iterator, List, Optional, Sequence, Tuple
 
 
 _RETIRED = "retired"
@@ -99,18 +100,42 @@ def _is_kept(files: RunFiles) -> bool:
 
 def start(files: RunFiles) -> None:
     """Starts an agent and does not wait for it."""
-    daemon.detached(lambda: _become_agent(files))
+    daemon.detached(lambda: _become_agent(files, open_log(files), ()))
 
 
-def _become_agent(files: RunFiles) -> None:
-    daemon.restore_signals()
-    os.chdir("/")
+def start_child(files: RunFiles, prefix: Sequence[str], supervise: Callable[[str], None]) -> int:
+    """The pid of a new agent, for a session: its child until it ends, which need not read the program again."""
     log = open_log(files)
+
+    def work() -> None:
+        os.setsid()
+        _become_agent(files, log, prefix, supervise)
+
+    try:
+        return daemon.fork(work)
+    finally:
+        os.close(log)
+
+
+def _become_agent(
+    files: RunFiles, log: int, prefix: Sequence[str], supervise: Optional[Callable[[str], None]] = None
+) -> None:
+    """Execs, unless this process can go on as the agent, by `supervise`."""
+    os.chdir("/")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
-    words = command(files.directory)
-    os.execve(words[0], words, environment.encoded(environment.base()))
+    daemon.close_descriptors(but=programs.held())
+    words, variables = command(files.directory), environment.encoded(environment.base())
+    own_key = b"DTCTL_KEY" in os.environb  # /proc would go on to show it, and whoever has one is taken for a trainer
+    if supervise is None or prefix or own_key or not daemon.take_command_line(words):
+        daemon.restore_signals()
+        words = [*prefix, *words]
+        os.execvpe(words[0], words, variables)
+    os.environb.clear()
+    os.environb.update(variables)
+    gc.freeze()  # what has a descriptor that is closed here must never be finalized, or it would close another's
+    supervise(files.directory)
 
 
 FIRST_DELAY_S = 0.1
@@ -133,7 +158,7 @@ class Bond:
 
     def __init__(self, run: Guarded, guard: Tie) -> None:
         self.files = run.files
-        self._lock = run.lock
+        self._run = run
         self._bind(guard)
 
     def renew(self) -> None:
@@ -143,7 +168,7 @@ class Bond:
         self._guard.close()
         ours, guards = _tie()
         guards.pid = os.getpid()
-        daemon.detached(lambda: _become_guard(self.files.directory, self._lock, guards))
+        daemon.detached(lambda: _become_guard(self._run, guards))
         guards.close()
         self._bind(ours)
 
@@ -210,13 +235,10 @@ def _pause(listening: int, delay_s: float) -> None:
         os.read(listening, 65536)
 
 
-def _become_guard(directory: str, lock: int, supervisor: Tie) -> None:
-    """By exec: a guard needs nothing of a supervisor's memory and descriptors."""
-    numbers = (lock, supervisor.pid, supervisor.reads, supervisor.holds)
-    for descriptor in (lock, supervisor.reads, supervisor.holds):
-        os.set_inheritable(descriptor, True)
-    words = [sys.executable, "-IS", programs.directory(), "guard", directory, *map(str, numbers)]
-    os.execv(words[0], words)
+def _become_guard(run: Guarded, supervisor: Tie) -> None:
+    daemon.close_descriptors(but=[run.lock, supervisor.reads, supervisor.holds, *programs.held()])
+    gc.freeze()  # as for a new agent
+    watch(run, supervisor)
 
 
 def _start(run: Guarded, listening: int) -> Tie:

@@ -49,11 +49,11 @@ def dashboard(
     open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
-    """Show the run in a browser, live, as `dtctl report` shows it once, until Ctrl-C."""
-    from dtctl.operations.dashboard.server import Board, answering, looks
+    """Show the run live in a browser, until Ctrl-C."""
+    from dtctl.operations.dashboard import Board, answering, looks
     from dtctl.operations.report.gathering import Following
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
+    from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
@@ -101,7 +101,7 @@ def report(
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Write a page about the run: result and cause, timeline, curves, checkpoints, goodput, configuration."""
+    """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
@@ -146,7 +146,7 @@ def tensorboard(
     open_it: OpenIt = False,
     output: OutputOption = "text",
 ) -> None:
-    """Run TensorBoard for the run, where its event files are, and bring it to a port of this machine, until Ctrl-C."""
+    """Run TensorBoard next to the event files, on a port of this machine."""
     from dtctl.operations.tensorboard import local
     from dtctl.operations.tensorboard.copies import choose, look, none_here
     from dtctl.render import errors
@@ -188,7 +188,7 @@ def _served(
 ) -> Iterator[None]:
     from dtctl.operations.tensorboard.tunnel import proxy
     from dtctl.operations.webserver import Door, Server, opened
-    from dtctl.render.dashboard.page import entered, entrance, show_next_url, show_url
+    from dtctl.render.dashboard import entered, entrance, show_next_url, show_url
 
     door = Door()
     with ExitStack() as stack:

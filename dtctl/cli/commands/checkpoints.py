@@ -53,7 +53,7 @@ def checkpoints(
     local: Annotated[bool, typer.Option("--local", help="With push: for runs of up --local.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """List, check, fetch, bring or clear the cluster's checkpoints, as found in the files on the hosts."""
+    """List, verify, pull, push or prune the checkpoints on the hosts."""
     named = words or []
     given = {"--all": every, "--limit": limit, "--keep": keep, "--dry-run": dry_run, "--yes": yes}
     given |= {"--into": into, "--local": local}
@@ -238,9 +238,10 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
     from dtctl.operations.checkpoints import push
     from dtctl.operations.checkpoints.local import find, read
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.history.record import record_of
     from dtctl.operations.local import make_local
-    from dtctl.operations.up.launch import controller_name, make_plan
+    from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.machine import checkpoints as machine

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 def validate(
     scope: Scope, cluster_file: ClusterFile = None, overrides: Overrides = None, output: OutputOption = "text"
 ) -> None:
-    """Check the cluster file, and all that `up` needs of this machine: name every mistake with its place."""
+    """Check the cluster file, and what `up` needs on this machine."""
     from dtctl.operations.up.review import review
     from dtctl.render import errors
     from dtctl.render.machine import document
@@ -68,7 +68,7 @@ def plan(
     every: Annotated[bool, typer.Option("--all", help="Every task as a whole, as -v does.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Print what `up` would run and where, or tasks as a whole: `dtctl plan worker:1`; nothing is contacted."""
+    """Show what `up` would run, and where; no host is contacted."""
     words = list(tasks or [])
     # a file that is there is meant as one
     if cluster_file is not None and _TASK.fullmatch(str(cluster_file)) and not cluster_file.exists():
@@ -134,7 +134,7 @@ def init(
     show: Annotated[bool, typer.Option("--list", help="Show the templates, and when to choose which.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Write a trainer and a cluster.yaml that works at once; nothing if one of the files is there already."""
+    """Write a trainer and a cluster.yaml that works; no file is overwritten."""
     from dtctl.operations.init import (
         about_template,
         cluster_name,
@@ -143,14 +143,15 @@ def init(
         write_helper,
         write_template,
     )
-    from dtctl.render import errors, tables
+    from dtctl.render import errors
     from dtctl.render.machine import document, results
+    from dtctl.render.tables import print_table, table
 
     if show:
         found = {name: about_template(name) for name in template_names()}
         if output == "json":
             return document.print_json("Templates", results.templates(found))
-        return tables.show_templates(found)
+        return print_table(table({"TEMPLATE": [*found], "NOTE": [*found.values()]}))
     cluster = cluster_name(directory, name)
     written = write_helper(directory) if helper else write_template(template, directory, cluster)
     if output == "json":
@@ -203,7 +204,7 @@ def explain(
 
 
 def schema(output: OutputOption = "text") -> None:
-    """Print the JSON Schema of cluster.yaml, for editors; it is the same in either form of output."""
+    """Print the JSON Schema of cluster.yaml, for editors."""
     from dtctl.config import cluster_schema
     from dtctl.render.machine.document import print_document
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @on_cluster
 def allow(scope: Scope, cluster_file: ClusterFile = None, local: Local = False, output: OutputOption = "text") -> None:
-    """Show what the cluster file would start on this machine (hooks, local hosts), and allow just that."""
+    """Show what the cluster file would run on this machine, and allow it."""
     from dtctl.operations.consent import Consents, programs_here
     from dtctl.render import errors
     from dtctl.render import starting as shown
@@ -148,12 +148,12 @@ def check(
     ] = False,
     print_firewall: Annotated[
         FirewallKind | None,
-        typer.Option("--print-firewall", help="Only print rules that let the cluster's hosts in, and nobody else."),
+        typer.Option("--print-firewall", help="Only print firewall rules that admit the cluster's hosts alone."),
     ] = None,
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
-    """Inspect every host before a start: network, storage, software, machine. Report problems, and what to type."""
+    """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.history.record import record_of

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.ending import detached, exit_for
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, Tasks, on_run, seconds_ago
 from dtctl.cli.watching import chosen, follow_logs
 from dtctl.errors import UsageError
@@ -166,7 +166,7 @@ def events(
     tail: Annotated[int | None, typer.Option("-n", "--tail", metavar="N", min=1, help="Only the last N.")] = None,
     output: OutputOption = "text",
 ) -> None:
-    """Show the run's history: each attempt of a task, who did what, each decision and its reason; -v: every state."""
+    """Show the event history: attempts, requests and decisions (-v: every state)."""
     from dtctl.operations.events import folded, read_events
     from dtctl.render import errors, result
     from dtctl.render.events import story_line
@@ -203,7 +203,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     before, begin = _read(scope, record, tail, folding) if tail and not states else ([], None)
     for line in before:
         say(line)
-    with detached(scope, "dtctl events -f    follows it again"):
+    with scope.detached("dtctl events -f    follows it again"):
         for event in follow_events(record, scope.transport, last=tail, begin=begin):
             if isinstance(event, Away | Back):
                 show_contact(event)

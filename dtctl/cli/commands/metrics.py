@@ -44,7 +44,7 @@ def metrics(
     ] = None,
     output: OutputOption = "text",
 ) -> None:
-    """Show the scalars that the trainers write for TensorBoard: loss, accuracy, learning rate, ..."""
+    """Show the scalars that trainers write for TensorBoard: loss, accuracy, ..."""
     forms = [
         name
         for name, on in (("--csv", as_csv), ("--jsonl", jsonl), ("--plot", plot), ("-o json", output == "json"))

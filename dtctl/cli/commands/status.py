@@ -28,7 +28,7 @@ def status(
         bool, typer.Option("--all", help="A line for each task, where a terminal has no room for all, too.")
     ] = False,
 ) -> None:
-    """Show how the run stands, what is wrong and what to type, its tasks, and the newest checkpoint."""
+    """Show the state of the run, its problems, its tasks and its checkpoint."""
     from dtctl.operations.status import status as ask
 
     record = scope.record()
@@ -75,8 +75,9 @@ def _print_json(status: RunStatus) -> None:
 def runs(scope: Scope, output: OutputOption = "text") -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
-    from dtctl.render import errors, tables
+    from dtctl.render import errors
     from dtctl.render.machine import document
+    from dtctl.render.status import show_runs
 
     record = scope.record()
     with scope.dialling():
@@ -84,7 +85,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs:
-        tables.show_runs(known.runs)
+        show_runs(known.runs)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
@@ -96,7 +97,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 
 @on_run
 def diagnose(scope: Scope, output: OutputOption = "text") -> None:
-    """Inspect every host of a run once, and report what is wrong, why, and what to type."""
+    """Inspect every host; report what is wrong, why, and the next command."""
     from dtctl.operations.diagnosis.diagnose import diagnose as ask
     from dtctl.render import diagnosis, errors, result
     from dtctl.render.machine import diagnosis as machine
@@ -139,7 +140,7 @@ LOG_LINES = 500
 
 @on_run
 def top(scope: Scope) -> None:
-    """Watch a run on a full screen: how far it is, its tasks and their logs, and what is wrong. Needs dtctl[top]."""
+    """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
     from dtctl.operations.client.streams import Feed
     from dtctl.operations.follow import follow_log
     from dtctl.operations.losses import follow_loss
@@ -172,7 +173,7 @@ def top(scope: Scope) -> None:
 
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
-    """Show where live trainers are: the Python stacks of their threads; they go on meanwhile."""
+    """Show the Python stacks of live trainers, which go on meanwhile."""
     from dtctl.operations.dump import dump as read
     from dtctl.render import dump, errors
     from dtctl.render.machine import document

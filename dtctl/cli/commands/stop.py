@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.completion import complete_tasks
-from dtctl.cli.ending import Announced, exit_for, facts
+from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
+from dtctl.cli.scope import Announced, facts
 from dtctl.cli.watching import chosen
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
@@ -31,10 +32,10 @@ Grace = Annotated[
 
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
-    """Stop tasks (all, if none is named) and make sure that nothing of them is left."""
+    """Stop tasks (all, if none is named), and check that no process is left."""
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors, result
     from dtctl.render.machine import document
     from dtctl.render.progress import StopProgress
@@ -74,12 +75,12 @@ def down(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Stop the run and remove its files: logs, states and code. What the trainers wrote is kept."""
+    """Stop the run and remove its logs and code; what the trainers wrote is kept."""
     import sys
 
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import Ending, StopOrder
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
     from dtctl.render.words import fold
@@ -155,8 +156,8 @@ def restart(
     output: OutputOption = "text",
 ) -> None:
     """Stop tasks and start them again within their run, on the same addresses."""
+    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.restart import restart as start_again
-    from dtctl.operations.up.launch import controller_name
     from dtctl.render import errors
     from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted
@@ -186,11 +187,11 @@ def gc(
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Do not ask for confirmation.")] = False,
     output: OutputOption = "text",
 ) -> None:
-    """Remove what dead runs have left behind on the hosts, spares included: processes, old runs, unused code."""
+    """Remove processes, old runs and unused code that finished runs have left."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
+    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
-    from dtctl.render.tables import show_remains
 
     record = scope.record()
     record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
@@ -219,8 +220,8 @@ def gc(
 
 
 def _ask(found: GcResult) -> None:
-    """Where nobody can answer, files of dead runs go unasked; processes, and what trainers wrote, stay."""
-    from dtctl.render.tables import show_remains
+    """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
+    from dtctl.render.gc import show_remains
     from dtctl.render.terminal import console
 
     if not found.anything:

@@ -210,7 +210,7 @@ def replace(
     quiet: Quiet = False,
     output: OutputOption = "text",
 ) -> None:
-    """Move the tasks of a host to another one. Addresses change, so all tasks start again, from the checkpoints."""
+    """Move the tasks of a host to another; all restart from the checkpoints."""
     from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.local import exposure
     from dtctl.operations.replace import check_same, plan_replacement

@@ -19,7 +19,7 @@ from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import is_name
-from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
@@ -92,10 +92,10 @@ class _Fetching:
 
     def all_of(self, transport: Transport) -> list[FileSent]:
         self._report(Progress(self._host, "connect"))
-        session = transport.open(self._record.way_to(self._host))
+        session = transport.open(self._record.route_to(self._host))
         try:
             session.send({**request(self._record, session.host, "fetch"), **self._wanted()})
-            for message in said(session, "part", most_bytes=None):
+            for message in frames_of(session, "part", most_bytes=None):
                 if message.type == "part":
                     with about(self._host, "sent an invalid `part`"):
                         self._take(message.of(FilePart), message.payload)

@@ -21,7 +21,7 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
 from dtctl.folder import open_regular
 from dtctl.model import Host
 from dtctl.operations.checkpoints.local import OwnCheckpoint
-from dtctl.operations.client.conversation import Progress, Report, about, final, request, said
+from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.outputs import strangers
@@ -101,7 +101,7 @@ class Delivery:
 
     def open(self, transport: Transport) -> None:
         self._report(Progress(self.host, "connect"))
-        host: Host = self._record.way_to(self.host)
+        host: Host = self._record.route_to(self.host)
         self._session = transport.open(host)
         self.session.send({**request(self._record, host, "store"), **self._wanted()})
         message = self._heard("landing")
@@ -143,7 +143,7 @@ class Delivery:
     def _heard(self, kind: str) -> Message:
         """The next frame, which has to be of this kind; the host may have to read all of the checkpoint before."""
         within_s = round(PATIENCE_S + self._own.size_bytes / _SLOWEST_BYTES_S)
-        message = next(said(self.session, kind, within_s=within_s))
+        message = next(frames_of(self.session, kind, within_s=within_s))
         if message.type != kind:
             raise untrue(self.host, f"sent a `{message.type}` instead of a `{kind}`")
         return message

@@ -19,9 +19,8 @@ from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.checks import machine, software, speed, ssh, storage
-from dtctl.operations.checks.dialling import Dialled, dial
 from dtctl.operations.checks.network import tasks
-from dtctl.operations.checks.network.exposure import is_exposed
+from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
@@ -45,7 +44,7 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
 )
 
 STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
-"""What is so certain to make tasks fail that `up` starts nothing."""
+"""What makes tasks fail for certain: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -76,27 +75,35 @@ def check(
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
     noting = Noting(transport, report)
-    asking = _Asking(scene, tuple(topics))
     with Conversations(record, noting, scene.hosts) as hosts:
-        while questions := asking.next(hosts.errors):
+        asking = _Asking(scene, tuple(topics), noting.greeted, hosts.errors)
+        while questions := asking.next():
             with asking.dialling():
                 answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
-            asking.take(answers, noting.greeted)
-        return asking.judged(time.monotonic() - began, hosts.errors)
+            asking.hear({host: answer["facts"] for host, answer in answers.items()})
+        return asking.judged(time.monotonic() - began)
 
 
 class _Asking:
-    """The rounds of all topics."""
+    """The rounds of all topics. `greeted` and `errors` grow while hosts are asked."""
 
-    def __init__(self, scene: Scene, topics: tuple[Topic[Any, Any], ...]) -> None:
+    def __init__(
+        self,
+        scene: Scene,
+        topics: tuple[Topic[Any, Any], ...],
+        greeted: Mapping[str, Greeted] | None = None,
+        errors: Mapping[str, DtctlError] | None = None,
+    ) -> None:
         self.clocks: Clocks = {}
         self._scene = scene
         self._topics = topics
         self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
-        self._greeted: Mapping[str, Greeted] = {}
-        self._errors: Mapping[str, DtctlError] = {}
-        self._dialled: tuple[Dialled, ...] = ()
-        self._doors = 0
+        self._known = Heard[Any](
+            clocks=self.clocks,
+            greeted={} if greeted is None else greeted,
+            errors={} if errors is None else errors,
+            others=self._rounds,
+        )
 
     @contextmanager
     def dialling(self) -> Iterator[None]:
@@ -106,31 +113,26 @@ class _Asking:
             tried = beside.submit(dial, doors, self._scene.nonce) if doors else None
             yield
             if tried is not None:
-                self._dialled, self._doors = tried.result(), len({(door.host, door.port) for door in doors})
+                count = len({(door.host, door.port) for door in doors})
+                self._known = dataclasses.replace(self._known, dialled=tried.result(), tried_doors=count)
 
-    def next(self, errors: Mapping[str, DtctlError]) -> dict[str, Questions]:
+    def next(self) -> dict[str, Questions]:
         """By host."""
-        self._errors = errors
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
             for host, question in topic.ask(self._scene, self._heard(topic)).items():
-                if host not in errors:
+                if host not in self._known.errors:
                     asked.setdefault(host, {})[topic.name] = question
         return {host: made(Questions, **questions) for host, questions in asked.items()}
 
-    def take(self, answers: Mapping[str, CheckResult], greeted: Mapping[str, Greeted]) -> None:
-        self._greeted = greeted
-        self.hear({host: answer["facts"] for host, answer in answers.items()})
-
     def hear(self, facts: Mapping[str, CheckFacts]) -> None:
-        """A topic that asked nobody in this round hears of nobody; its rounds count on, and it is done."""
+        """A topic that asked no host in this round gets no answer; its rounds count on, and it is done."""
         for topic in self._topics:
             answer: Mapping[str, Mapping[str, Any]] = facts
             own = {host: each[topic.name] for host, each in answer.items() if each[topic.name] is not None}
             self._rounds[topic.name].append(own)
 
-    def judged(self, seconds: float, errors: Mapping[str, DtctlError]) -> Checked:
-        self._errors = errors
+    def judged(self, seconds: float) -> Checked:
         found = [one for topic in self._topics for one in topic.judge(self._scene, self._heard(topic))]
         lines = {topic.name: tuple(topic.describe(self._scene, self._heard(topic))) for topic in self._topics}
         return Checked(
@@ -138,19 +140,11 @@ class _Asking:
             tuple(sorted(found, key=lambda one: one.order)),
             {name: own for name, own in lines.items() if own},
             seconds,
-            dict(errors),
+            dict(self._known.errors),
         )
 
     def _heard(self, topic: Topic[Any, Any]) -> Heard[Any]:
-        return Heard(
-            tuple(self._rounds[topic.name]),
-            self.clocks,
-            self._greeted,
-            self._errors,
-            self._dialled,
-            self._doors,
-            self._rounds,
-        )
+        return dataclasses.replace(self._known, rounds=tuple(self._rounds[topic.name]))
 
 
 def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
@@ -188,7 +182,7 @@ class InPassing:
         self._opened: dict[str, float] = {}
         self._answered: set[str] = set()
         self._seconds = 0.0
-        self.questions: Mapping[str, Questions] = self._asking.next({}) if self._asking is not None else {}
+        self.questions: Mapping[str, Questions] = self._asking.next() if self._asking is not None else {}
         """Of the next round, by host."""
 
     def question(self, host: str) -> Questions | None:
@@ -219,13 +213,13 @@ class InPassing:
         self.questions = {}
         if self._asking is not None:
             self._asking.hear(facts)
-            self.questions = self._asking.next({}) if facts else {}
+            self.questions = self._asking.next() if facts else {}
 
     def judged(self) -> Checked | None:
-        """None where nobody was asked, or nobody answered."""
+        """None if no host was asked, or none answered."""
         if self._asking is None or not self._answered:
             return None
-        found = self._asking.judged(self._seconds, {})
+        found = self._asking.judged(self._seconds)
         return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in self._answered))
 
 

@@ -11,8 +11,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.agent.records.words import HOME
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
-from dtctl.operations.diagnosis.facts import FULL_BYTES, FULL_SHARE
-from dtctl.operations.diagnosis.signature import Finding, commonness, grouped, versions
+from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import TaskPlan
 
@@ -131,13 +130,13 @@ def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
     yield Line("GPUs", {host: gpu_words(answer["gpus"]) for host, answer in facts.items()})
-    yield Line("free disk_bytes", {host: _least(answer) for host, answer in facts.items()})
+    yield Line("free disk_bytes", {host: _least_free(answer) for host, answer in facts.items()})
     yield Line("clock", {host: clock_words(interval) for host, interval in heard.clocks.items()})
     rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 
 
-def _least(answer: Facts) -> int | None:
+def _least_free(answer: Facts) -> int | None:
     return min((disk["free_bytes"] for disk in answer["disks"] if disk["size_bytes"]), default=None)
 
 
@@ -216,7 +215,7 @@ def _missing(host: str, answer: MachineFacts, tasks: Sequence[TaskPlan]) -> Iter
     lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
     if not lacking or (answer["drivers"] and not answer["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
         return
-    wanted = _indexes({index for task in lacking for index in task.gpus or ()} - have)
+    wanted = ", ".join(map(str, sorted({index for task in lacking for index in task.gpus or ()} - have)))
     seen = "gpus_missing" if have else "gpus_silent"
     row = seen if answer["nvidia_smi"] else "gpus_unseen"
     yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
@@ -248,10 +247,6 @@ def gpu_words(gpus: Iterable[Gpu]) -> str:
     """4 x NVIDIA A100, driver 550.54"""
     kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
     return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())
-
-
-def _indexes(indexes: Iterable[int]) -> str:
-    return ", ".join(map(str, sorted(indexes)))
 
 
 TOPIC = Topic("machine", ask, judge, describe)

@@ -160,7 +160,7 @@ def _different(each: list[Found]) -> Iterator[Finding]:
         by_version = grouped((one[1]["packages"][package], one) for one in each if package in one[1]["packages"])
         if len(by_version) > 1:
             yield _versions("framework_differs" if package in EQUAL else "packages_differ", package, by_version)
-    by_version = grouped((_minor(one[1]["version"]), one) for one in each if one[1]["version"])
+    by_version = grouped((".".join(one[1]["version"].split(".")[:2]), one) for one in each if one[1]["version"])
     if len(by_version) > 1:
         yield _versions("pythons_differ", "Python", by_version)
 
@@ -176,7 +176,7 @@ def _versions(row: str, package: str, by_version: Mapping[str, list[Found]]) -> 
 
 
 def _without_cuda(each: list[Found]) -> Iterator[Finding]:
-    """Tasks that are given GPUs and would train on processors, with a line in their logs that nobody reads."""
+    """Tasks that are given GPUs and would train on processors, with one line in their logs that is easily missed."""
     with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
     for package, group in _by(with_gpus, _blind).items():
         if package:
@@ -253,10 +253,6 @@ def _python(group: list[Found]) -> str:
 def _number(version: str) -> tuple[int, ...]:
     """2.15.1 -> (2, 15)"""
     return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
-
-
-def _minor(version: str) -> str:
-    return ".".join(version.split(".")[:2])
 
 
 TOPIC = Topic("software", ask, judge, describe)

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.kept import Greeted
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
@@ -25,7 +24,7 @@ F = TypeVar("F")
 class Scene:
     """What is to be checked, and how closely.
 
-    `brief`: only what costs the hosts next to nothing and needs two rounds at most, as `up` asks it by the way.
+    `brief`: only what costs the hosts next to nothing and needs two rounds at most, for `up`.
     `deep`: also what takes seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured.
     `token`: in the names of all that is written for a while.
     """
@@ -38,7 +37,7 @@ class Scene:
     network_speed: bool = False
     token: str = ""
     nonce: str = "0" * 32
-    """By which the hosts of this check know each other; nobody else knows it."""
+    """A secret by which the hosts of this check recognise each other."""
     reached_at: Mapping[str, str] = field(default_factory=dict)
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
@@ -53,6 +52,28 @@ class Scene:
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a task's port might be open to others. `live`: a trainer has it, which is asked nothing."""
+
+    host: str
+    whose: str
+    name: str
+    port: int
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """A door that is open to this machine."""
+
+    door: Door
+    address: str
+    """Behind its name, from here."""
+    seen_from: str
+    """The address of this machine that connected."""
 
 
 @dataclass(frozen=True)

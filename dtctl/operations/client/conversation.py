@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import getpass
 import os
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
@@ -52,25 +54,26 @@ def silent(progress: Progress) -> None:
     """The report of a caller that shows no progress."""
 
 
-def telling(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
-    """The same work, which tells of the error that ends it for a host: nobody waits for that one any more."""
+def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
+    """The same work, which also reports its failure on a host, so that progress no longer waits for that host."""
 
-    def told(host: Host) -> R:
+    def reporting(host: Host) -> R:
         try:
             return work(host)
         except DtctlError:
             report(Progress(host.name, "failed"))
             raise
 
-    return told
+    return reporting
 
 
 @dataclass(frozen=True)
 class Request(Generic[R]):
-    """What is asked of each host, and what its answer has to be.
+    """What each host is asked, and what its answer has to be.
 
-    `check` raises Wrong for an answer that is not about what this host was asked. `heard`: the frames that may come
-    before it, and who hears them, from the thread of their host. `quiet_s`: how long none may come, beats aside.
+    `check` raises Wrong for an answer that is not about what this host was asked. `on_frame`: the frames that may come
+    before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time without
+    such a frame; heartbeats do not count.
     """
 
     kind: str
@@ -78,19 +81,19 @@ class Request(Generic[R]):
     fields: Callable[[Host], Fields] = lambda host: {}
     check: Callable[[Host, R], None] = lambda host, answer: None
     within_s: float | None = PATIENCE_S
-    heard: Mapping[str, Callable[[Host, Message], None]] = field(default_factory=dict)
+    on_frame: Mapping[str, Callable[[Host, Message], None]] = field(default_factory=dict)
     quiet_s: float | None = None
 
     def __post_init__(self) -> None:
         assert EXCHANGES[self.kind].result is self.record
 
     def put(self, run: RunRecord, session: Session) -> R:
-        """Asks one host. Raises as `said` and `final`."""
+        """Asks one host. Raises as `frames_of` and `final`."""
         host = session.host
         session.send({**request(run, host, self.kind), **self.fields(host)})
-        for message in said(session, *self.heard, within_s=self.within_s, quiet_s=self.quiet_s):
+        for message in frames_of(session, *self.on_frame, within_s=self.within_s, quiet_s=self.quiet_s):
             if message.type != "result":
-                self.heard[message.type](host, message)
+                self.on_frame[message.type](host, message)
         return final(session, self.kind, message, self.record, lambda answer: self.check(host, answer))
 
 
@@ -101,7 +104,7 @@ def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iter
         with closing(transport.open(host)) as session:
             return wanted.put(record, session)
 
-    known, unknown = record.ways_to(record.hosts if hosts is None else hosts)
+    known, unknown = record.routes_to(record.hosts if hosts is None else hosts)
     outcomes = fan_out(known, work)
     return Outcomes(outcomes.results, {**outcomes.errors, **unknown})
 
@@ -109,7 +112,7 @@ def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iter
 class Conversations:
     """Open conversations with the hosts of a run, for commands that ask more than once. A context manager.
 
-    A host that has failed once is not asked again, unless it only knew no such run; why is in `errors`.
+    A host that has failed is not asked again, unless it only had no such run; `errors` says why.
     """
 
     def __init__(self, record: RunRecord, transport: Transport, hosts: Iterable[str]) -> None:
@@ -136,7 +139,7 @@ class Conversations:
 
         refused = {name for name, error in self.errors.items() if not knows_no_run(error)}
         named = set(self._hosts if hosts is None else hosts) - refused
-        known, unknown = self._record.ways_to(name for name in self._hosts if name in named)
+        known, unknown = self._record.routes_to(name for name in self._hosts if name in named)
         outcomes = fan_out(known, work)
         for name, error in {**outcomes.errors, **unknown}.items():
             self.errors[name] = error
@@ -146,13 +149,18 @@ class Conversations:
 
 
 def knows_no_run(error: DtctlError) -> bool:
-    """The host answered that it has no such run, which for many commands is as good as done."""
+    """The host answered that it has no such run: for many commands there is nothing left to do."""
     return isinstance(error, AgentError) and error.code == "no_run"
 
 
 def is_damaged(error: DtctlError) -> bool:
-    """The run's files on the host do not hold what this dtctl can read: all that it can do is to remove them."""
+    """This dtctl cannot read the run's files on the host; it can only remove them."""
     return isinstance(error, AgentError) and error.code in ("damaged", "other_version")
+
+
+def controller_name() -> str:
+    """user@host of the person who types here."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
@@ -160,17 +168,17 @@ def request(record: RunRecord, host: Host, kind: str) -> dict[str, Any]:
     return {"type": kind, "cluster": record.cluster, "host": host.name, "run": record.run, "pid": os.getpid()}
 
 
-def said(
+def frames_of(
     session: Session,
     *frames: str,
     most_bytes: int | None = ANSWER_BYTES,
     within_s: float | None = None,
     quiet_s: float | None = None,
 ) -> Iterator[Message]:
-    """What an agent says to a request: any number of these frames, and its `result` last.
+    """The frames that answer a request: any number of these types, and the `result` last.
 
-    Raises TransportError for any other frame, for more than `most_bytes` in all, and for an answer that takes too long
-    in all, or that for `quiet_s` gets on by no frame, besides what `Session.receive` raises.
+    Raises TransportError for any other frame, for more than `most_bytes` in all, for an answer that takes longer than
+    `within_s`, and for `quiet_s` without a frame, besides what `Session.receive` raises.
     """
     host = session.host.name
     deadline = None if within_s is None else time.monotonic() + within_s
@@ -185,7 +193,7 @@ def said(
         except TimeoutError:
             quiet = quiet_s is not None and (deadline is None or time.monotonic() < deadline)
             raise TransportError(
-                f"{host} told of no progress for {quiet_s:g} s"
+                f"{host} reported no progress for {quiet_s:g} s"
                 if quiet
                 else f"{host} did not finish its answer within {within_s:g} s",
                 detail="dtctl's agent there keeps saying that it is at work on it",
@@ -213,7 +221,7 @@ def final(
 
 
 class about:
-    """Context manager that reports a Wrong as what it is: a host's lie, or its damage."""
+    """Context manager: a Wrong within it is raised as a TransportError about this host."""
 
     def __init__(self, host: str, what: str) -> None:
         self._host = host

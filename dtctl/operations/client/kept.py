@@ -1,4 +1,4 @@
-"""Conversations that are kept: who asks the same hosts again and again opens one connection to each, once."""
+"""Conversations that are kept open, for callers that ask the same hosts repeatedly: one connection to each host."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
-from dtctl.operations.client.conversation import Progress, Report, silent, telling
+from dtctl.operations.client.conversation import Progress, Report, reporting_failure, silent
 from dtctl.transport import timeouts
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import answering
@@ -44,7 +44,7 @@ class Noting:
     def open(self, host: Host) -> Session:
         self._report(Progress(host.name, "connect"))
         began = time.monotonic()
-        session = telling(partial(answering, self._transport), self._report)(host)
+        session = reporting_failure(partial(answering, self._transport), self._report)(host)
         self.greeted[host.name] = Greeted(session.facts, time.monotonic() - began)
         return session
 
@@ -54,7 +54,7 @@ AGAIN_S = (2.0, 5.0, 10.0, 15.0)
 
 
 class NotAsked(TransportError):
-    """A host that has not finished an earlier answer: it is not waited for a second time."""
+    """A host that did not finish an earlier answer, and is not waited for again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Kept:
     """
 
     def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
-        """`most`: so many conversations that nobody needs just now are kept."""
+        """`most`: how many idle conversations are kept."""
         self._transport = transport
         self._again_s = again_s
         self._most = most
@@ -157,7 +157,7 @@ class Kept:
 
 
 def for_one_look(transport: Transport) -> Kept:
-    """For who asks some hosts a few things in turn, most of them one: those that failed are never tried again."""
+    """For one command that asks hosts a few things in turn: hosts that failed are not tried again."""
     return Kept(transport, (math.inf,), most=8)
 
 

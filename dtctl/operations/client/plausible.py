@@ -5,8 +5,8 @@ That a record has its form was checked before (transport/frames.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.kinds import Wrong
 
@@ -32,6 +32,11 @@ def check_run(cluster: str, asked: str | None, told: str, field: str = "run") ->
         raise wrong(field, asked, told)
     if not told.startswith(f"{cluster}-"):
         raise wrong(field, f"a run of {cluster}", told)
+
+
+def about_run(record: RunRecord) -> Callable[[Host, Mapping[str, Any]], None]:
+    """For `Request.check` of answers that say no more of where they are from."""
+    return lambda host, answer: check_run(record.cluster, record.run, answer["run"])
 
 
 def check_tasks(field: str, told: Iterable[str], known: Container[str]) -> None:

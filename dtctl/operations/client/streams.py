@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from dtctl.errors import AgentError, DtctlError, TransportError
+from dtctl.errors import DtctlError, TransportError
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _PASSING = ("internal",)
 """Refusals that another try may not meet: an agent that could not be revived just now."""
 
 Converse = Callable[[Session], bool]
-"""Talks until there is no more to say (False), or until it is to be begun again (True)."""
+"""Holds the conversation. Returns whether it is to be started again."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,15 @@ class Back:
     host: str
 
 
+@dataclass(frozen=True)
+class Through:
+    """A host has no more to report, unless it begins again."""
+
+    host: str
+
+
 class Streams:
-    """Each conversation has a thread of its own; the owner reads one stream of what they `tell`. A context manager."""
+    """Conversations, each in its own thread; `all` iterates over what they pass to `tell`. A context manager."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -66,14 +73,14 @@ class Streams:
 
     @property
     def ended(self) -> bool:
-        """Nobody reads what is told any more."""
+        """The reader has left."""
         return self._ended.is_set()
 
     def begin(self, host: Host, converse: Converse) -> None:
         threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
 
     def tell(self, what: object, size: int = 0) -> None:
-        """Called by a conversation, from its thread; returns when there is room for its bytes, or nobody reads."""
+        """Called by a conversation, in its thread; returns when there is room, or the reader has left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
             self._told.append((what, size))
@@ -81,7 +88,7 @@ class Streams:
             self._changed.notify_all()
 
     def all(self, tick_s: float) -> Iterator[object]:
-        """What is told, as it arrives, and None whenever nothing came for `tick_s`; endless."""
+        """What arrives, and None whenever nothing came for `tick_s`; endless."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._told, tick_s)
@@ -112,7 +119,7 @@ class Streams:
                 if self.ended:
                     return
                 _drop_frames(error)
-                passing = isinstance(error, TransportError) or _is_passing(error)
+                passing = isinstance(error, TransportError) or getattr(error, "code", "") in _PASSING
                 if not failures:
                     self.tell(Away(host.name, error, final=not passing))
                 if not passing:
@@ -137,16 +144,12 @@ def _drop_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-def _is_passing(error: DtctlError) -> bool:
-    return isinstance(error, AgentError) and error.code in _PASSING
-
-
 Told = Callable[[], Generator[object, None, None]]
-"""Begins a stream: it gives None whenever nothing came for a moment, so that whoever reads it can be ended."""
+"""Begins a stream; it yields None whenever nothing came for a moment, so that its reader can be stopped."""
 
 
 MOST = 100
-"""What waits to be taken; a stream that tells more has to wait, too."""
+"""Items that wait to be taken; a stream with more has to wait."""
 
 
 class Feed:
@@ -164,7 +167,7 @@ class Feed:
         return self
 
     def first(self) -> object:
-        """Waits for it, and leaves it to be taken. None where the stream has ended without a word."""
+        """Waits for the first item, and leaves it to be taken. None if the stream ended without one."""
         with self._changed:
             while not self._told and self._thread.is_alive():
                 self._changed.wait(0.1)

@@ -1,4 +1,4 @@
-"""Asks each host of a run once how it and its tasks do, and tells what is wrong."""
+"""Asks each host of a run once about itself and its tasks, and finds what is wrong."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ from dtctl.agent.records.vitals import DiagnoseResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
-from dtctl.operations.coordinator import request_of_status, status_of_hosts, told_by_coordinator
-from dtctl.operations.diagnosis.facts import ENDED, End, Facts
-from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature
+from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
+from dtctl.operations.diagnosis.signature import (
+    ENDED,
+    ENDED_SOMEHOW,
+    End,
+    Facts,
+    Finding,
+    Level,
+    Seen,
+    Signature,
+    grouped,
+)
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
 from dtctl.operations.snapshot import Outcome, RunStatus
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
     from dtctl.agent.records.answers import StatusResult
     from dtctl.bundle import Bundle
-    from dtctl.model import Host, TaskId
+    from dtctl.model import Host
     from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.snapshot import TaskStatus
@@ -33,13 +42,11 @@ if TYPE_CHECKING:
 
 
 _LOG_LINES = 60
-"""Of the end of a log, where its cause tells nothing known."""
+"""Of the end of a log whose cause matches no signature."""
 
 _LAST_LINES = 10
 _LONGEST_LINE = 300
-"""Of a log whose end nobody recognises: lines, and characters of each."""
-
-PEER_LOST = "peer_lost"
+"""Of a log whose end is not recognised: lines, and characters of each."""
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
@@ -56,12 +63,12 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
 def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
     """Losses that were overcome; without those that followed from another."""
     over = [one for one in found if one.seen.over]
-    causes = [one for one in over if one.signature.name not in _FOLLOW]
-    return [dataclasses.replace(one, signature=_note(one.signature)) for one in causes or over]
+    causes = [one for one in over if one.signature.follows != "ends"]
+    return [dataclasses.replace(one, signature=_at(one.signature, Level.NOTE)) for one in causes or over]
 
 
-def _note(row: Signature) -> Signature:
-    return dataclasses.replace(row, level=Level.NOTE)
+def _at(row: Signature, level: Level) -> Signature:
+    return dataclasses.replace(row, level=level)
 
 
 def _first(facts: Facts, one: Finding) -> Finding:
@@ -70,18 +77,14 @@ def _first(facts: Facts, one: Finding) -> Finding:
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:
-    """Each end by the first row that fits; tasks that ended alike are one finding."""
+    """Each end by the first row that fits; tasks that ended in the same way are one finding."""
     waiting = waits(facts)
-    alike: dict[object, list[tuple[TaskStatus, Signature, dict[str, object], End]]] = {}
-    for task in facts.tasks:
-        end = facts.end_of(task)
-        known = _row_of(facts, task, end) if end is not None else None
-        if end is None or known is None:
-            continue
-        row, fields = known
-        kept = (task.state in ENDED, end.over)
-        key = (row.name, end.code, end.signal, end.cause, kept, tuple(sorted(map(repr, fields.items()))))
-        alike.setdefault(key, []).append((task, row, fields, end))
+    known = [
+        (task, *fitting, ended)
+        for task in facts.tasks
+        if (ended := facts.end_of(task)) is not None and (fitting := _row_of(facts, task, ended)) is not None
+    ]
+    alike = grouped((_likeness(*one), one) for one in known)
     for group in alike.values():
         tasks = tuple(task.id for task, _, _, _ in group)
         first, row, fields, end = min(group, key=lambda one: one[3].at or 0.0)
@@ -89,15 +92,17 @@ def _of_ends(facts: Facts) -> Iterator[Finding]:
         if row.name == ENDED_SOMEHOW and (lines := _last_lines(end.log)):
             fields = {**fields, "log_of": str(first.id), "last_lines": lines}
         fields = {"address": facts.address(first.id), **fields}
-        yield Finding(row, Seen(tasks, _hosts(group), fields, end, waiting=who, over=end.over))
+        hosts = tuple(dict.fromkeys(task.host for task, _, _, _ in group))
+        yield Finding(row, Seen(tasks, hosts, fields, end, waiting=who, over=end.over))
+
+
+def _likeness(task: TaskStatus, row: Signature, fields: Mapping[str, object], end: End) -> object:
+    kept = (task.state in ENDED, end.over)
+    return row.name, end.code, end.signal, end.cause, kept, tuple(sorted(map(repr, fields.items())))
 
 
 def _last_lines(log: str) -> tuple[str, ...]:
     return tuple(line[:_LONGEST_LINE] for line in log.splitlines() if line.strip())[-_LAST_LINES:]
-
-
-def _hosts(group: Iterable[tuple[TaskStatus, object, object, object]]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one[0].host for one in group))
 
 
 def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[str, object]] | None:
@@ -105,7 +110,7 @@ def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[s
     log = "\n".join(end.log.splitlines()[-_LOG_LINES:])
     if end.code == 0 and task.state not in ENDED:
         return next((one for one in _fitting(facts, task, log) if one[0].name == "diverged"), None)
-    for text in (end.cause, log if not end.cause or _is_vague(end.cause) else ""):
+    for text in (end.cause, log if not end.cause or _VAGUE.match(end.cause) else ""):
         known = next(_fitting(facts, task, text), None)
         if known is not None:
             return known
@@ -117,10 +122,6 @@ def _row_of(facts: Facts, task: TaskStatus, end: End) -> tuple[Signature, dict[s
 
 
 _VAGUE = re.compile(r"(?:Graph execution error|exit(?:ed)? |Check failed|RuntimeError: *$|[A-Za-z]+Error: *$)")
-
-
-def _is_vague(cause: str) -> bool:
-    return _VAGUE.match(cause) is not None
 
 
 def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signature, dict[str, object]]]:
@@ -135,7 +136,7 @@ def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signat
 
 
 def _of_complaints(facts: Facts) -> Iterator[Finding]:
-    """What living tasks say of themselves; what they say of others is told with those."""
+    """Complaints of running tasks about themselves; complaints about another task are shown with that task."""
     named = {one.task for who in waits(facts).values() for one in who}
     for task in facts.tasks:
         text = facts.complaint(task)
@@ -144,16 +145,16 @@ def _of_complaints(facts: Facts) -> Iterator[Finding]:
             continue
         row, fields = known
         since = {"said_s": facts.age(task.entry["complaint"]["since"])}
-        row = dataclasses.replace(row, level=Level.BLOCKS if row.name != PEER_LOST else Level.SLOWS)
-        yield Finding(row, Seen((task.id,), (task.host,), {**fields, **since}, complaint=text))
+        level = Level.SLOWS if row.name == "peer_lost" else Level.BLOCKS
+        yield Finding(_at(row, level), Seen((task.id,), (task.host,), {**fields, **since}, complaint=text))
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """One for each row and tasks or hosts; a straggler's host is not told again, nor a disk that an end was about."""
+    """One for each row and tasks or hosts; a straggler's host is not shown again, nor a disk that ended a task."""
     kept: list[Finding] = []
     said: dict[str, set[object]] = {}
     for one in found:
-        family = _FAMILIES.get(one.signature.name, one.signature.name)
+        family = one.signature.family
         about: set[object] = set(one.seen.hosts if family in ("disk", "slow") else one.seen.tasks)
         if about and about <= said.get(family, set()):
             continue
@@ -162,38 +163,11 @@ def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
     return kept
 
 
-_FAMILIES: Mapping[str, str] = {
-    "disk_full": "disk",
-    "disk_is_full": "disk",
-    "straggler": "slow",
-    "behind": "slow",
-    "host_slow": "slow",
-    "throttled": "slow",
-    "diverged": "nan",
-    "diverging": "nan",
-}
-
-
 def _without_collateral(found: list[Finding]) -> list[Finding]:
-    """Lost connections follow from what ended or blocks: they are told where nothing else is found."""
-    causes = [one for one in found if one.signature.level <= Level.BLOCKS and one.signature.name not in _FOLLOW]
-    waiting: set[TaskId] = {wait.task for one in causes for wait in one.seen.waiting}
-    kept = [
-        one
-        for one in found
-        if one.first or not causes or one.signature.name not in _FOLLOW or not _is_explained(one, waiting)
-    ]
-    return [one for one in kept if one.signature.name not in _SILENCES or causes in ([], [one])]
-
-
-_SILENCES = ("no_steps", "nobody_begins")
-"""What follows from anything else that is found."""
-
-_FOLLOW = (PEER_LOST, "peer_restarted")
-
-
-def _is_explained(one: Finding, waiting: set[TaskId]) -> bool:
-    return one.signature.name in _FOLLOW or set(one.seen.tasks) <= waiting
+    """Lost connections follow from what ended or blocks: they are only shown if nothing else is found."""
+    causes = [one for one in found if one.signature.level <= Level.BLOCKS and one.signature.follows != "ends"]
+    kept = [one for one in found if one.first or not causes or one.signature.follows != "ends"]
+    return [one for one in kept if one.signature.follows != "anything" or causes in ([], [one])]
 
 
 @dataclass(frozen=True)
@@ -210,7 +184,7 @@ class Diagnosis:
 
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
-    """By one connection to each host, in which it tells its part of the run and then how it does."""
+    """By one connection to each host, which is asked for its status and then for its measurements."""
     with Conversations(record, transport, record.hosts) as hosts:
         told = hosts.ask(request_of_status(record))
         status = _status(record, transport, told, hosts.errors)
@@ -226,22 +200,22 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:
-    """What is wrong now, as far as nobody needs to be asked."""
+    """What is wrong now, by the status alone: no host is asked."""
     return tuple(one for one in findings(Facts(status)) if not one.seen.over)
 
 
 def _status(
     record: RunRecord, transport: Transport, told: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
 ) -> RunStatus:
-    """As the coordinator tells it where it answers, else as the hosts do."""
+    """As the coordinator reports it if it answers, else as the hosts do."""
     for answer in told.values():
         if answer["coordination"] is not None and answer["inventory"] is not None:
-            return told_by_coordinator(record.as_known(answer["inventory"]), answer)
+            return status_by_coordinator(record.as_known(answer["inventory"]), answer)
     return status_of_hosts(record, transport, errors, told)
 
 
 def _scanned(file: Path | None) -> Bundle | None:
-    """The code by the cluster file as it reads now; None where that cannot be told."""
+    """The code by the cluster file as it reads now; None if it cannot be read."""
     from dtctl.config import load_cluster
     from dtctl.operations.local import scan_code
 

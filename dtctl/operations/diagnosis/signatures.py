@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dtctl.operations.diagnosis import hosts, waits
-from dtctl.operations.diagnosis.signature import Find, Join, table
+from dtctl.operations.diagnosis.signature import Join, Signature, table
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.diagnosis.facts import Facts
-    from dtctl.operations.diagnosis.signature import Fields, Join
+    from dtctl.operations.diagnosis.signature import Facts, Fields, Join
     from dtctl.operations.snapshot import TaskStatus
 
 
@@ -60,13 +58,13 @@ def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The fullest file system of those that the run writes to."""
     told = facts.hosts.get(task.host)
-    fullest = min(told["disks"], key=_left, default=None) if told is not None else None
+    fullest = min(told["disks"], key=_free_share, default=None) if told is not None else None
     if fullest is None:
         return {}
     return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
 
 
-def _left(one: Disk) -> float:
+def _free_share(one: Disk) -> float:
     return one["free_bytes"] / max(1, one["size_bytes"])
 
 
@@ -98,15 +96,16 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """By SIGKILL that nobody asked for, while the kernel says that it ended processes for want of memory."""
+    """By a SIGKILL that was not requested, while the kernel reports that it killed processes for lack of memory."""
     before = task.entry["history"][-1]["short_of_memory"] if task.entry["history"] else False
     if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
         return None
     return memory(facts, task, fields)
 
 
-def killed_by(number: int) -> Join:
-    """A join of endings by this signal, whoever sent it."""
+def killed_by(name: str) -> Join:
+    """A join of ends by this signal."""
+    number = signal.Signals[name].value
 
     def join(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
         end = facts.end_of(task)
@@ -132,9 +131,6 @@ def cannot_run(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     return {"what": why["what"], "text": why["text"]} if why is not None else None
 
 
-KILL, SEGV, ILL = int(signal.SIGKILL), int(signal.SIGSEGV), int(signal.SIGILL)
-
-
 _TREE = re.compile(r"/.*/\.dtctl/work/[^/]+/tree/")
 """Where the code is on a host."""
 
@@ -150,65 +146,25 @@ def left_out(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
     return None
 
 
-def _driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
+def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {**gpu(facts, task, fields), "python": facts.python(task)}
 
 
-_JOINS: Mapping[str, Join] = {
-    "left_out": left_out,
-    "estimator_missing": version,
-    "tensorflow_1_program": version,
-    "keras_3": version,
-    "tensorboard_missing": python,
-    "module_missing": python,
-    "port_taken": port,
-    "checkpoint_of_another_model": checkpoint,
-    "checkpoint_damaged": checkpoint,
-    "checkpoint_missing": checkpoint,
-    "gpu_memory": gpu,
-    "cuda_unusable": _driver,
-    "disk_full": disk,
-    "host_memory": memory,
-    "cannot_run": cannot_run,
-    "killed_for_memory": killed,
-    "killed": killed_by(KILL),
-    "illegal_instruction": killed_by(ILL),
-    "crashed": killed_by(SEGV),
-    "ended_itself": ended_itself,
-}
-_FINDS: Mapping[str, Find] = {
-    "host_away": waits.away,
-    "coordinator_away": waits.coordinator_away,
-    "host_silent": waits.silent,
-    "frozen": waits.frozen,
-    "stalled": waits.stalled,
-    "hung_before": waits.hung,
-    "name_unresolved": waits.unreachable("unresolved"),
-    "firewall": waits.unreachable("timeout", "no_route", "denied", "other"),
-    "refused": waits.unreachable("refused"),
-    "never_listened": waits.never_ready,
-    "waits_for_one_that_is_over": waits.over,
-    "waits_for_start": waits.deaf,
-    "waits": waits.unexplained,
-    "diverging": hosts.diverged,
-    "disk_is_full": hosts.full_disks,
-    "no_steps": hosts.silent,
-    "nobody_begins": hosts.nobody_begins,
-    "not_begun": hosts.not_begun,
-    "throttled": hosts.throttled,
-    "straggler": hosts.stragglers,
-    "behind": hosts.behind,
-    "host_slow": hosts.slow,
-    "versions_differ": hosts.versions_differ,
-}
+def _function(words: str) -> Any:
+    """NAME, of this module or of another as MODULE.NAME; with arguments it is what makes the function."""
+    name, *arguments = words.split()
+    module, _, own = name.rpartition(".")
+    function = getattr({"waits": waits, "hosts": hosts}[module], own) if module else globals()[own]
+    return function(*arguments) if arguments else function
 
-SIGNATURES = table(Path(__file__).with_name("signatures.ini"), _JOINS, _FINDS)
+
+SIGNATURES = table(Path(__file__).with_name("signatures.ini"), _function)
 
 IN_LOGS = tuple(row for row in SIGNATURES if row.pattern)
-"""What logs tell, of an end or of a task that lives."""
+"""Found in logs, of a task that has ended or still runs."""
 
-BY_STATE = tuple(row for row in SIGNATURES if not row.pattern and row.name not in _FINDS)
-"""Ends whose logs tell nothing that is known."""
+BY_STATE = tuple(row for row in SIGNATURES if not row.pattern and row.find is Signature.find)
+"""Ends whose logs match no pattern."""
 
-BY_FACTS = tuple(row for row in SIGNATURES if row.name in _FINDS)
-"""What states and figures tell; some name who waits."""
+BY_FACTS = tuple(row for row in SIGNATURES if row.find is not Signature.find)
+"""Found in states and figures; some name the tasks that wait."""

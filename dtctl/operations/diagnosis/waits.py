@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.facts import ENDED, LIVING, Facts
-from dtctl.operations.diagnosis.signature import Find, Seen, Wait
+from dtctl.operations.diagnosis.signature import ENDED, LIVING, Facts, Find, Seen, Wait
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Unreached
@@ -27,7 +26,7 @@ FOR_OTHERS = re.compile(
     r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
     r"Graph handle is not found|incarnation|PSUnavailableError"
 )
-"""What a log says of somebody else."""
+"""What a log says about another task."""
 
 _FOR_INIT = "model to be ready"
 INIT_S = 60.0
@@ -95,8 +94,8 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "frozen"
     listens = (
         told["listens"] if told is not None else task.entry["ready"]
-    )  # of a program that serves nobody `ready` says less
-    return "listens" if task.state is TaskState.RUNNING and listens else "deaf"
+    )  # `ready` says less of a program that does not serve
+    return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 
 def over(facts: Facts) -> Iterator[Seen]:
@@ -107,11 +106,11 @@ def over(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, who, state=task.state.value, ended_at=task.entry["since"])
 
 
-def deaf(facts: Facts) -> Iterator[Seen]:
+def not_listening(facts: Facts) -> Iterator[Seen]:
     """Tasks that do not listen yet, for longer than a start takes."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
-        if _standing(facts, task) == "deaf" and max(one.for_s for one in who) >= PATIENCE_S:
+        if _standing(facts, task) == "starting" and max(one.for_s for one in who) >= PATIENCE_S:
             yield _seen(facts, task, who, state=task.state.value, state_s=facts.age(task.entry["since"]))
 
 

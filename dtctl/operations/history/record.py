@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 
 RECORD_VERSION = 1
+
+_PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome")
+"""Fields that JSON holds as they are; where a record lacks one, earlier versions had none."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class RunRecord:
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
-    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
+    """Where tasks listen, as a host reports it: hosts may choose the ports."""
     file_sha256: str = ""
     """Of the cluster file that `hosts` and `others` were taken from; empty in records of earlier versions."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
@@ -56,7 +59,7 @@ class RunRecord:
     outcome: str = ""
     """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
-    """As a host of the run tells it."""
+    """As a host of the run reports it."""
 
     @property
     def project(self) -> Path | None:
@@ -77,7 +80,7 @@ class RunRecord:
         """Hosts of the run that this machine knows no way to."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
-    def way_to(self, name: str) -> Host:
+    def route_to(self, name: str) -> Host:
         """Raises TransportError for a host that only the run knows."""
         if name not in self.hosts:
             file = self.file or "cluster.yaml"
@@ -88,19 +91,19 @@ class RunRecord:
             )
         return self.hosts[name]
 
-    def ways_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
+    def routes_to(self, names: Iterable[str]) -> tuple[list[Host], dict[str, DtctlError]]:
         """The hosts of these names, and for each that only the run knows why it cannot be reached."""
         known: list[Host] = []
         unknown: dict[str, DtctlError] = {}
         for name in names:
             try:
-                known.append(self.way_to(name))
+                known.append(self.route_to(name))
             except TransportError as error:
                 unknown[name] = error
         return known, unknown
 
     def as_known(self, inventory: Inventory) -> RunRecord:
-        """The run as a host tells it, with its hosts reached as this record says; hosts tell names alone.
+        """The run as a host reports it, with this record's routes to its hosts; hosts only report names.
 
         The cluster file may have changed since, or another machine has started the run.
         """
@@ -141,21 +144,13 @@ class RunRecord:
         """For this machine's own memory."""
         return {
             "version": RECORD_VERSION,
-            "cluster": self.cluster,
-            "run": self.run,
+            **{name: getattr(self, name) for name in _PLAIN},
             "file": str(self.file) if self.file else None,
-            "hosts": [_told(host) for host in self.hosts.values()],
+            "hosts": [_host_json(host) for host in self.hosts.values()],
             "roster": [[str(task), host] for task, host in self.roster.items()],
             "lead": str(self.lead),
-            "success": self.success,
-            "created": self.created,
-            "replaced": dict(self.replaced),
-            "others": [_told(host) for host in self.others.values()],
-            "grace_s": self.grace_s,
-            "file_sha256": self.file_sha256,
-            "as_written": {name: _told_reach(reach) for name, reach in self.as_written.items()},
-            "begun": self.begun,
-            "outcome": self.outcome,
+            "others": [_host_json(host) for host in self.others.values()],
+            "as_written": {name: _reach_json(reach) for name, reach in self.as_written.items()},
         }
 
     @classmethod
@@ -164,21 +159,13 @@ class RunRecord:
         hosts = [_host(entry) for entry in data["hosts"]]
         others = [_host(entry) for entry in data.get("others", [])]
         return cls(
-            cluster=data["cluster"],
-            run=data["run"],
+            **{name: data[name] for name in _PLAIN if name in data},
             file=Path(data["file"]) if data["file"] else None,
             hosts={host.name: host for host in hosts},
             roster={TaskId.parse(task): host for task, host in data["roster"]},
             lead=TaskId.parse(data["lead"]),
-            success=cast("SuccessRule", data["success"]),
-            created=data["created"],
-            replaced=data.get("replaced", {}),
             others={host.name: host for host in others},
-            grace_s=data.get("grace_s", 30.0),
-            file_sha256=data.get("file_sha256", ""),
             as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
-            begun=data.get("begun", True),
-            outcome=data.get("outcome", ""),
         )
 
 
@@ -201,11 +188,11 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
     )
 
 
-def _told(host: Host) -> dict[str, Any]:
-    return {**dataclasses.asdict(host), "reach": _told_reach(host.reach)}
+def _host_json(host: Host) -> dict[str, Any]:
+    return {**dataclasses.asdict(host), "reach": _reach_json(host.reach)}
 
 
-def _told_reach(reach: Reach) -> dict[str, Any]:
+def _reach_json(reach: Reach) -> dict[str, Any]:
     return {**dataclasses.asdict(reach), "transport": reach.transport}
 
 
@@ -235,26 +222,26 @@ _LIMIT_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class IntentFollower:
-    """`problem`: why the file says nothing, so that the record stands as it was."""
+class FollowedFile:
+    """`problem`: why the file cannot be used, and the record is unchanged."""
 
     record: RunRecord
     problem: DtctlError | None = None
 
 
-def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> IntentFollower:
-    """The record with its hosts reached as its file says now. `load` raises DtctlError for a file with mistakes.
+def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedFile:
+    """The record with the routes that its file has now. `load` raises DtctlError for a file with mistakes.
 
     A host that has left the file is reached as before. What `up` was told by its command line counts until the file
     says something else than it did then.
     """
     file = record.file
     if file is None or record.is_local or _is_as_before(file, record.file_sha256):
-        return IntentFollower(record)
+        return FollowedFile(record)
     try:
         cluster = load(file)
     except DtctlError as problem:
-        return IntentFollower(record, problem)
+        return FollowedFile(record, problem)
     known = {**record.others, **record.hosts}
     reached = {
         name: dataclasses.replace(host, reach=_merged(host.reach, known[name].reach, record.as_written.get(name)))
@@ -262,13 +249,13 @@ def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> IntentFol
         else host
         for name, host in cluster.hosts.items()
     }
-    return IntentFollower(
+    return FollowedFile(
         dataclasses.replace(
             record,
             hosts={name: reached.get(name, host) for name, host in record.hosts.items()},
             others={name: host for name, host in {**known, **reached}.items() if name not in record.hosts},
             file_sha256=cluster.file_sha256,
-            as_written=_differing(cluster, reached),
+            as_written={name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach},
         )
     )
 
@@ -281,7 +268,9 @@ def _is_as_before(file: Path, sha256: str) -> bool:
 
 
 def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
-    """What the command line once said (where `before` differs from `file_before`) over what the file still says."""
+    """The file's settings, with what the command line overrode (where `before` differs from `file_before`), unless
+    the file has changed since.
+    """
     if not (isinstance(file, SshSettings) and isinstance(before, SshSettings) and isinstance(file_before, SshSettings)):
         return file
     kept = {
@@ -290,7 +279,3 @@ def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
         if getattr(before, name) != getattr(file_before, name) and getattr(file, name) == getattr(file_before, name)
     }
     return dataclasses.replace(file, **kept)
-
-
-def _differing(cluster: Cluster, reached: Mapping[str, Host]) -> dict[str, Reach]:
-    return {name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach}

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from dtctl.agent.records.answers import Log, States
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskState
-from dtctl.operations.client.conversation import about, request, said
+from dtctl.operations.client.conversation import about, frames_of, request
 from dtctl.operations.client.plausible import check_states, check_tasks
-from dtctl.operations.client.streams import Streams
+from dtctl.operations.client.streams import Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.snapshot import RunStatus
@@ -23,13 +23,6 @@ from dtctl.transport.seam import Message, Session, Transport
 @dataclass(frozen=True)
 class Reading:
     """The logs of a host are being read."""
-
-    host: str
-
-
-@dataclass(frozen=True)
-class Through:
-    """All that the tasks of a host have printed has been sent, and they have ended, until more comes."""
 
     host: str
 
@@ -49,12 +42,12 @@ class LogStream:
         self._streams.tell(Reading(self._host.name))
         onwards = {"follow": True, "resume": self._resume}
         session.send({**request(self._record, self._host, "logs"), **self._fields, **onwards})
-        for message in said(session, "log", most_bytes=None):
+        for message in frames_of(session, "log", most_bytes=None):
             if message.type == "log":
                 self._pass_on(message)
         self._streams.tell(Through(self._host.name))
         session.send(request(self._record, self._host, "watch"))
-        for message in said(session, "states", most_bytes=None):
+        for message in frames_of(session, "states", most_bytes=None):
             if message.type == "states" and not self._all_final(message.of(States)):
                 return True
         return False
@@ -68,7 +61,7 @@ class LogStream:
             self._streams.tell(LogLines.of(message), message.size)
 
     def _all_final(self, told: States) -> bool:
-        """Tasks that are not told of have no more to print."""
+        """Tasks that are not reported have no more to print."""
         with about(self._host.name, "sent invalid `states`"):
             tasks = check_states(told, self._host.name, self._record.names_on(self._host.name))["tasks"]
         return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
@@ -117,7 +110,7 @@ def onward(
 
 
 def _current(record: RunRecord, transport: Transport) -> RunRecord | None:
-    """None while no host tells of one: it may be about to begin."""
+    """None while no host has one: it may be about to start."""
     try:
         return status(dataclasses.replace(record, run=None), transport).record
     except DtctlError:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.client.conversation import about, final, request, said
+from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
@@ -22,7 +22,7 @@ MERGED_BYTES = 64 << 20
 """How much is kept in memory of what has come and cannot be shown yet."""
 
 ANSWER_BYTES = 256 << 20
-"""The same where hosts have to be through with their answers after a while, whoever reads them slowly."""
+"""The same for answers with a time limit, so that a slow reader does not delay the hosts."""
 
 _SEARCH_S = 5 * PATIENCE_S
 """For hosts that look through all of their logs."""
@@ -32,7 +32,7 @@ def read_logs(
     record: RunRecord, transport: Transport, wanted: LogRequest, show: Callable[[LogLines], None]
 ) -> LogsRead:
     """Shows what is there now, by its time (to the second). Needs a connection to every host at the same time."""
-    known, unknown = record.ways_to(hosts_of(record, wanted.tasks))
+    known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     most_bytes = MERGED_BYTES if wanted.lines is None else ANSWER_BYTES
     with Merging([host.name for host in known], most_bytes) as merging:
         reading = _Reading(record, transport, wanted, merging)
@@ -87,14 +87,14 @@ class _Reading:
 
 
 def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
-    """What one host tells. Raises TransportError for what is not about what was asked, besides what `said` raises."""
+    """The log lines of one host. Raises TransportError for lines that were not asked for, and as `frames_of`."""
     host = session.host.name
     fields = wanted.fields(record, session.host)
     session.send({**request(record, session.host, "logs"), **fields})
     lines: Counter[str] = Counter()
     most_bytes, most_lines = wanted.most_bytes(len(fields["tasks"])), wanted.most_lines()
     within_s = None if most_bytes is None else _SEARCH_S if wanted.searched else 2 * PATIENCE_S
-    for message in said(session, "log", most_bytes=most_bytes, within_s=within_s):
+    for message in frames_of(session, "log", most_bytes=most_bytes, within_s=within_s):
         if message.type == "log":
             with about(host, "sent an invalid `log`"):
                 check_tasks("task", [message.of(Log)["task"]], fields["tasks"])
@@ -110,7 +110,7 @@ _OVERHEAD_BYTES = 500
 
 
 class Merging:
-    """`add` and `end` are called by the threads of the hosts, `all` by whoever reads. A context manager."""
+    """`add` and `end` are called by the threads of the hosts, `all` by the reader. A context manager."""
 
     def __init__(self, hosts: Sequence[str], most_bytes: int) -> None:
         self._hosts = list(hosts)

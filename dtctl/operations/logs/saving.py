@@ -60,7 +60,7 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
         finally:
             session.close()
 
-    known, unknown = record.ways_to(hosts_of(record, wanted.tasks))
+    known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     try:
         outcomes = fan_out(known, work)
     except BaseException:

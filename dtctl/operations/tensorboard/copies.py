@@ -15,7 +15,7 @@ from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsRes
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
-from dtctl.operations.client.conversation import Request, about, ask, knows_no_run, request, said
+from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Away, Back, Streams
 from dtctl.operations.history.record import RunRecord
@@ -261,7 +261,7 @@ class CopyStream:
         name = self._host.name
         fields = {"without": self._without, "have": self._copies.had(name)}
         session.send({**request(self._record, self._host, "event_files"), **fields})
-        for message in said(session, "event_file", "caught_up", most_bytes=None):
+        for message in frames_of(session, "event_file", "caught_up", most_bytes=None):
             if message.type == "event_file":
                 with about(name, "sent an invalid `event_file`"):
                     self._copies.add(name, message.of(EventFile), message.payload)
@@ -276,7 +276,7 @@ def follow_copies(
     """Endless: what becomes of the hosts that are copied from, and None now and then."""
     with Streams(transport) as streams:
         for name in place.sources:
-            host, own = record.way_to(name), without(name, place.sources, looked.answers)
+            host, own = record.route_to(name), without(name, place.sources, looked.answers)
             streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
         for answer in streams.all(TICK_S):
             assert answer is None or isinstance(answer, Copied | Away | Back)

@@ -24,7 +24,7 @@ from dtctl.agent.records.tensorboard import (
     TensorboardResult,
 )
 from dtctl.errors import DtctlError
-from dtctl.operations.client.conversation import final, request, said
+from dtctl.operations.client.conversation import final, frames_of, request
 from dtctl.operations.client.plausible import check_run
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.webserver import Answer, Visit
@@ -96,7 +96,7 @@ class Tunnel:
 
     def __init__(self, record: RunRecord, transport: Transport, host: str) -> None:
         self._record = record
-        self._session = transport.open(record.way_to(host))
+        self._session = transport.open(record.route_to(host))
         self._changed = threading.Condition()
         self._sending = threading.Lock()
         self._channels: dict[int, Channel] = {}
@@ -179,7 +179,7 @@ class Tunnel:
 
     def _receive(self) -> None:
         try:
-            for message in said(self._session, "tensorboard_ready", "piece", "taken", "closed", most_bytes=None):
+            for message in frames_of(self._session, "tensorboard_ready", "piece", "taken", "closed", most_bytes=None):
                 if message.type != "result":
                     self._take(message)
             self._finish(final(self._session, "tensorboard", message, TensorboardResult, self._check))

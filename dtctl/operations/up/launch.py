@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import getpass
 import os
 import secrets
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +19,7 @@ from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.model import Host, SshSettings
-from dtctl.operations.client.conversation import request
+from dtctl.operations.client.conversation import controller_name, request
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.operations.up.conflicts import check_may_go_without
@@ -145,11 +143,6 @@ def prepare_launch(
 def run_id(cluster: str, now: float) -> str:
     """Sorts by time, and two controllers never make the same."""
     return f"{cluster}-{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(2)}"
-
-
-def controller_name() -> str:
-    """user@host of the person who types here."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:

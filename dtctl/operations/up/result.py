@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run, read_checkpoint, read_checkpoints

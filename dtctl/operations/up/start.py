@@ -13,7 +13,7 @@ from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
-from dtctl.operations.client.conversation import Progress, Report, about, final, request, telling
+from dtctl.operations.client.conversation import Progress, Report, about, final, reporting_failure, request
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
@@ -72,7 +72,7 @@ class Joining:
     def join(self, hosts: Sequence[Host]) -> Outcomes[answers.Started]:
         """Each prepares, starts and keeps its part; one that fails takes it back, and leaves the run as it was."""
         try:
-            return fan_out(hosts, telling(self._join, self._report))
+            return fan_out(hosts, reporting_failure(self._join, self._report))
         finally:
             self._sender.close()
 
@@ -179,7 +179,7 @@ class Starting:
 
     def prepare_everywhere(self) -> dict[str, answers.Prepared]:
         """The answers of all hosts; one that fails is an error of the whole, unless it can be done without."""
-        outcomes = self._ask_all(telling(self.prepare, self.report))
+        outcomes = self._ask_all(reporting_failure(self.prepare, self.report))
         still_away = gone_without(outcomes.results, self.launch.record.coordinator)
         self._go_without("prepare", outcomes.errors, still_away)
         return outcomes.results

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.reasons import sentence, why_of
+from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
@@ -96,7 +96,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 
 def _unseen(unseen: Unseen) -> dict[str, Any]:
-    """What an earlier run has saved where this one does not look; without a checkpoint nobody knows what is there."""
+    """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
     newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
     return {**picked(unseen, "run host directory?"), "checkpoint": newest}
 
@@ -125,7 +125,7 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "code": str(value.cluster.trainer.code),
         "setup": value.cluster.trainer.setup,
         "hooks": [
-            {"name": hook.name, "on": list(hook.on), "posts": hook.post is not None, "runs": list(hook.run)}
+            {**picked(hook, "name on"), "posts": hook.post is not None, "runs": list(hook.run)}
             for hook in value.cluster.hooks.values()
         ],
         "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
@@ -150,7 +150,7 @@ def checkpoints(found: Checkpoints) -> dict[str, Any]:
         "newestComplete": checkpoint(newest) if newest else None,
         "newerIncomplete": [checkpoint(one) for one in found.incomplete],
         "all": [checkpoint(one) for one in found.all],
-        "problem": found.problem or None,
+        **picked(found, "problem?"),
     }
 
 
@@ -184,18 +184,14 @@ def stop(result: StopResult) -> dict[str, Any]:
 
 def event(one: StoryLine) -> dict[str, Any]:
     return {
-        "n": one["n"],
-        "time": iso_utc(one["time"]),
-        "kind": one["kind"],
-        "host": one["host"],
-        "task": one["task"],
-        "attempt": one["attempt"],
-        "from": one["from"],
-        "to": one["to"],
-        "reason": sentence(why_of(one)),
-        "why": why_of(one),
-        "by": one["by"] or None,
+        **picked(one, "n time@ kind host task attempt from to"),
+        **reasoned(why_of(one)),
+        **picked(one, "by?"),
     }
+
+
+def reasoned(why: Sequence[Fact]) -> dict[str, Any]:
+    return {"reason": sentence(why), "why": list(why)}
 
 
 def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
@@ -204,8 +200,7 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
         "hosts": [
             {
                 "host": host,
-                "processes": found["processes"],
-                "survivors": found["survivors"],
+                **picked(found, "processes survivors"),
                 "runs": [picked(one, "run cluster reason size_bytes") for one in found["runs"]],
                 **picked(found, "bundles files freed_bytes"),
             }
@@ -229,7 +224,7 @@ def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def valid(value: Any) -> Any:
-    """What JSON has no word for is null, and half a surrogate pair, which parsers refuse, U+FFFD."""
+    """What JSON cannot express is null; half a surrogate pair, which parsers refuse, is U+FFFD."""
     if isinstance(value, Mapping):
         return {valid(key): valid(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.diagnosis.diagnose import in_short
-from dtctl.operations.report.goodput import goodput_of
+from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
 from dtctl.render.machine.diagnosis import problems
-from dtctl.render.machine.document import checkpoints, errors, picked
+from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
 from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
-    from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.report.goodput import Goodput
-    from dtctl.operations.snapshot import Progress, RunStatus, TaskStatus
+    from dtctl.operations.goodput import Goodput
+    from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 
 def run_status(status: RunStatus) -> dict[str, Any]:
@@ -25,14 +24,14 @@ def run_status(status: RunStatus) -> dict[str, Any]:
     ended = [past["ended"] for task in tasks for past in task.entry["history"]]
     decided = status.verdict.outcome.decided
     return {
-        **_run(status.record),
+        **picked(status.record, "cluster run lead success"),
         "conditions": _conditions(status),
         "replicaStatuses": {job: _replicas([task for task in tasks if task.id.job == job]) for job in jobs},
         "startTime": iso_utc(status.record.created),
         "completionTime": iso_utc(max(ended)) if decided and ended else None,
-        **_cause(status),
+        "cause": _cause(status),
         **(_coordination(status.coordination) if status.coordination else {}),
-        "progress": _progress(status.progress),
+        "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
         "problems": problems(in_short(status)),
         "goodput": _goodput(goodput_of(status)),
         "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
@@ -50,8 +49,7 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         **picked(entry, "step_time@ rate=stepsPerSecond loss progress=outputTime@ cpu=cpus memory_bytes"),
         "complaint": picked(entry["complaint"], "text since@") if entry["complaint"] is not None else None,
         **picked(entry, "since@ next_start@"),
-        "reason": sentence(task.why),
-        "why": task.why,
+        **reasoned(task.why),
         **picked(task.exit, "code=exitCode signal"),
         "askedToEnd": entry["asked"],
         **picked(task.exit, "killed_after_s left_behind"),
@@ -62,19 +60,11 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
 _PAST = "attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step"
 
 
-def _progress(progress: Progress) -> dict[str, Any]:
-    return picked(progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss")
-
-
 def _goodput(goodput: Goodput | None) -> dict[str, Any] | None:
     if goodput is None:
         return None
     gains = [picked(one, "kind share from_s? to_s? task count=losses?") for one in goodput.gains]
     return {**picked(goodput, "share since@ elapsed_s seconds"), "gains": gains}
-
-
-def _run(record: RunRecord) -> dict[str, Any]:
-    return picked(record, "cluster run lead success")
 
 
 def _conditions(status: RunStatus) -> list[dict[str, Any]]:
@@ -106,12 +96,10 @@ def _replicas(tasks: list[TaskStatus]) -> dict[str, int]:
     return counted | {name: states.count(name) for name in ("succeeded", "failed", "stopped", "lost")}
 
 
-def _cause(status: RunStatus) -> dict[str, Any]:
+def _cause(status: RunStatus) -> dict[str, Any] | None:
     """The task that failed first, with the end of its log."""
     cause = status.verdict.cause
-    if cause is None:
-        return {"cause": None}
-    return {"cause": {"task": str(cause), "logTail": status.tasks[cause].exit["tail"]}}
+    return None if cause is None else {"task": str(cause), "logTail": status.tasks[cause].exit["tail"]}
 
 
 def _coordination(told: Coordination) -> dict[str, Any]:
@@ -125,13 +113,9 @@ def _coordination(told: Coordination) -> dict[str, Any]:
 def _incident(one: Incident) -> dict[str, Any]:
     return {
         **picked(one, "task host"),
-        "reason": sentence(why_of(one)),
-        "why": why_of(one),
+        **reasoned(why_of(one)),
         **picked(one, "noticed@ tasks=restarted"),
-        "collateral": [
-            {"task": other["task"], "reason": sentence(why_of(other)), "why": why_of(other)}
-            for other in one["collateral"]
-        ],
+        "collateral": [{"task": other["task"], **reasoned(why_of(other))} for other in one["collateral"]],
         **picked(one, "step back_to=backToStep"),
         "stepsLost": steps_lost(one),
         **picked(one, "begun=startedAgain@ recovered@"),

@@ -39,7 +39,7 @@ def tags(report: Report) -> dict[str, list[Series]]:
 
 
 def names(several: Sequence[Series]) -> list[str]:
-    """What tells the series of one tag from one another."""
+    """Names that distinguish the series of one tag."""
     for name in (lambda one: one.name, lambda one: f"{one.host} {one.name}", lambda one: f"{one.host}:{one.directory}"):
         found = [name(one) for one in several]
         if len(set(found)) == len(found):

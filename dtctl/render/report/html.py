@@ -98,7 +98,7 @@ _THINNEST = 1.5
 
 
 def bars(label: str, described: str, parts: Sequence[tuple[str, float, float, str]], *, cut: bool = False) -> Html:
-    """`parts`: kind, where it begins and ends between 0 and 1, and what a pointer on it is told.
+    """`parts`: kind, where it begins and ends between 0 and 1, and the text that a pointer on it shows.
 
     `described` is what a screen reader says. `cut`: with a gap between two.
     """

@@ -10,10 +10,10 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
+from dtctl.render import goodput as words
 from dtctl.render.events import event_line
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
-from dtctl.render.report import goodput as words
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, hardware
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
@@ -68,7 +68,7 @@ def _result(report: Report) -> Iterator[str]:
 def _goodput(report: Report) -> Iterator[str]:
     found = report.goodput
     if found is None:
-        yield "Not known: no step was told in the logs, or the coordinator could not be asked."
+        yield "Unknown: the logs report no step, or the coordinator is unreachable."
         return
     yield f"**{words.percent(found.share)}**{words.of_what(report)}"
     yield ""
@@ -114,7 +114,7 @@ def _checkpoints(report: Report) -> Iterator[str]:
 def _story(report: Report) -> Iterator[str]:
     told = report.story[-MOST_LINES:]
     if len(report.story) > len(told):
-        yield f"- {count(len(report.story) - len(told), 'line')} before: dtctl events tells them all"
+        yield f"- {count(len(report.story) - len(told), 'line')} before: dtctl events lists them all"
     yield from (f"- {_text(event_line(one))}" for one in told)
 
 
@@ -158,7 +158,7 @@ def _code(text: str, language: str = "text") -> Iterator[str]:
 
 
 def _text(text: str) -> str:
-    """Neither Markdown nor HTML, whatever a host says, and nobody is called by a name with an @ before it.
+    """Neither Markdown nor HTML, whatever a host says, and no @NAME mentions a user.
 
     An entity would still be a mention for GitHub and GitLab, which look for them in what is left of the text.
     """

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import StoryLine
 from dtctl.operations.report.gathering import HostFacts, Report
+from dtctl.render import goodput as words
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.report import curves, timeline
-from dtctl.render.report import goodput as words
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
 from dtctl.render.status import restarts_lines
 from dtctl.render.words import count, duration, fold, local_time, size
@@ -110,7 +110,7 @@ def _cause(report: Report) -> Html | None:
 def _goodput(report: Report) -> Html:
     found = report.goodput
     if found is None:
-        return tag("p", "Not known: no step was told in the logs, or the coordinator could not be asked.")
+        return tag("p", "Unknown: the logs report no step, or the coordinator is unreachable.")
     spans = [
         (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
         for one in found.spans
@@ -187,11 +187,11 @@ def _story(report: Report) -> Html:
     told: list[StoryLine] = list(report.story[-MOST_LINES:])
     left = len(report.story) - len(told)
     items = [tag("li", event_line(one)) for one in told]
-    more = tag("p", f"{count(left, 'line')} before: dtctl events tells them all.", class_="soft") if left else None
+    more = tag("p", f"{count(left, 'line')} before: dtctl events lists them all.", class_="soft") if left else None
     folded = tag(
         "details", tag("summary", count(len(told), "line")), more, tag("ul", items), open=len(told) <= 30 or None
     )
-    return joined(folded) if told else tag("p", "Nobody can tell the story: the coordinator could not be asked.")
+    return joined(folded) if told else tag("p", "The event history is unknown: the coordinator is unreachable.")
 
 
 def _hosts(report: Report) -> Html:
@@ -244,7 +244,7 @@ def _gaps(report: Report) -> Html:
 
 
 def gaps(report: Report) -> Iterator[str]:
-    """A line for each reason, and one for all hosts that were spared the same."""
+    """A line for each reason, and one for all hosts that were not asked for the same."""
     yield from (row.text for row in rows(report.errors))
     yield from _spared(report.unasked)
 
@@ -255,8 +255,8 @@ def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
 
 
 def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    alike: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     for host, left in unasked.items():
-        alike.setdefault(tuple(left), []).append(host)
-    for parts, hosts in alike.items():
+        groups.setdefault(tuple(left), []).append(host)
+    for parts, hosts in groups.items():
         yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"

@@ -9,6 +9,7 @@ import codecs
 import io
 import os
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.errors import ExitCode
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 ColorChoice = Literal["auto", "always", "never"]
 
 _choice: ColorChoice = "auto"
-_json = False
+_tell: Callable[[str], None] | None = None
+"""Says a line about the work in JSON, where all of stderr is JSON."""
 
 _PLAIN = {"\u00b7": "-", "\u2026": "..."}
 """The middle dot and the ellipsis."""
@@ -33,14 +35,17 @@ def choose_color(choice: ColorChoice) -> None:
     _choice = choice
 
 
-def speak_json(wanted: bool = True) -> None:
-    """For the whole process: whatever is said on stderr is a JSON object a line, as what reads stdout is a program."""
-    global _json
-    _json = wanted
+def speak_json(tell: Callable[[str], None] | None) -> None:
+    """For the whole process: whatever is said on stderr is a JSON object a line, as what reads stdout is a program.
+
+    `tell` writes such a line; None: stderr is for people.
+    """
+    global _tell
+    _tell = tell
 
 
 def speaks_json() -> bool:
-    return _json
+    return _tell is not None
 
 
 def out(width: int | None = None) -> Console:
@@ -59,10 +64,8 @@ def say(text: str) -> None:
 
 def report(text: str) -> None:
     """A line about the work, without style, on stderr."""
-    if _json:
-        from dtctl.render.machine import speech
-
-        return speech.note(text) if text else None
+    if _tell is not None:
+        return _tell(text) if text else None
     put(f"{one_line(text)}\n", stderr=True)
     return None
 
@@ -135,7 +138,7 @@ def _in_ascii(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def reader_gone(*, stderr: bool) -> None:
-    """Without a reader the result ends quietly (dtctl logs | head); work does not stop because nobody watches it."""
+    """Without a reader the result ends quietly (dtctl logs | head); work continues without a reader of progress."""
     stream = sys.stderr if stderr else sys.stdout
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, stream.fileno())
@@ -146,7 +149,7 @@ def reader_gone(*, stderr: bool) -> None:
 
 def on_terminal(*, stderr: bool = False) -> bool:
     stream = sys.stderr if stderr else sys.stdout
-    return stream is not None and stream.isatty() and not (_json and stderr)
+    return stream is not None and stream.isatty() and not (stderr and speaks_json())
 
 
 def has_screen() -> bool:
@@ -189,6 +192,7 @@ def _console(*, stderr: bool, width: int | None = None) -> Console:
 
     off = _choice == "never" or (_choice == "auto" and os.environ.get("CLICOLOR") == "0")
     console = SafeConsole(
+        reader_gone,
         stderr=stderr,
         width=width,
         no_color=True if off else None,

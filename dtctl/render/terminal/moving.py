@@ -23,7 +23,7 @@ D = TypeVar("D", bound=Display)
 
 
 class Redrawn(Generic[D]):
-    """A display of several lines, made anew each time it is shown.
+    """A display of several lines, created again each time it is shown.
 
     A Live of rich that is started again goes up by as many lines as it had, and erases what stands there: the question.
     """

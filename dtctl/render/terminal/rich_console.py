@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -16,12 +16,16 @@ from dtctl.render.terminal.safe import one_line
 class SafeConsole(Console):
     """Nothing but what rich itself draws moves the cursor: every string and every segment is made safe."""
 
+    def __init__(self, reader_gone: Callable[..., None], **options: Any) -> None:
+        super().__init__(**options)
+        self._reader_gone = reader_gone
+
     def render_str(self, text: str, **options: Any) -> Text:
         """Before the layout, so that a table knows how wide the marks are."""
         return super().render_str(one_line(text), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """After it, for what was no string: nobody has to remember it."""
+        """After the layout, for what was no string, so that no caller has to remember it."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(_with_line_ends(segment.text), segment.style)
 
@@ -30,10 +34,8 @@ class SafeConsole(Console):
             super().print(*objects, **options)
 
     def on_broken_pipe(self) -> None:
-        from dtctl.render.terminal.console import reader_gone
-
         del self._buffer[:]
-        reader_gone(stderr=self.stderr)
+        self._reader_gone(stderr=self.stderr)
 
 
 def text(*parts: str | tuple[str, str]) -> Text:

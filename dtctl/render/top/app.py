@@ -25,9 +25,9 @@ from dtctl.render.top.table import SORTED_BY
 
 LOOK_EVERY_S = 0.1
 DRAW_EVERY_S = 1.0
-"""At the least: ages grow though nothing is told."""
+"""At least so often: ages grow without news."""
 LEAST_APART_S = 0.25
-"""A run of hundreds of tasks tells something all the time."""
+"""A run of hundreds of tasks has news all the time."""
 
 OpenLog = Callable[[RunRecord, TaskId], Feed]
 
@@ -99,7 +99,7 @@ class Top(App[ExitCode]):
             widget.refresh()
 
     def look(self) -> None:
-        """Takes what has been told; draws it, or else the ages, now and then."""
+        """Takes the news and draws it; without any, draws the ages now and then."""
         try:
             news = self.known.look(time.monotonic())
         except BaseException as error:  # shown below the screen, once it is gone

@@ -23,7 +23,7 @@ Line = list[tuple[str, str]]
 
 
 class Problem:
-    """What `dtctl status` tells to be wrong; looked for once, when it is first asked for."""
+    """What `dtctl status` reports as wrong; computed once, when first needed."""
 
     def __init__(self, status: RunStatus) -> None:
         self._status = status
@@ -132,7 +132,7 @@ class Course:
 
 
 class Courses:
-    """Rate and loss of each task and of the run, since somebody looks."""
+    """Rate and loss of each task and of the run, since the screen was opened."""
 
     def __init__(self) -> None:
         self._run: str | None = None
@@ -140,10 +140,10 @@ class Courses:
         self._rates: dict[TaskId, Course] = {}
         self._losses: dict[TaskId, Course] = {}
         self._seen: dict[TaskId, float] = {}
-        """When each task told its last step that counts."""
+        """When each task reported the last step that was counted."""
 
     def add(self, status: RunStatus) -> None:
-        """Of another run everything begins anew."""
+        """For another run all curves start again."""
         if status.record.run != self._run:
             self.__init__()  # type: ignore[misc]
             self._run = status.record.run

@@ -12,10 +12,10 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.metrics import Point
 from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
-from dtctl.render.roster import STATE_STYLE
+from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
-from dtctl.render.top.table import Layout, Row, curve, layout, note, rows
+from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.render.words import count, duration, fold
 from dtctl.transport.group_errors import rows as error_rows
 
@@ -133,7 +133,7 @@ Values = list[tuple[float, float]]
 
 
 def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
-    """Loss and rate: those of the event files from the beginning of the run, else since somebody looks."""
+    """Loss and rate: those of the event files from the beginning of the run, else since the screen was opened."""
     losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(courses.run_loss)
     rates = rates_of(points) if len(points) > 2 else _in_order(courses.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
@@ -190,7 +190,7 @@ def wrong(moment: Moment, most: int) -> list[Line]:
 
 
 def _contacts(moment: Moment) -> Iterator[Line]:
-    """What follows is old where nobody can be asked."""
+    """Everything below is old while no host can be asked."""
     for host, away in moment.broken.items():
         again = "" if away.final else "; tried again"
         yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
@@ -217,13 +217,13 @@ def _problem(moment: Moment) -> Iterator[Line]:
 
 
 def _task_lines(moment: Moment) -> Iterator[Line]:
-    """Tasks that tell the same in one line."""
-    status = moment.status
+    """Tasks with the same note share a line."""
+    status = moment.status_now
     said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
     for task in status.tasks.values():
         if task.state in _WRONG and task.id not in said:
-            alike.setdefault((task.state, note(task, moment)), []).append(task)
+            alike.setdefault((task.state, note(task, status)), []).append(task)
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _first_tasks([task.id for task in tasks])))
         where = fold(dict.fromkeys(task.host for task in tasks))

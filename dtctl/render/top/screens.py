@@ -70,7 +70,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         self.chosen = 0
 
     def show(self, lines: Sequence[Line], width: int, chosen: int | None = None) -> None:
-        """All of them anew. `width`: of the longest."""
+        """Replaces all lines. `width`: of the longest."""
         self._lines = lines
         self.virtual_size = Size(width, len(lines))
         if chosen is not None:
@@ -215,7 +215,7 @@ class LogText:
 
 
 class LogScreen(ModalScreen[None]):
-    """Follows it, until somebody moves up."""
+    """Follows the log, until the user moves up."""
 
     BINDINGS = [  # noqa: RUF012
         *(Binding(key.keys, key.action, key.does, show=False) for key in LOG),

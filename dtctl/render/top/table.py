@@ -1,4 +1,7 @@
-"""The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines."""
+"""The table of tasks: its columns, its rows (filtered, sorted, folded by job), and their lines.
+
+Textual's DataTable has no columns that give way on a narrow terminal, and takes four times as long to refill.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,12 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.snapshot import TaskStatus, how_it_ended
+from dtctl.operations.snapshot import RunStatus, TaskStatus
+from dtctl.render import roster
 from dtctl.render.metrics import sparkline
-from dtctl.render.roster import STATE_STYLE
+from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.top.knowledge import WORST_FIRST, Choice, Courses, Line, Moment, jobs_of, latest, number, safe
-from dtctl.render.words import duration
 
 CURVE = 10
 """Characters of a task's curve."""
@@ -28,7 +30,8 @@ class Seen:
     task: TaskStatus
     place: int
     """In the order of the run."""
-    moment: Moment
+    status: RunStatus
+    """With its ages as they are now."""
     courses: Courses
     fine: bool
     """The terminal can show the bars of curves."""
@@ -41,28 +44,30 @@ Key = float | str | None
 @dataclass(frozen=True)
 class Column:
     heading: str
-    text: Callable[[Seen], str]
     key: Callable[[Seen], Key] | None = None
-    """None: nobody sorts by it."""
+    """None: rows cannot be sorted by it."""
     align: Literal["left", "right"] = "left"
     spare: int = 0
     """Columns with the highest number are left out first where there is no room; those with 0 never."""
+    text: Callable[[Seen], str] | None = None
+    """None: as `dtctl status` shows it."""
+
+    def cell(self, seen: Seen) -> str:
+        if self.text is not None:
+            return self.text(seen)
+        return str(roster.COLUMNS[self.heading](roster.Row((seen.task,), note(seen.task, seen.status)), seen.status))
 
 
 def _since(seen: Seen) -> float | None:
     return (
-        max(0.0, seen.moment.now - seen.task.entry["since"]) if seen.task.entry["since"] and seen.moment.now else None
+        max(0.0, seen.status.time - seen.task.entry["since"]) if seen.task.entry["since"] and seen.status.time else None
     )
 
 
 def _silent(seen: Seen) -> float | None:
-    """Since its last output; of a task that has ended nobody waits for more."""
+    """Since its last output; None for a task that has ended."""
     written = seen.task.entry["progress"]
-    return None if written is None or seen.task.state.final else max(0.0, seen.moment.now - written)
-
-
-def _span(seconds: float | None) -> str:
-    return "" if seconds is None else duration(seconds)
+    return None if written is None or seen.task.state.final else max(0.0, seen.status.time - written)
 
 
 def _rate(seen: Seen) -> float | None:
@@ -82,51 +87,21 @@ def _rates(seen: Seen) -> str:
     return curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
 
-def note(task: TaskStatus, moment: Moment) -> str:
-    """Why it is as it is."""
-    if task.state is TaskState.BACKOFF:
-        wait = (
-            f"starts again in {_span(task.entry['next_start'] - moment.now)}"
-            if task.entry["next_start"]
-            else "waits for the others"
-        )
-        return f"{sentence(how_it_ended(task))}; {wait}"
-    if task.state is TaskState.FAILED:
-        return sentence(how_it_ended(task))
-    return sentence(task.why)
-
-
 COLUMNS = (
-    Column("TASK", lambda seen: str(seen.task.id), lambda seen: seen.place),
-    Column("HOST", lambda seen: seen.task.host, lambda seen: seen.task.host, spare=2),
-    Column("STATE", lambda seen: seen.task.state.value, lambda seen: WORST_FIRST.index(seen.task.state)),
-    Column("FOR", lambda seen: _span(_since(seen)), _since, "right", spare=3),
+    Column("TASK", lambda seen: seen.place),
+    Column("HOST", lambda seen: seen.task.host, spare=2),
+    Column("STATE", lambda seen: WORST_FIRST.index(seen.task.state)),
+    Column("FOR", _since, "right", spare=3),
+    Column("STEP", lambda seen: seen.task.entry["step"], "right", spare=1),
+    Column("RATE", _rate, "right", spare=4),
+    Column(" RATE", text=_rates, spare=9),
     Column(
-        "STEP",
-        lambda seen: "" if seen.task.entry["step"] is None else str(seen.task.entry["step"]),
-        lambda seen: seen.task.entry["step"],
-        "right",
-        spare=1,
+        "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
     ),
-    Column("RATE", lambda seen: "" if (rate := _rate(seen)) is None else f"{rate:.3g}/s", _rate, "right", spare=4),
-    Column(" RATE", _rates, spare=9),
-    Column(
-        "LOSS",
-        lambda seen: seen.task.entry["loss"] or "",
-        lambda seen: number(seen.task.entry["loss"]),
-        "right",
-        spare=5,
-    ),
-    Column(" LOSS", lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
-    Column(
-        "RESTARTS",
-        lambda seen: str(seen.task.entry["restarts"]),
-        lambda seen: -seen.task.entry["restarts"],
-        "right",
-        spare=7,
-    ),
-    Column("OUTPUT", lambda seen: _span(_silent(seen)), lambda seen: _down(_silent(seen)), "right", spare=6),
-    Column("NOTE", lambda seen: note(seen.task, seen.moment)),
+    Column(" LOSS", text=lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
+    Column("RESTARTS", lambda seen: -seen.task.entry["restarts"], "right", spare=7),
+    Column("OUTPUT", lambda seen: _down(_silent(seen)), "right", spare=6),
+    Column("NOTE"),
 )
 """A heading that begins with a blank is that of a curve, and is shown without a name."""
 
@@ -153,7 +128,8 @@ class Row:
 
 def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True) -> list[Row]:
     """A job that is folded stands where the first of its tasks would."""
-    every = [Seen(task, place, moment, courses, fine) for place, task in enumerate(moment.status.tasks.values())]
+    status = moment.status_now
+    every = [Seen(task, place, status, courses, fine) for place, task in enumerate(status.tasks.values())]
     shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.words)]
     found: list[Row] = []
     folded: set[str] = set()
@@ -168,7 +144,7 @@ def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True)
 
 
 def _row(seen: Seen) -> Row:
-    cells = {column.heading: safe(column.text(seen)) for column in COLUMNS}
+    cells = {column.heading: safe(column.cell(seen)) for column in COLUMNS}
     return Row(seen.task.id, cells, STATE_STYLE.get(seen.task.state, ""))
 
 

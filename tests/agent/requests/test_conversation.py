@@ -128,7 +128,7 @@ def test_processes_without_a_session_compile_what_is_damaged(host: AgentHost) ->
 def test_a_traceback_of_the_agent_shows_files_and_lines(host: AgentHost) -> None:
     host.open().close()
     script = (
-        "import sys, traceback; sys.argv = [sys.argv[1], 'guard', 'x', *'abcd'];"
+        "import sys, traceback; sys.argv = [sys.argv[1], 'supervise', chr(0)];"
         "text = open(sys.argv[0] + '/__main__.py').read()\n"
         "try: exec(compile(text, 'dtctl', 'exec'))\n"
         "except ValueError: traceback.print_exc()"
@@ -136,7 +136,7 @@ def test_a_traceback_of_the_agent_shows_files_and_lines(host: AgentHost) -> None
     words = [str(host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(host))]
     answer = subprocess.run(words, check=True, env=host.env, stderr=subprocess.PIPE, text=True)
     assert 'File "dtctl_agent/main.py", line ' in answer.stderr
-    assert "go_on_as_guard(words[1], *map(int, words[2:]))" in answer.stderr
+    assert "supervise(words[1])" in answer.stderr
 
 
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:

@@ -119,7 +119,11 @@ def test_the_files_of_a_run_are_private_and_secrets_are_in_no_command_line(host:
     assert b"s3cret-value" not in (host.run_directory(spec) / "spec.json").read_bytes()
 
 
-def test_the_supervisor_can_be_read_in_ps(host: AgentHost) -> None:
+@pytest.mark.parametrize("depth", [0, 3])
+def test_the_supervisor_can_be_read_in_ps(make_host: MakeHost, tmp_path: Path, depth: int) -> None:
+    """Also where its command line is longer than that of the session."""
+    host = make_host(root=tmp_path.joinpath(*["d" * 150] * depth, "root"))
+    host.root.parent.mkdir(parents=True, exist_ok=True)
     spec = host.spec(task("worker:0", *SLEEP))
     host.up(spec)
     words = command(host.supervisor(spec)).split()
@@ -127,17 +131,42 @@ def test_the_supervisor_can_be_read_in_ps(host: AgentHost) -> None:
     assert words[3:] == ["supervise", str(host.run_directory(spec))]
 
 
+def test_no_process_of_an_agent_shows_the_key_of_the_trainer_that_started_it(host: AgentHost) -> None:
+    """Else it would be ended with that trainer."""
+    spec = host.spec(task("worker:0", *SLEEP))
+    with host.open(DTCTL_KEY="outer", DTCTL_RUN_DIR="/outer") as talk:
+        host.prepare(talk, spec)
+        talk.start()
+    host.begun(spec)
+    shown = {variable for pid in host.processes() for variable in environment(pid)}
+    assert f"DTCTL_RUN_DIR={host.run_directory(spec)}".encode() in shown
+    assert not {b"DTCTL_KEY=outer", b"DTCTL_RUN_DIR=/outer"} & shown
+
+
 def test_nothing_of_the_session_is_held_open_by_what_stays(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", *SLEEP))
     talk = host.open()
     host.prepare(talk, spec)
+    before = descriptors(talk.greeting["pid"])
     talk.start()
+    agent = [pid for pid in host.processes() if pid != talk.greeting["pid"] and "supervise" in command(pid)]
+    assert len(agent) == 3  # guard, supervisor, keeper
+    (program_lock,) = (path for path in before if path.endswith("/lock") and "/agent/" in path)
+    for pid in agent:
+        assert descriptors(pid) & before <= {program_lock, "/dev/null"}
+        assert Path(f"/proc/{pid}/cwd").readlink() == Path("/")
+        assert os.getsid(pid) != os.getsid(talk.greeting["pid"])
     talk.send("dance")
     with pytest.raises(AgentRefused):
         talk.receive()
     assert talk.process.stdout
     assert talk.process.stdout.read() == b""  # the pipe has ended although the run lives
     host.wait_state(spec, "worker:0", "running")
+
+
+def descriptors(pid: int) -> set[str]:
+    """What the open descriptors of a process are of; a pipe or socket is one by its number."""
+    return {str(path.readlink()) for path in Path(f"/proc/{pid}/fd").iterdir()}
 
 
 def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:

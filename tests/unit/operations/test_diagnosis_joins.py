@@ -1,36 +1,27 @@
-"""What is read beside the words of a log: which disk, which GPU, which checkpoint, and who was killed by what."""
+"""What `diagnose` asks hosts, and what it reads beside the words of a log: disks, GPUs, checkpoints, signals."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from dtctl.agent.records.reasons import fact
+from dtctl.errors import DtctlError, TransportError
+from dtctl.model import TaskId
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.diagnosis import signatures
+from dtctl.operations.diagnosis.diagnose import diagnose
+from dtctl.operations.snapshot import Outcome
+from tests.unit.coordinated import Agents, record, told
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
+from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.tasks import changed, past_attempt
 
 TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
-
-
-def test_a_python_is_told_with_the_package_that_has_the_module() -> None:
-    found = signatures.python(facts(TASK), TASK, {"module": "sklearn.svm"})
-    assert found == {"python": "PYTHON", "module": "sklearn", "package": "scikit-learn"}
-    assert signatures.python(facts(TASK), TASK, {"module": "odd"}) == {
-        "python": "PYTHON",
-        "module": "odd",
-        "package": "odd",
-    }
-
-
-def test_versions_are_told_as_far_as_they_are_known() -> None:
-    assert signatures.version(facts(TASK), TASK, {}) == {"python": "PYTHON"}
-    told = {"gpu-a": host({"worker:0": vitals(packages={"tensorflow": "2.21", "numpy": "2"})})}
-    assert signatures.version(facts(TASK, hosts=told), TASK, {}) == {"python": "PYTHON", "version": "2.21"}
 
 
 def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
@@ -57,11 +48,6 @@ def test_the_fullest_disk_is_the_one_with_the_least_share_left() -> None:
     assert (
         signatures.disk(facts(TASK), TASK, {}) == signatures.disk(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
     )
-
-
-def test_a_disk_of_no_size_that_has_nothing_left_is_full() -> None:
-    told = {"gpu-a": host(disks=[disk("/large", 1, 1000), disk("/none", 0, 0)])}
-    assert signatures.disk(facts(TASK, hosts=told), TASK, {})["where"] == "/none"
 
 
 def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
@@ -112,6 +98,9 @@ def test_the_kernel_has_killed_it_where_it_says_so(how: dict[str, Any], short: b
     assert signatures.killed(facts(task, machines={"gpu-a": machine()}), task, {}) == (MEMORY if short else None)
 
 
+NAMES = {4: "SIGILL", 9: "SIGKILL", 11: "SIGSEGV"}
+
+
 @pytest.mark.parametrize(
     ("code", "signal", "by"),
     [(None, 9, {9}), (137, None, {9}), (139, None, {11}), (1, None, set()), (None, 4, {4}), (None, None, set())],
@@ -122,10 +111,55 @@ def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
     task = ended("worker:0", "", code=code or 0, signal=signal)
     task = changed(task, code=code)
     found = facts(task, machines={"gpu-a": machine()})
-    assert {number for number in (4, 9, 11) if signatures.killed_by(number)(found, task, {}) == MEMORY} == by
-    assert all(signatures.killed_by(number)(found, task, {}) is None for number in {4, 9, 11} - by)
-    assert signatures.killed_by(9)(facts(TASK), TASK, {}) is None, "it has not ended"
+    assert {number for number, name in NAMES.items() if signatures.killed_by(name)(found, task, {}) == MEMORY} == by
+    assert all(signatures.killed_by(NAMES[number])(found, task, {}) is None for number in NAMES.keys() - by)
+    assert signatures.killed_by("SIGKILL")(facts(TASK), TASK, {}) is None, "it has not ended"
 
 
-def test_nothing_is_told_of_the_memory_of_a_host_that_nobody_has_asked() -> None:
-    assert signatures.memory(facts(TASK), TASK, {}) == {}
+GONE = TransportError("cannot reach it")
+
+
+def test_each_host_is_asked_in_one_conversation() -> None:
+    agents = Agents(told())
+    transport = FakeTransport(agents)
+    found = diagnose(record(), transport)
+    assert sorted(transport.opened) == ["a", "b", "c", "d"]
+    assert sorted((host, kind) for host, kind, _ in agents.asked) == sorted(
+        (host, kind) for host in "abcd" for kind in ("status", "diagnose")
+    )
+    assert [one.signature.name for one in found.found] == ["frozen"]
+    assert found.errors == {}
+
+
+def test_what_others_tell_is_told_where_the_coordinator_is_away() -> None:
+    transport = FakeTransport(Agents(told()), {"c": GONE})
+    found = diagnose(record(), transport)
+    assert sorted(found.facts.hosts) == ["a", "b", "d"]
+    assert list(found.errors) == ["c"]
+    assert "frozen" in [one.signature.name for one in found.found]
+    assert found.status.verdict.outcome is not Outcome.FAILED
+
+
+def test_a_host_that_tells_of_foreign_tasks_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = Agents(told())
+    monkeypatch.setattr(type(record()), "names_on", lambda self, host: frozenset({"ps:0", "ps:1", "worker:0"}))
+    found = diagnose(record(), FakeTransport(agents))
+    assert list(found.errors) == ["d"]
+    assert "invalid record" in found.errors["d"].summary
+
+
+def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
+    class Beating(Agents):
+        def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+            told = super().__call__(session, fields)
+            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else told
+
+    moved = record(created=2000.0)
+    spare = dataclasses.replace(moved.hosts["d"], name="e")
+    here = dataclasses.replace(
+        moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": spare}
+    )
+    agents = Beating(run=here)
+    found = diagnose(dataclasses.replace(record(), others={"e": spare}), FakeTransport(agents, {"c": GONE}))
+    assert [kind for host, kind, _ in agents.asked if host == "e"] == ["status"]
+    assert set(found.errors) == {"c", "e"}

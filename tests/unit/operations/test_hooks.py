@@ -11,7 +11,7 @@ import pytest
 
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.run.run_events import RunEvent
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.errors import PreflightError
 from dtctl.operations import hooks as module
 from dtctl.operations.hooks import MOST_WAITING, CommandHooks, cluster_with_hooks

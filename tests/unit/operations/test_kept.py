@@ -72,12 +72,12 @@ def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: py
         for at, times in ((100.0, 1), (101.9, 1), (102.1, 2), (106.9, 2), (107.2, 3)):
             now[0] = at
             with pytest.raises(TransportError, match="cannot reach c"):
-                kept.open(record().way_to("c"))
+                kept.open(record().route_to("c"))
             assert transport.opened.count("c") == times
         away.clear()
         transport._unreachable = {}
         now[0] = 200.0
-        kept.open(record().way_to("c")).close()
+        kept.open(record().route_to("c")).close()
         assert transport.opened.count("c") == 4
 
 
@@ -111,12 +111,12 @@ def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypa
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     transport = FakeTransport(Agents(told()))
     with Kept(transport) as kept:
-        session = kept.open(record().way_to("c"))
+        session = kept.open(record().route_to("c"))
         session.send({"type": "status", "run": None})
         now[0] += 120.0
         session.close()
         with pytest.raises(NotAsked):
-            kept.open(record().way_to("c"))
+            kept.open(record().route_to("c"))
 
 
 def test_of_many_hosts_few_conversations_are_kept() -> None:
@@ -152,9 +152,9 @@ def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_close
     with Kept(transport) as kept:
         kept.expect(record().hosts.values())
         eventually(lambda: sorted(transport.opened) == ["a", "b", "c", "d"], what="all conversations")
-        kept.open(record().way_to("a")).close()
+        kept.open(record().route_to("a")).close()
         with pytest.raises(TransportError, match="cannot reach d"):
-            kept.open(record().way_to("d"))
+            kept.open(record().route_to("d"))
     eventually(lambda: all(session.closed for session in transport.sessions.values()), what="the end of all")
     assert sorted(transport.opened) == ["a", "b", "c", "d"], "each of them once"
     assert sorted(transport.sessions) == ["a", "b", "c"]

@@ -11,8 +11,7 @@ import pytest
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.spec import Spec
-from dtctl.config.cluster import Cluster, Job, Launch, Trainer
-from dtctl.config.settings import Recovery, TfConfig
+from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Trainer
 from dtctl.errors import PreflightError
 from dtctl.model import TaskId
 from dtctl.plan.hosts import on_this_machine

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.spec import comes_back_alone
-from dtctl.config.cluster import Cluster, Launch
-from dtctl.config.settings import Recovery
+from dtctl.config.cluster import Cluster, Launch, Recovery
 from dtctl.config.strategies import circle, strategy_of
 from dtctl.errors import PreflightError
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan

@@ -30,7 +30,7 @@ from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.bundle import Bundle, LeftOut, Manifest
-from dtctl.config.settings import Hook
+from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
@@ -45,7 +45,7 @@ from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Story
 from dtctl.operations.gc import GcResult, Written
@@ -69,6 +69,7 @@ from dtctl.render import (
     diagnosis,
     dump,
     errors,
+    gc,
     logs,
     result,
     starting,
@@ -76,9 +77,9 @@ from dtctl.render import (
     tables,
     tensorboard,
 )
+from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
-from dtctl.render.dashboard import page
 from dtctl.render.events import story_line
 from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
@@ -384,11 +385,11 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
     "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
-    "show_templates": lambda: tables.show_templates(poisoned({"name": "about"})),
+    "print_table": lambda: tables.print_table(tables.table(poisoned({"NAME": ["about"]}))),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
     "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
-    "show_runs": lambda: tables.show_runs([poisoned(RUN)]),
+    "show_runs": lambda: status.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
         [poisoned(dataclasses.replace(FOUND, others=("b",)))], 10.0, lambda place, one: poisoned({0: "b"})
@@ -401,7 +402,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
-    "show_remains": lambda: tables.show_remains(poisoned(REMAINS), dry_run=True),
+    "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
     "show_status": lambda: status.show_status(poisoned(run_status())),
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
     "show_started": lambda: starting.show_started(poisoned(UP), poisoned(plan())),

@@ -9,11 +9,11 @@ import pytest
 
 from dtctl.agent.records.reasons import fact
 from dtctl.model import TaskId
+from dtctl.operations.goodput import Gain, Goodput, Span, goodput_of, points_of, with_points, without_unsaved
 from dtctl.operations.metrics import Point, Series
-from dtctl.operations.report.goodput import Gain, Goodput, Span, goodput_of, points_of, with_points, without_unsaved
 from dtctl.operations.snapshot import Outcome
+from dtctl.render.goodput import MEANINGS, PARTS, exact, gain_words, goodput_line, percent
 from dtctl.render.machine.status import run_status
-from dtctl.render.report.goodput import MEANINGS, PARTS, exact, gain_words, goodput_line, percent
 from dtctl.render.status import more_lines
 from tests.unit.coordinated import incident
 from tests.unit.report.reports import account, status

@@ -12,7 +12,7 @@ from dtctl.agent.records.requests import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
 from dtctl.operations.client import conversation
-from dtctl.operations.client.conversation import said
+from dtctl.operations.client.conversation import frames_of
 from dtctl.operations.coordinator import status_of_hosts
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import Session
@@ -163,7 +163,7 @@ ENDLESS: dict[str, tuple[Callable[[], Iterator[bytes]], dict[str, Any], str]] = 
     "beats after progress": (
         lambda: beats(*[PROGRESS] * 5),
         {"within_s": 60.0, "quiet_s": 0.2},
-        "gpu-3 told of no progress for 0.2 s",
+        "gpu-3 reported no progress for 0.2 s",
     ),
     "progress": (
         lambda: again(PROGRESS * 1000),
@@ -185,7 +185,7 @@ def test_endless_answer_is_given_up(case: str, monkeypatch: pytest.MonkeyPatch) 
     script, limits, why = ENDLESS[case]
     begun = CLOCK.now
     with pytest.raises(TransportError, match=why):
-        for _ in said(greeted(script()), "progress", "event", **limits):
+        for _ in frames_of(greeted(script()), "progress", "event", **limits):
             pass
     assert CLOCK.now - begun < 3
 

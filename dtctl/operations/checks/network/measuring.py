@@ -49,12 +49,8 @@ def _between_tasks(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...],
     serving = [host for host in hosts if any(task.id.job == PS for task in scene.plan.on_host(host))]
     working = [host for host in hosts if any(task.id.job != PS for task in scene.plan.on_host(host))]
     # who listens nowhere for this check cannot be measured, and does not end the measuring of others
-    targets = [host for host in serving or hosts if _listens(heard.first[host])]
+    targets = [host for host in serving or hosts if any(one["state"] == "bound" for one in heard.first[host]["bound"])]
     return rounds(working if serving else hosts, targets)
-
-
-def _listens(facts: Facts) -> bool:
-    return any(one["state"] == "bound" for one in facts["bound"])
 
 
 def _exchanged(scene: Scene, heard: Heard[Facts], since: int) -> list[exchange.Round]:
@@ -159,7 +155,7 @@ def describe(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | S
     exchanged = _exchanged(scene, heard, since) if scene.deep else []
     paces = exchange.paces(exchanged)
     if scene.deep and not exchanged and _pairs(scene, heard, since):
-        yield Statement("not_exchanged")  # nobody listens for this check
+        yield Statement("not_exchanged")  # no host listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})

@@ -175,6 +175,14 @@ def test_a_run_in_which_nobody_has_done_anything_for_ten_minutes_never_began() -
     assert beginning.look(view, 101.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S + 1
 
 
+def test_a_shorter_limit_of_the_start_holds_for_a_run_that_never_began() -> None:
+    beginning, view = Beginning(), idle()
+    view.spec["start_timeout_s"] = 60.0
+    assert beginning.look(view, 100.0) is None
+    assert beginning.look(view, 159.0) is None
+    assert beginning.look(view, 160.0) == 60.0
+
+
 @pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
 def test_the_one_that_hangs_may_not_listen_yet(task: str) -> None:
     view = idle()

@@ -1,0 +1,81 @@
+"""Goodput in words: the share of the time that was kept, where the rest went, and what would raise it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.agent.run.goodput import PARTS as ORDER
+from dtctl.agent.run.goodput import summary
+from dtctl.durations import duration_text
+from dtctl.render.words import duration
+
+if TYPE_CHECKING:
+    from dtctl.operations.goodput import Gain, Goodput
+    from dtctl.operations.report.gathering import Report
+
+PARTS = {
+    "kept": "steps that were kept",
+    "start": "starts",
+    "wait": "waits",
+    "again": "steps done again",
+    "stall": "stalls",
+    "away": "hosts away",
+    "end": "after the last step",
+    "unsaved": "steps not saved at the end",
+}
+MEANINGS = {
+    "kept": "between two steps, the later of which is new",
+    "start": "tasks run, and none has reported a step yet",
+    "wait": "no task that trains may run: for hosts and servers, or after a loss",
+    "again": "steps that had been made before, after a rollback",
+    "stall": "no step, though every task ran",
+    "away": "no step, and a host was away",
+    "end": "the last save and evaluation",
+    "unsaved": "made after the last checkpoint of a run that did not end well",
+}
+
+
+def goodput_line(goodput: Goodput) -> str:
+    """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
+    told = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
+    return "; ".join([told, *map(gain_words, goodput.gains[:1])])
+
+
+def rows(goodput: Goodput) -> dict[str, list[str]]:
+    """Of each part that took any time, in order: its name, share, time, and what it is."""
+    return {
+        what: [PARTS[what], percent(goodput.share_of(what)), duration(goodput.seconds[what]), MEANINGS[what]]
+        for what in ORDER
+        if goodput.seconds.get(what)
+    }
+
+
+def of_what(report: Report) -> str:
+    """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
+    elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
+    until = "the outcome" if report.status.verdict.outcome.decided else "now"
+    told = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
+    return f" of the {elapsed} until {until} went into steps that were kept{told}."
+
+
+def gain_words(gain: Gain) -> str:
+    more = f"{percent(gain.share)} more"
+    if gain.kind == "save":
+        return f"a checkpoint every {exact(gain.to_s)} in place of {exact(gain.from_s)}: {more}"
+    if gain.kind == "checkpoints":
+        return f"checkpoints to go back to (none was found): up to {more}"
+    if gain.kind == "stall":
+        return f"recovery.stall: {exact(gain.to_s)} (a hang was noticed after {exact(gain.from_s)}): {more}"
+    losses = "the loss" if gain.count == 1 else f"the {gain.count} losses"
+    return f"without {losses} of {gain.task}: {more}"
+
+
+def percent(share: float) -> str:
+    """Whole ones, and tenths of what is small."""
+    return f"{100 * share:.1f} %" if 0 < share < 0.095 else f"{100 * share:.0f} %"
+
+
+def exact(seconds: float) -> str:
+    """As cluster.yaml takes it: 30s, 10m, 1h; from ten minutes on in whole minutes."""
+    return duration_text(float(round(seconds) if seconds < 600 else 60 * round(seconds / 60)))

@@ -1,0 +1,198 @@
+"""Whatever is typed wrongly: the reason, the remedy and the documented exit code, never a traceback, and JSON
+where it is asked for.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from dtctl.agent.records import answers
+from dtctl.agent.records.kinds import made
+from dtctl.cli import wants_json
+from dtctl.cli.app import app
+from dtctl.cli.commands import stop as module
+from dtctl.errors import ExitCode, UsageError
+from dtctl.operations.gc import GcResult
+from dtctl.render.terminal import console
+from tests.unit.conftest import Typed
+from tests.unit.wrong_commands import CLUSTER, WRONG_COMMANDS, WrongCommand
+
+
+@pytest.mark.parametrize("wrong", WRONG_COMMANDS, ids=lambda wrong: wrong.words)
+def test_a_wrong_command_is_shown_the_reason_and_a_remedy(wrong: WrongCommand, typed: Typed) -> None:
+    ended, _, said = typed(wrong.words)
+    assert ended == wrong.code == ExitCode(wrong.code), said
+    assert wrong.reason in said, said
+    assert wrong.remedy in said, said
+    assert "Traceback" not in said
+
+
+def test_each_command_is_typed_wrongly_and_each_row_has_a_reason_and_a_remedy() -> None:
+    from dtctl.cli.app import Commands
+
+    assert len({wrong.words for wrong in WRONG_COMMANDS}) == len(WRONG_COMMANDS) >= 150
+    assert set(Commands()) <= {shlex.split(wrong.words)[0] for wrong in WRONG_COMMANDS}
+    assert all(wrong.reason and wrong.remedy for wrong in WRONG_COMMANDS)
+
+
+WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push", "trust", "runs", "gc", "wait"]
+
+
+@pytest.mark.parametrize("words", WITHOUT)
+def test_without_a_cluster_here_nothing_is_done(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ended, _, said = typed(words)
+    assert ended == ExitCode.USAGE, said
+    assert "no cluster" in said
+    assert "dtctl init" in said
+
+
+def test_a_file_of_the_other_ending_is_named(typed: Typed) -> None:
+    Path("cluster.yaml").rename("cluster.yml")
+    for words in ("validate", "status", "stop", "up"):
+        ended, _, said = typed(words)
+        assert ended == ExitCode.USAGE, said
+        assert "there is no cluster.yaml here, but a cluster.yml" in said
+        assert "mv " in said
+
+
+NOTHING: answers.GcResult = made(
+    answers.GcResult, dry_run=True, processes=[], survivors=[], runs=[], bundles=[], files=[], freed_bytes=0
+)
+BUNDLE: answers.GcResult = {**NOTHING, "bundles": ["b1"], "freed_bytes": 7}
+PROCESS: answers.GcResult = {**NOTHING, "processes": [{"pid": 1, "command": "python", "run": "demo-1"}]}
+
+
+def asked(found: answers.GcResult, monkeypatch: pytest.MonkeyPatch, *, terminal: bool) -> list[str]:
+    questions: list[str] = []
+    monkeypatch.setattr("sys.stdin.isatty", lambda: terminal, raising=False)
+    monkeypatch.setattr(console, "confirm", questions.append)
+    module._ask(GcResult({"a": found}, {}))
+    return questions
+
+
+def test_a_person_is_asked_before_anything_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(BUNDLE, monkeypatch, terminal=True) == ["Remove these files?"]
+    assert asked(PROCESS, monkeypatch, terminal=True) == ["End these processes and remove the files?"]
+    assert asked(NOTHING, monkeypatch, terminal=True) == []
+
+
+def test_where_nobody_can_answer_processes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asked(BUNDLE, monkeypatch, terminal=False) == []
+    with pytest.raises(UsageError):
+        asked(PROCESS, monkeypatch, terminal=False)
+
+
+WITHOUT_CLUSTER = {
+    "ssh": "becomes OpenSSH's own client",
+    "logs": "prints lines, which -o jsonl gives one by one",
+    "top": "fills the screen",
+    "tensorboard": "runs a server for a browser",
+    "report": "writes a page",
+    "dashboard": "runs a server for a browser",
+}
+"""Commands that need no -o json, and why."""
+
+WORDS = {
+    "init": "--template nosuch",
+    "explain": "nosuchword",
+    "schema": "nosuch",
+    "exec": "--home -o json -- true",
+    "restart": "worker:0",
+    "replace": "node-1 node-3 -y",
+    "down": "-y",
+    "gc": "-y",
+    "trust": "-y",
+}
+"""What else has to be typed for a command to come as far as its mistake."""
+
+NO_FILE = {"init", "explain", "schema"}
+"""Commands that read no cluster file."""
+
+
+def commands() -> dict[str, Any]:
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+SPEAKING = [name for name, command in commands().items() if any(option.opts[:1] == ["-o"] for option in command.params)]
+
+
+def objects(said: str) -> list[Any]:
+    return [json.loads(line) for line in said.splitlines()]
+
+
+def test_every_command_has_it_or_a_reason() -> None:
+    assert [name for name in commands() if name not in SPEAKING and name not in WITHOUT_CLUSTER] == []
+
+
+@pytest.mark.parametrize("name", SPEAKING)
+def test_a_command_line_that_cannot_be_read_is_one_error_in_json(name: str, typed: Typed) -> None:
+    code, out, said = typed(f"{name} --zzz -o json")
+    (error,) = objects(said)
+    assert (code, out) == (2, "")
+    assert (error["apiVersion"], error["kind"], error["exitCode"]) == ("dtctl/v1", "Error", 2)
+    assert error["error"] == f"dtctl {name} has no option --zzz"
+    assert error["hint"] == f"dtctl {name} -h    shows what it takes"
+
+
+@pytest.mark.parametrize("name", SPEAKING)
+def test_a_mistake_is_one_error_in_json_with_its_place(name: str, typed: Typed) -> None:
+    Path("cluster.yaml").write_text(CLUSTER.replace("ssh: {port: 1,", "ssh: {prot: 1,"))
+    words = WORDS.get(name, "")
+    code, _, said = typed(f"{name} {words}" if "-o json" in words else f"{name} -o json {words}")
+    error = objects(said)[-1]
+    assert (error["kind"], error["exitCode"]) == ("Error", code)
+    assert error["error"]
+    assert code == (2 if name in NO_FILE else 3)
+    if name not in NO_FILE:
+        (problem,) = error["problems"]
+        assert (problem["line"], problem["column"]) == (2, 7)
+        assert problem["file"].endswith("cluster.yaml")
+        assert problem["hint"] == "did you mean 'port'?"
+
+
+@pytest.mark.parametrize("name", ["status", "events", "checkpoints", "stop", "runs"])
+def test_hosts_that_cannot_be_reached_are_shown_in_json(name: str, typed: Typed) -> None:
+    code, _, lines = typed(f"{name} -o json")
+    said = objects(lines)
+    assert code == 4
+    assert {one["kind"] for one in said} <= {"Error", "HostError", "Note"}
+    assert [one["exitCode"] for one in said if one["kind"] == "Error"] == [4]
+    assert said[-1]["kind"] == "Error"
+    assert "node-" in said[-1]["error"] or said[-1]["errors"]
+
+
+def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
+    for words, kind in (("init x -o json", "Init"), ("init --list -o json", "Templates"), ("plan -o json", "Plan")):
+        code, out, _ = typed(words)
+        assert code == 0
+        assert json.loads(out)["kind"] == kind
+    assert (Path("x") / "cluster.yaml").is_file()
+
+
+@pytest.mark.parametrize(
+    ("words", "wanted"),
+    [
+        ("status -o json", True),
+        ("status -ojson", True),
+        ("--color never status --output=json", True),
+        ("logs -o jsonl", True),
+        ("status -o text", False),
+        ("status json", False),
+        ("", False),
+        ("status -o", False),
+        ("exec worker:0 -- tool -o json", False),
+        ("ssh worker:0 tool -o json", False),
+    ],
+)
+def test_it_is_seen_in_a_command_line_that_may_make_no_sense(words: str, wanted: bool) -> None:
+    assert wants_json(shlex.split(words)) is wanted
