@@ -215,7 +215,7 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     for first in range(0, 5000, 100):
         desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
     assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
-    [told] = [text for text in desk.contacts() if "more events than the story takes" in text]
+    [told] = [text for text in desk.contacts() if "more events than the event history takes" in text]
     assert told.startswith("bad sends")
     event["task"] = "worker:0"
     desk.hear("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
