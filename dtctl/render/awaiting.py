@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
 from dtctl.render.terminal import console
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import one_line
 from dtctl.render.words import fold
 
@@ -36,8 +36,6 @@ class Awaiting(ExitStack):
 
     def __enter__(self) -> Awaiting:
         if self._shown and console.interactive():
-            from dtctl.render.terminal.moving import LastLine
-
             self.enter_context(moving(LastLine(self._now)))
         return self
 
@@ -68,8 +66,6 @@ def dialling(
     if not console.interactive():
         yield
         return
-    from dtctl.render.terminal.moving import LastLine
-
     with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield
 
