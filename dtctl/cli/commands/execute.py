@@ -48,7 +48,7 @@ def exec(  # noqa: A001 (the command's own name)
     on_output = kept.print if output == "json" else printer.print
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
     awaiting = Awaiting(len(places), shown=len(places) > 1)
-    with scope.left("the hosts end what was started there"), awaiting:
+    with scope.on_interrupt("the hosts end what was started there"), awaiting:
         outcome = run(
             record, scope.transport, places, command, on_output, cwd="home" if home else "code", report=awaiting
         )

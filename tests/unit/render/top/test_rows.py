@@ -7,9 +7,9 @@ import time
 import pytest
 
 from dtctl.model import TaskId
-from dtctl.render.top.knowledge import Choice, Courses
+from dtctl.render.top.model import Choice, Histories
 from dtctl.render.top.table import SORTED_BY, Row, layout, rows
-from tests.unit.render.top.runs import NOW, USUAL, moment, task, training, words
+from tests.unit.render.top.runs import NOW, USUAL, snapshot, task, training, words
 
 MIXED = (
     training("worker:0", 300, rate=9.0),
@@ -21,7 +21,7 @@ MIXED = (
 
 
 def shown(choice: Choice, *tasks: object) -> list[str]:
-    return [str(row.of) for row in rows(moment(*tasks or MIXED), Courses(), choice)]  # type: ignore[arg-type]
+    return [str(row.of) for row in rows(snapshot(*tasks or MIXED), Histories(), choice)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_filter_finds_each_of_its_words_anywhere_in_the_row(text: str, found: 
 
 
 def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
-    found = rows(moment(*MIXED), Courses(), Choice(folded=frozenset({"worker"})))
+    found = rows(snapshot(*MIXED), Histories(), Choice(folded=frozenset({"worker"})))
     assert [str(row.of) for row in found] == ["worker", "ps:0", "ps:1"]
     cells = found[0].cells
     assert (cells["TASK"], cells["STATE"], cells["STEP"]) == ("worker (3)", "failed", "300")
@@ -79,7 +79,7 @@ def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
 
 
 def test_a_folded_job_counts_what_the_filter_has_left_of_it() -> None:
-    (row,) = rows(moment(*MIXED), Courses(), Choice(words="failed", folded=frozenset({"worker"})))
+    (row,) = rows(snapshot(*MIXED), Histories(), Choice(words="failed", folded=frozenset({"worker"})))
     assert row.cells["TASK"] == "worker (1/3)"
 
 
@@ -91,7 +91,7 @@ def test_folding_is_taken_back_and_all_jobs_fold_at_once() -> None:
 
 
 def test_a_row_shows_what_its_task_does() -> None:
-    found = {row.of: row.cells for row in rows(moment(*MIXED), Courses(), Choice())}
+    found = {row.of: row.cells for row in rows(snapshot(*MIXED), Histories(), Choice())}
     worker = found[TaskId("worker", 0)]
     assert (worker["STEP"], worker["RATE"], worker["LOSS"], worker["FOR"]) == ("300", "9/s", "0.5", "1m")
     assert worker["OUTPUT"] == "2s"
@@ -100,7 +100,7 @@ def test_a_row_shows_what_its_task_does() -> None:
 
 
 def drawn(width: int, found: list[Row] | None = None) -> tuple[str, list[str]]:
-    found = rows(moment(*MIXED), Courses(), Choice()) if found is None else found
+    found = rows(snapshot(*MIXED), Histories(), Choice()) if found is None else found
     made = layout(found, width)
     return words(made.heading(Choice())), [words(made.line(row)) for row in found]
 
@@ -124,7 +124,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_reason_of_a_failure_stays(wi
 def test_characters_that_take_two_columns_or_none_keep_the_columns_in_line() -> None:
     from rich.cells import cell_len
 
-    found = rows(moment(task("worker:0", host="日本"), task("worker:1", host="e\u0301x")), Courses(), Choice())
+    found = rows(snapshot(task("worker:0", host="日本"), task("worker:1", host="e\u0301x")), Histories(), Choice())
     _, lines = drawn(60, found)
     assert len({cell_len(line) for line in lines}) == 1
 
@@ -133,7 +133,7 @@ def test_two_hundred_tasks_are_drawn_in_a_moment() -> None:
     tasks = [training(f"worker:{index}", index) for index in range(200)]
     began = time.process_time()
     for _ in range(5):
-        found = rows(moment(*tasks), Courses(), Choice(sort="STEP"))
+        found = rows(snapshot(*tasks), Histories(), Choice(sort="STEP"))
         made = layout(found, 120)
         lines = [made.line(row) for row in found]
     assert len(lines) == 200
@@ -141,6 +141,6 @@ def test_two_hundred_tasks_are_drawn_in_a_moment() -> None:
 
 
 def test_the_usual_run_fits_on_eighty_columns_with_steps_and_loss() -> None:
-    found = rows(moment(*USUAL), Courses(), Choice())
+    found = rows(snapshot(*USUAL), Histories(), Choice())
     heading, _ = drawn(80, found)
     assert {"STEP", "RATE", "LOSS", "OUTPUT"} <= set(heading.split())
