@@ -311,6 +311,6 @@ def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
     try:
         return checked(kind, frame)
     except Wrong as wrong:
-        hidden = wrong.path and wrong.path[-1] in _HIDDEN
+        hidden = wrong.path and wrong.path[0] in _HIDDEN
         what = "%s: expected %s" % (wrong.field, wrong.expected) if hidden else str(wrong)
         raise Refused("bad_request", "%s: %s" % (name, what)) from None

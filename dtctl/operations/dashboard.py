@@ -44,7 +44,7 @@ class Board:
             self._changed.wait_for(lambda: not self.readers, FAREWELL_S)
 
     def wait_for_readers(self, timeout_s: float) -> bool:
-        """True as soon as somebody looks."""
+        """True as soon as a browser reads."""
         with self._changed:
             return self._changed.wait_for(lambda: self.readers > 0, timeout_s)
 
@@ -61,7 +61,7 @@ class Board:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """While somebody looks."""
+        """While a browser reads."""
         self._count(1)
         try:
             yield
@@ -132,7 +132,7 @@ _TICK_S = 0.5
 def looks(
     following: Following, first: Report, board: Board, alive: Callable[[], bool]
 ) -> Iterator[Report | DtctlError]:
-    """How the run stands, or why it is unknown, until nobody serves it any more; while nobody reads, nobody is asked.
+    """The run again and again, or why it is unknown, while the server runs. Hosts are only asked while a browser reads.
 
     After the end of the run there is nothing more to look at, and this goes on without a word.
     """
@@ -148,7 +148,7 @@ def looks(
 
 
 def _is_time(board: Board, pause_s: float) -> bool:
-    """After the pause: somebody reads."""
+    """After the pause: whether a browser reads."""
     time.sleep(pause_s)
     return board.wait_for_readers(_TICK_S)
 

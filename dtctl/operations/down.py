@@ -99,7 +99,7 @@ def _down(
 
 
 def _clear_others(record: RunRecord, transport: Transport) -> GcResult:
-    """Of hosts that the cluster's tasks have left. A run that is live there is somebody else's."""
+    """On hosts that have no task of the cluster any more. A run that is live there belongs to another cluster file."""
     if record.run is not None or not record.hosts:
         return GcResult({}, {})
     return collect(record, transport, dry_run=False, every_cluster=False, over=True)

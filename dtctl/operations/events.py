@@ -119,7 +119,7 @@ def _ask(
 
 
 def _line(line: StoryLine, host: str, *, whole: bool) -> StoryLine:
-    """Raises Wrong when a host that does not tell the story of the whole run speaks of another host."""
+    """Raises Wrong if a host that does not report for the whole run reports about another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
     return line
@@ -135,7 +135,7 @@ _ENDS = frozenset({"backoff", "succeeded", "failed", "stopped", "pending"})
 
 _CLOCKS_AGREE_S = 1.0
 _MOST_PASSED = 200
-"""Lines that one which was told late is put before."""
+"""How far back a line that arrives late is inserted."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Attempted:
 
 
 class Folding:
-    """Takes a story line by line, as it comes."""
+    """Folds the event history, line by line as it comes."""
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], float] = {}
@@ -170,7 +170,7 @@ class Folding:
         self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
     def take(self, one: StoryLine) -> Iterator[StoryLine | Attempted]:
-        """What is to be told now: nothing of an attempt before its end, and what is no attempt's as it is."""
+        """What is to be shown now: an attempt only at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
             if one["kind"] != "task" or not _is_ending(one):
                 yield one
@@ -190,7 +190,7 @@ class Folding:
             self._stalled[key] = why_of(one)
 
     def _before(self, key: tuple[str, int], one: StoryLine) -> Iterator[Attempted]:
-        """Earlier attempts of the task that nobody saw between their end and this one's beginning."""
+        """Earlier attempts of the task whose end was not seen."""
         for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
             yield self._ended(earlier, one, "pending")
 
@@ -212,7 +212,7 @@ class Folding:
 
 
 def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
-    """In the order of the story, but causes before effects; attempts that have not ended stand where they began."""
+    """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
     folding = Folding()
     told: list[StoryLine | Attempted] = []
     for entry in (entry for one in story for entry in folding.take(one)):
@@ -249,5 +249,5 @@ def _with_sequel(entry: StoryLine | Attempted, newest: Mapping[str, int]) -> Sto
 
 
 def _is_ending(one: StoryLine) -> bool:
-    """That a task has been asked to end is told with its end."""
+    """That a task was asked to stop is shown with its end."""
     return [fact["kind"] for fact in why_of(one)] == ["ending"]

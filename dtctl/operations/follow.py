@@ -1,4 +1,4 @@
-"""Follow a run to its end, or a task's log. The hosts bring the run to its end; whoever follows only looks."""
+"""Follow a run to its end, or a task's log. The run does not need anyone to follow it."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from dtctl.transport.seam import Transport
 _QUIET_S = 120.0
 """Orphans are given time to end, and a large directory takes time to remove; hosts report each step in between."""
 _PATIENCE_S = 3600.0
-"""In all: there may be much to remove, but not for ever."""
+"""In all: there may be much to remove."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def is_nothing(found: records.GcResult) -> bool:
 
 @dataclass(frozen=True)
 class Written:
-    """In one directory, or in directories of this path on several hosts that are alike."""
+    """In one directory, or in directories of the same path and size on several hosts."""
 
     cluster: str | None
     """None: it is unknown by now."""

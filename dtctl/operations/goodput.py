@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Span:
-    """What a time was spent on, in seconds since the account was begun. `step`: the newest that was told by its end."""
+    """What a time was spent on, in seconds since the account began. `step`: the newest that was reported by its end."""
 
     what: str
     begin_s: float
@@ -70,7 +70,7 @@ class Goodput:
     gains: tuple[Gain, ...] = ()
     """The largest first."""
     by_scalars: bool = False
-    """The logs told no step; event files did."""
+    """The steps are from event files, as the logs report none."""
 
     @property
     def share(self) -> float:
@@ -134,7 +134,7 @@ LEAST_STALL_S = 30.0
 
 
 def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | None:
-    """None where nobody can tell: no step was told, or the coordinator was not asked.
+    """None if it is unknown: no step was reported, or the coordinator was not asked.
 
     `points`: of a scalar, for a run whose logs tell no steps.
     """

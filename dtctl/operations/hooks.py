@@ -1,4 +1,4 @@
-"""Hooks that run a command on this machine, while somebody follows the run here."""
+"""Hooks that run a command on this machine, while the run is followed here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_WAITING = 100
 
 _SLACK_S = 1.0
 _SHOWN = 200
-"""Characters of what a command that fails says last."""
+"""Characters of the last line of a command that fails."""
 
 Report = Callable[[str, Sequence[Fact]], None]
 """Called with the name of a hook and why it failed; once, until it has worked again. By several threads."""
@@ -39,7 +39,7 @@ def hooks_here(hooks: Iterable[Hook]) -> tuple[Hook, ...]:
 
 
 def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
-    """What a cluster file says, if it speaks of hooks; None for one that cannot be read, or is another cluster's."""
+    """The cluster of a file that mentions hooks; None if it cannot be read, or is another cluster's."""
     from dtctl.config import load_cluster
 
     try:
@@ -52,7 +52,7 @@ def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
 
 
 class CommandHooks:
-    """Each hook has a thread of its own: nobody waits for a command, except `finish`, and that not for long.
+    """Each hook has a thread of its own. Only `finish` waits for commands, and not for long.
 
     `fresh`: the run has only just begun, so that nothing of it has been told before. Otherwise what had happened when
     it was seen first is passed over, but for its end. `allowed` is asked each time: a script may change meanwhile.
@@ -165,7 +165,7 @@ def _variables(body: Mapping[str, Any]) -> dict[str, str]:
 
 @contextmanager
 def _file_of(data: bytes) -> Iterator[IO[bytes]]:
-    """A file, not a pipe: nobody waits for a command that does not read or is not read from."""
+    """A file, not a pipe, so that a command that does not read cannot block."""
     with tempfile.TemporaryFile() as file:
         file.write(data)
         file.seek(0)

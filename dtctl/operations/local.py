@@ -216,7 +216,7 @@ def read_env_file(path: Path) -> dict[str, str]:
 
 
 def exposure(cluster: Cluster) -> Exposure | None:
-    """None where nobody but the user gets at the env file, as far as its mode and its directory's tell."""
+    """None if only the user can access the env file, by its mode and its directory's."""
     path = cluster.trainer.env_file
     if path is None:
         return None

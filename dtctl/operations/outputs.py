@@ -39,7 +39,7 @@ def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, con
 
 
 def strangers(told: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
-    """Who else has written to output directories, by the marks that hosts have told; a line for each."""
+    """Which other clusters have written to output directories, by the marks on the hosts; a line for each."""
     hosts: dict[tuple[str, str], list[str]] = {}
     marks: dict[tuple[str, str], OutputMark] = {}
     for host, own in told.items():

@@ -32,7 +32,7 @@ class KnownRun:
     hosts: tuple[str, ...]
     tasks: Mapping[TaskId, TaskState]
     verdict: Verdict | None = None
-    """As its coordinator last told it; None where the coordinator's host was not heard, or tells nothing."""
+    """As its coordinator last reported it; None if the coordinator's host gave no answer, or has none."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class KnownRuns:
 
 
 def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
-    """All that the hosts tell of the cluster's runs."""
+    """All of the cluster's runs that the hosts know."""
 
     def check(host: Host, answer: RunsResult) -> None:
         for number, known in enumerate(answer["runs"]):

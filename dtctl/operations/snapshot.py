@@ -220,7 +220,7 @@ class Progress:
 
 
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
-    """By the task that has come furthest, of those that train; the lead's loss and rate, where it tells them.
+    """By the task that has come furthest, of those that train; the lead's loss and rate, if it reports them.
 
     Rates are of tasks that run: of another its last rate tells nothing about what is to come.
     """
@@ -269,9 +269,9 @@ class CoordinatorAway(DtctlError):
         self.host = host
         self.cause = cause
         self.found = found
-        """The run as its hosts tell it, each for itself; None before they were asked."""
+        """The run as its hosts report it; None before they were asked."""
         self.own: Mapping[str, Any] = own or {}
-        """What hosts have answered, each for its own part of the run: that is done, or told."""
+        """Answers of hosts about their own part of the run, which need not be asked again."""
 
     @property
     def unreachable(self) -> Mapping[str, DtctlError]:
@@ -306,7 +306,7 @@ class RunStatus:
     without_run: tuple[str, ...] = ()
     """Hosts that answered that they know no run of the cluster."""
     machines: Mapping[str, Machine] = field(default_factory=dict)
-    """How busy hosts are, of those whose agents have told it."""
+    """How busy hosts are, if their agents have reported it."""
 
     @property
     def going_on_after_the_end(self) -> tuple[TaskId, ...]:

@@ -127,7 +127,7 @@ class StopResult:
     without_run: tuple[str, ...] = ()
     """Hosts that know no such run."""
     promised: tuple[str, ...] = ()
-    """Hosts that nobody reaches: the coordinator ends the tasks there as soon as they are back."""
+    """Unreachable hosts: the coordinator stops the tasks there as soon as they are back."""
     away: CoordinatorAway | None = None
     """Why every host was asked for itself."""
     known: RunRecord | None = None
@@ -152,7 +152,7 @@ class StopResult:
 
 @dataclass(frozen=True)
 class StopOrder:
-    """How tasks are asked to end: who asks, and how long they may take (None: as the run's spec says).
+    """How tasks are asked to stop: by whom, and with what grace period (None: that of the run's spec).
 
     `why`: a kind of reason.
     """

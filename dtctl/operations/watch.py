@@ -79,7 +79,7 @@ class Watching:
     def __init__(self, record: RunRecord, transport: Transport, look_again_s: float | None) -> None:
         self.record = record
         self.moved = False
-        """The run was found elsewhere than where the cluster file says: everything is begun again."""
+        """The run was found on other hosts than the cluster file names: everything starts again."""
         self._transport = transport
         self._look_again_s = look_again_s
         self._streams: Streams | None = None
@@ -94,7 +94,7 @@ class Watching:
         streams.begin(self.record.route_to(self.record.coordinator), converse)
 
     def observe(self, message: object) -> Iterator[Report | None]:
-        """What a message of the streams means: nothing, where it belongs to somebody else."""
+        """What a message of the streams means; nothing if it is not about the watch."""
         if isinstance(message, RunStatus):
             self._known = True
             self.record = message.record if self.record.run is None else self.record
@@ -225,7 +225,7 @@ class _Alone:
         self._changed = True
 
     def news(self) -> RunStatus | None:
-        """None where there is none; not until each host has said something, or is known to be away: nobody is asked."""
+        """None if nothing is new, or before each host has reported or is known to be away. Asks no host."""
         complete = set(self._record.hosts) <= self._answers.keys() | self._errors.keys()
         if not self._changed or not complete or time.monotonic() < self._next:
             return None

@@ -25,7 +25,7 @@ HERE = "127.0.0.1"
 COOKIE = "dtctl"
 
 MOST_UNKNOWN = 64
-"""Connections that have not shown the cookie: the oldest makes room for another, so that nobody keeps the owner out."""
+"""Connections that have not shown the cookie: a new one replaces the oldest, so that the owner can always connect."""
 MOST_ADMITTED = 64
 PATIENCE_S = 30.0
 """For a browser that sends nothing of its request, or takes nothing of the answer."""

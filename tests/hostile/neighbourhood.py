@@ -216,7 +216,7 @@ class Neighbourhood:
         dialer = Dialer(f"127.0.0.1:{self.port}", LEAD, identity, began, random.random)
         try:
             while not dialer.connected:
-                assert time.monotonic() < began + PATIENCE_S, dialer.problem
+                assert time.monotonic() < began + PATIENCE_S, "it cannot connect"
                 due = dialer.due()
                 timeout_s = None if due is None else max(due - time.monotonic(), 0)
                 select.select(dialer.readers(), dialer.writers(), [], timeout_s)

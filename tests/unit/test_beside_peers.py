@@ -1,11 +1,15 @@
-"""What `make bench` writes about dtctl and its peers, from figures that are given."""
+"""The benchmarks: what they write about dtctl and its peers, and their line to far hosts."""
 
 from __future__ import annotations
 
+import socket
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
+from benchmarks.delay import relay
 from benchmarks.peers import report
 from benchmarks.peers.command import not_reached
 from benchmarks.peers.contest import Standings
@@ -103,3 +107,24 @@ def test_text_is_folded_on_the_page_and_a_table_is_not(tmp_path: Path) -> None:
     report.write(file, "push", f"{row}\n\n{item}")
     first, second = item[:96], item[97:]
     assert file.read_text() == f"{begin}\n\n{row}\n\n{first}\n  {second}\n\n{end}\n"
+
+
+def test_what_goes_through_arrives_whole_and_later_in_both_directions_and_so_does_its_end() -> None:
+    sent = bytes(range(256)) * 4096
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        echo = threading.Thread(target=_echo, args=(server,))
+        echo.start()
+        with relay(server.getsockname()[1], 0.05) as line, socket.create_connection(("127.0.0.1", line.port)) as client:
+            begin = time.monotonic()
+            client.sendall(sent)
+            client.shutdown(socket.SHUT_WR)
+            with client.makefile("rb") as answer:
+                assert answer.read() == sent
+            assert time.monotonic() - begin >= 0.1
+        echo.join()
+
+
+def _echo(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection, connection.makefile("rb") as heard:
+        connection.sendall(heard.read())

@@ -1,4 +1,6 @@
-"""What is written for people: lines that fit beside an editor, links that lead somewhere, tests that pages name."""
+"""What is written for people: lines that fit, links that lead somewhere, modules and tests that pages name, and
+sentences.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import typer.main
 
 from dtctl.cli.app import app
 from tests import golden
+from tests.unit.test_structure import ROOMS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")), *(ROOT / "docs").glob("*.md")]
@@ -107,3 +110,98 @@ def test_most_templates_print_a_loss() -> None:
 def test_a_small_loss_keeps_its_digits(of: str) -> None:
     assert float(format(2.6e-08, FORMATS[of])) == 2.6e-08
     assert format(2.3025851, FORMATS[of]) == "2.303"
+
+
+def found_in(code: str, tmp_path: Path) -> list[str]:
+    file = tmp_path / "module.py"
+    file.write_text(code)
+    return list(golden.of_file(file))
+
+
+def test_the_table_is_large() -> None:
+    found = golden.sentences()
+    assert sum(map(len, found.values())) > 1000
+    assert len(found) > 100
+
+
+@pytest.mark.parametrize(
+    ("code", "sentences"),
+    [
+        ('raise Refused("no_run", "there is no run")', ["there is no run"]),
+        ('f"{host} is away"', ["{host} is away"]),
+        ('x = "%s is away after %.0f s" % (host, now - since)', ["%s is away after %.0f s"]),
+        (
+            "x = f\"it is {'not here' if far else 'here'} now\"",
+            ["it is {'not here' if far else 'here'} now", "not here"],
+        ),
+        ('say("one") if "-" in x else say("a whole sentence")', ["a whole sentence"]),
+        ('@app.command()\ndef up() -> None:\n    """Start every task."""', ["Start every task."]),
+    ],
+)
+def test_a_sentence_is_found(code: str, sentences: list[str], tmp_path: Path) -> None:
+    assert found_in("_ = " + code if code.startswith("f") else code, tmp_path) == sentences
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        '"""A docstring of two lines."""',
+        'def up() -> None:\n    """Not a command."""',
+        'assert x, "never shown to anybody"',
+        're.compile("two words")',
+        'x = f"{name}: {what}"',
+        'x = f"tasks.{name}"',
+        'x = "bold red"',
+        'class X:\n    def __repr__(self) -> str:\n        return "X with %s of them" % self.y',
+        'x: "list of things" = 1',
+    ],
+)
+def test_what_nobody_reads_is_no_sentence(code: str, tmp_path: Path) -> None:
+    assert found_in(code, tmp_path) == []
+
+
+TRANSLATED = re.compile(r"goes on on|of (it|them) that (is|are) (its|their) own|has been had|that were none")
+"""Turns of another language that have stood here."""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [golden.page(golden.sentences()), *(page.read_text() for page in PAGES)],
+    ids=["code", *(page.name for page in PAGES)],
+)
+def test_no_sentence_has_the_order_of_another_language(text: str) -> None:
+    assert TRANSLATED.findall(" ".join(text.split())) == []
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text()
+NAMED_MODULES = sorted(set(re.findall(r"`((?:dtctl|tests)/[\w./]+)`", ARCHITECTURE)))
+TWO_SCREENS = 145
+"""Lines. A page that is longer is read by nobody before work."""
+
+
+@pytest.mark.parametrize("path", NAMED_MODULES)
+def test_a_file_that_the_page_names_is_there(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_the_page_leads_to_many_files() -> None:
+    assert len(NAMED_MODULES) > 60
+
+
+def test_every_room_of_the_agent_has_its_row() -> None:
+    rooms = {room for room in ROOMS if (ROOT / "dtctl" / "agent" / room).is_dir()}
+    assert set(re.findall(r"^\| `(\w+)/` \|", ARCHITECTURE, re.MULTILINE)) == rooms
+
+
+def test_every_layer_of_the_controller_has_its_row() -> None:
+    layers = {path.parent.name for path in (ROOT / "dtctl").glob("*/__init__.py")} - {"agent"}
+    assert set(re.findall(r"^\| `dtctl/(\w+)/`", ARCHITECTURE, re.MULTILINE)) == layers
+
+
+def test_the_page_fits_on_two_screens() -> None:
+    assert len(ARCHITECTURE.splitlines()) <= TWO_SCREENS
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md"])
+def test_who_begins_elsewhere_is_led_to_the_page(page: str) -> None:
+    assert "(docs/architecture.md)" in (ROOT / page).read_text()

@@ -18,7 +18,7 @@ from dtctl import trainer
 from dtctl.errors import UsageError
 from dtctl.operations.init import write_helper, write_template
 from dtctl.trainer import SAVED, Stop, serve
-from tests.unit.agent.test_floor import imported
+from tests.unit.agent.test_bootstrap import imported
 
 SOURCE = Path(trainer.__file__)
 

@@ -8,8 +8,7 @@ import time
 
 from ..host import machine, paths
 from ..run import environment
-from ..run.runfiles import RunFiles
-from ..survival import systemd
+from ..survival import revival, systemd
 from ..vitals import machine_load, neighbours
 from ..vitals.machine_load import MachineLoad
 
@@ -81,13 +80,10 @@ def _memory(root: str, cluster: Optional[str]) -> TaskMemory:
 
 def _states(root: str, cluster: str) -> Iterator[State]:
     """Of the cluster's runs on this host, the newest first: their names hold the time of the start."""
-    runs = os.path.join(root, "runs")
-    names = [name for name in paths.entries(runs) if name.startswith(cluster + "-") and paths.is_component(name)]
-    for name in sorted(names, reverse=True)[:_MOST_RUNS]:
-        for host in filter(paths.is_component, paths.entries(os.path.join(runs, name))):
-            files = RunFiles(os.path.join(runs, name, host))
-            try:
-                if files.spec()["cluster"] == cluster and files.is_of_this_machine():
-                    yield files.state()
-            except (OSError, paths.Damaged):
-                continue  # is being removed, or damaged: `status` reports that
+    named = [files for files in revival.every(root) if files.directory.split(os.sep)[-2].startswith(cluster + "-")]
+    for files in sorted(named, key=lambda files: files.directory, reverse=True)[:_MOST_RUNS]:
+        try:
+            if files.spec()["cluster"] == cluster and files.is_of_this_machine():
+                yield files.state()
+        except (OSError, paths.Damaged):
+            continue  # is being removed, or damaged: `status` reports that

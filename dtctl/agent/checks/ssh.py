@@ -66,14 +66,7 @@ def _start(answer: SshFacts) -> None:
     began = time.monotonic()
     with tempfile.TemporaryFile() as output:
         try:
-            child = subprocess.Popen(
-                [answer["shell"], "-c", "true"],
-                env=environment.encoded(variables),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+            child = environment.spawn([answer["shell"], "-c", "true"], variables, ".", stdout=output, stderr=output)
         except OSError as error:
             answer["problem"] = str(error)[:4096]
             return
@@ -95,10 +88,10 @@ def _listener() -> str:
     """The title of the sshd that this conversation came through; empty where there is none above it."""
     pid = os.getpid()
     for _ in range(20):
-        fields = processes.proc_text(pid, "stat").rpartition(")")[2].split()
-        if len(fields) < 2 or not fields[1].isdigit() or int(fields[1]) < 1:
+        process = processes.Process.read(pid)
+        if process is None or process.parent < 1:
             break
-        pid = int(fields[1])
+        pid = process.parent
         title = processes.proc_text(pid, "cmdline").replace("\0", " ").strip()
         if "[listener]" in title or re.match(r"\S*/sshd(\s|$)", title):
             return title
@@ -107,17 +100,13 @@ def _listener() -> str:
 
 def _limits(listener: str) -> Tuple[Dict[str, str], str]:
     """MaxStartups and MaxSessions, and the source of them."""
-    told_by = "default"
     file = _FILE.search(listener)
-    limits = asked = _asked(file[1] if file else None)
-    if asked:
-        told_by = "sshd"
-    else:
-        read = _read(file[1] if file else _CONFIGURATION, [])
-        if read is None:
-            limits, told_by = {}, ""
-        else:
-            limits, told_by = {**_DEFAULTS, **read}, "file" if read else "default"
+    limits, told_by = _asked(file[1] if file else None), "sshd"
+    if not limits:
+        lines = _lines(file[1] if file else _CONFIGURATION, [])
+        read = settings(lines or [])
+        limits = {} if lines is None else {**_DEFAULTS, **read}
+        told_by = "" if lines is None else "file" if read else "default"
     title = _STARTUPS.search(listener)
     if title:
         words = limits.get("maxstartups", "").split(":")
@@ -141,37 +130,38 @@ def _asked(file: Optional[str]) -> Dict[str, str]:
     return {}
 
 
-def _read(path: str, seen: List[str]) -> Optional[Dict[str, str]]:
-    """Of a file and those that it includes; None where it cannot be read."""
+def _lines(path: str, seen: List[str]) -> Optional[List[str]]:
+    """Of a file, with those of the files that it includes in their place; None where it cannot be read."""
     import glob
 
     if path in seen or len(seen) > _MOST_FILES:
-        return {}
+        return []
     seen.append(path)
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             lines = file.read(_MOST_BYTES).splitlines()
     except OSError:
         return None
-    found: Dict[str, str] = {}
+    found: List[str] = []
     for line in lines:
-        word, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if word.lower() == "match":
+        word, value = _setting(line)
+        if word == "match":
             break  # what follows holds for some logins only
-        if word.lower() == "include":
+        if word == "include":
             for pattern in value.split():
                 for name in sorted(glob.glob(os.path.join("/etc/ssh", pattern))):
-                    found = {**(_read(name, seen) or {}), **found}
+                    found += _lines(name, seen) or []
         else:
-            found = {**settings([line]), **found}
+            found.append(line)
     return found
 
 
 def settings(lines: List[str]) -> Dict[str, str]:
     """Those of the limits that lines of sshd_config(5) say; the first of a kind holds."""
-    found: Dict[str, str] = {}
-    for line in lines:
-        word, _, value = line.strip().replace("=", " ", 1).partition(" ")
-        if word.lower() in _DEFAULTS:
-            found.setdefault(word.lower(), value.strip().strip('"'))
-    return found
+    named = [_setting(line) for line in reversed(lines)]
+    return {word: value.strip('"') for word, value in named if word in _DEFAULTS}
+
+
+def _setting(line: str) -> Tuple[str, str]:
+    word, _, value = line.strip().replace("=", " ", 1).partition(" ")
+    return word.lower(), value.strip()

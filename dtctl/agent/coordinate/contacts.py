@@ -12,7 +12,7 @@ from ..survival import revival
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional, Protocol, Set, Tuple
+    from typing import Callable, Dict, List, Optional, Set, Tuple
 
     from ..link.peer import Message
     from ..link.tls import Identity
@@ -22,23 +22,24 @@ if TYPE_CHECKING:
     from ..run.runfiles import RunFiles
     from .view import View
 
-    class Record(Protocol):
-        def __call__(self, kind: str, why: List[Fact], *, host: str) -> None: ...
 
+MOST_REJECTIONS = 10
+"""How many of one host are reported: a lying one may always find something new."""
 
 DIAL_AGAIN_S = 20.0
 """Agents dial at least as often."""
 
 
 class Contacts:
-    """Times are of the monotonic clock. At first nobody is in touch."""
+    """Times are of the monotonic clock. At first no host is in touch."""
 
-    def __init__(self, view: View, record: Record) -> None:
+    def __init__(self, view: View, record: Callable[..., None]) -> None:
         self.away: Dict[str, float] = {}
         """Host -> since when."""
         self._view = view
-        self._record = record
+        self._record_line = record
         self._reported: Set[str] = set()
+        self._rejected: Dict[str, List[str]] = {}
         for host in view.hosts.values():
             host["connected"] = False
 
@@ -49,7 +50,7 @@ class Contacts:
         self.away.update((host, now) for host in known if host != own)
 
     def miss(self, now: float) -> None:
-        """Records those who ought to have come by now."""
+        """Records hosts that ought to have connected by now."""
         for host, since in self.away.items():
             if host not in self._reported and now - since > DIAL_AGAIN_S:
                 self._report_away(host, fact("not_back", host=host))
@@ -58,10 +59,10 @@ class Contacts:
         since = self.away.pop(host, now)
         if host in self._reported:
             self._reported.remove(host)
-            self._record("contact", [fact("back", host=host, seconds=now - since)], host=host)
+            self._record(host, fact("back", host=host, seconds=now - since))
         self.note_answer(host, answers=False)
         if self._view.hosts[host]["absent"]:
-            self._record("contact", [fact("joined", host=host)], host=host)
+            self._record(host, fact("joined", host=host))
         self._view.hosts[host].update({"connected": True, "over": False, "absent": False})
 
     def lose(self, host: str, since: float, reason: str, is_done: bool) -> None:
@@ -77,18 +78,38 @@ class Contacts:
         """Whether the machine of a host that is away answers: then its agent is gone, or cut off."""
         gone = fact("agent_gone", host=host)
         if self._view.replace_warning("agent_gone", gone if answers else None, host) and answers:
-            self._record("contact", [gone], host=host)
+            self._record(host, gone)
 
     def leave(self, host: str) -> None:
         """One that had joined has no part in the run again, as if it had never been in touch."""
         self.away.pop(host, None)
         self._reported.discard(host)
         self._view.hosts[host].update({"connected": False, "heard": None, "state": None, "absent": True})
-        self._record("contact", [fact("join_undone", host=host)], host=host)
+        self._record(host, fact("join_undone", host=host))
+
+    def reject_invalid(self, host: str, reason: str) -> None:
+        """A host sent something invalid, which was ignored. Recorded once, and again when it is something else."""
+        known = self._rejected.setdefault(host, [])
+        if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
+            known.append(reason)
+            self._record(host, fact("not_believed", host=host, text=reason))
+
+    def note_superseded(self, host: str, run: str) -> None:
+        """A host that was away when an earlier run was ended has come back with it."""
+        self._record(host, fact("came_back_with", host=host, run=run))
+
+    def note_listening(self, problem: Optional[str]) -> None:
+        """`problem`: why no agent can reach this coordinator; None when they can."""
+        unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
+        if self._view.replace_warning("coordinator_deaf", unreachable):
+            self._record(self._view.own_host, unreachable or fact("coordinator_heard"))
 
     def _report_away(self, host: str, why: Fact) -> None:
         self._reported.add(host)
-        self._record("contact", [why], host=host)
+        self._record(host, why)
+
+    def _record(self, host: str, why: Fact) -> None:
+        self._record_line("contact", [why], host=host)
 
 
 class Quorum:
@@ -105,9 +126,9 @@ class Quorum:
         self.may_start = True
         self._view = view
         self._vouched = True
-        """Somebody at a controller has just asked for this run."""
+        """A controller has just asked for this run."""
         self._is_new_here = False
-        """Nobody has been asked since the machine was restarted."""
+        """No host has been asked since the machine was restarted."""
         self._doubts = False
         self._had = False
         self._since: Optional[float] = None
@@ -157,7 +178,7 @@ LIMIT_S = 5.0
 class Answering:
     """Whether the machines of hosts that are away answer: then it is their agent that is gone, or cut off.
 
-    Asks by threads that nobody waits for: a name may take minutes to be looked up.
+    Connects in threads of its own: a name may take minutes to be looked up.
     """
 
     def __init__(self) -> None:
@@ -166,7 +187,7 @@ class Answering:
         self._next: Dict[str, float] = {}
 
     def of(self, host: str, address: str, port: int, now: float) -> Optional[bool]:
-        """As the last answer was, None before there is one. Nobody need listen on the port: to be refused will do."""
+        """The last answer; None before there is one. A refused connection is an answer, too."""
         if host not in self._asking and now >= self._next.get(host, now):
             import threading  # rarely needed
 
@@ -203,27 +224,23 @@ def answers(address: str, port: int) -> bool:
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     """Of all older runs of the cluster that this host has coordinated and still has the files of.
 
-    An agent that was away may have missed its run's last word, and comes with that run's key: whoever coordinates the
+    An agent that was away may have missed the end of its run, and comes with that run's key: the coordinator of the
     cluster's newest run answers it.
     """
     found = []
     for other in revival.every(files.root):
         try:
-            found.extend(_identity_before(other, spec))
-        except (OSError, ValueError) as error:  # half made, being removed, or damaged: that stops nobody else
+            held = other.spec()
+            if not _is_before(held, spec):
+                continue
+            from ..link.tls import Identity  # a run that is alone needs no TLS
+
+            identity = Identity(other.directory, held["run"])
+            identity.context(server=True)  # now is the time to find out that it is damaged
+            found.append(identity)
+        except (OSError, ValueError) as error:  # half made, being removed, or damaged: the others are still served
             log.note("coordinator: %s: %r" % (other.directory, error))
     return found
-
-
-def _identity_before(other: RunFiles, spec: Spec) -> List[Identity]:
-    held = other.spec()
-    if not _is_before(held, spec):
-        return []
-    from ..link.tls import Identity  # a run that is alone needs no TLS
-
-    identity = Identity(other.directory, held["run"])
-    identity.context(server=True)  # now is the time to find out that it is damaged
-    return [identity]
 
 
 def _is_before(other: Spec, spec: Spec) -> bool:

@@ -43,31 +43,27 @@ LONGEST_GAP_S = 60.0
 LONGEST_ABSENCE_S = 30 * 86400.0
 """Of a coordinator that is followed by another; more was a clock that was set."""
 
-MOST_REJECTIONS = 10
-"""How many of one host are reported: a lying one may always find something new."""
-
 
 class Coordinator:
-    """`data` is cluster.json. `story` collects lines for history.jsonl until somebody takes them."""
+    """`data` is cluster.json. `history` collects lines for history.jsonl, with `wall` (epoch seconds) as their time."""
 
     def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
         self.view = View(spec, data)
-        self.story: List[StoryLine] = []
+        self.history: List[StoryLine] = []
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
         self._shutdown: Optional[Shutdown] = None
-        self._obeyed = False
-        self._wall = data["time"]
-        self._now = self._began = self._came = now
+        self._stop_requested = False
+        self.wall = data["time"]
+        self._now = self._began = self._last_joined = now
         self._lost_sessions: Set[str] = set()
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
-        self._contacts = Contacts(self.view, self._record)
+        self.contacts = Contacts(self.view, self._record)
         self._quorum = Quorum(self.view)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
-        self._rejected: Dict[str, List[str]] = {}
 
     @property
     def decided(self) -> bool:
@@ -81,7 +77,7 @@ class Coordinator:
 
     @property
     def over(self) -> bool:
-        """No other host will need a word any more."""
+        """No other host needs this coordinator any more."""
         own, hosts = self.view.own_host, self.view.hosts
         others = [known for host, known in hosts.items() if host != own]
         return (
@@ -90,20 +86,20 @@ class Coordinator:
 
     def _is_given_up(self, known: Contact) -> bool:
         """A host that is absent, or has been away since long before now, is not waited for at the end."""
-        is_long_away = self._wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
+        is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
     def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
-        """hello, state, progress and gone; events go into the story without passing here.
+        """hello, state, progress and gone; events go into the history without passing here.
 
         False when nothing follows from it.
         """
-        self._wall = wall
+        self.wall = wall
         known = self.view.hosts[host]
         if message["type"] == "gone":
-            is_done = self._book.that_all_is_over(host) and self._is_done(host)
-            self._contacts.lose(host, message["heard"], message["reason"], is_done)
-            if not is_done and self._has_taken_its_join_back(host):
+            is_done = self._book.is_over(host) and self._is_done(host)
+            self.contacts.lose(host, message["heard"], message["reason"], is_done)
+            if not is_done and self._has_cancelled_join(host):
                 self._forget(host)
             return True
         if message["type"] == "progress":
@@ -114,16 +110,16 @@ class Coordinator:
             return False
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
-            self._contacts.greet(host, now)
+            self.contacts.greet(host, now)
             self._book.forget(host, self.may_start)
         known["state"] = message["state"]
         if before is None:
-            self._came = now
+            self._last_joined = now
             if self._rebuilt:
-                self._recovery.pass_over(self.view.tasks_on(host))
+                self._recovery.ignore_past(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
-        self._take_up(host, message["intents"], now)
+        self._merge_intents(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
         return True
@@ -132,7 +128,7 @@ class Coordinator:
         """How far tasks are decides nothing else: the rest of a recovery follows from their states, and from time."""
         return any(incidents.trains_again(self.view, one) for one in incidents.still_open(self.view))
 
-    def _has_taken_its_join_back(self, host: str) -> bool:
+    def _has_cancelled_join(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
         wanted = [self.view.intents[task] for task in self.view.tasks_on(host)]
         undone = all(headline(why_of(intent)) == "rolled_back" for intent in wanted)
@@ -140,24 +136,16 @@ class Coordinator:
 
     def _forget(self, host: str) -> None:
         """When it joins again, its tasks begin anew."""
-        self._contacts.leave(host)
+        self.contacts.leave(host)
         self._lost_sessions.discard(host)
         for task in self.view.tasks_on(host):
             generation = self.view.intents[task]["generation"] + 1
             self.view.wanted([task], want="hold", generation=generation, by="", grace_s=None, **because([]))
             self.view.data["noted"].pop(task, None)
 
-    def reject_invalid(self, host: str, reason: str, wall: float) -> None:
-        """A host sent something invalid, which was ignored. Recorded once, and again when it is something else."""
-        self._wall = wall
-        known = self._rejected.setdefault(host, [])
-        if known[-1:] != [reason] and len(known) < MOST_REJECTIONS:
-            known.append(reason)
-            self._record("contact", [fact("not_believed", host=host, text=reason)], host=host)
-
     def begin(self, wall: float) -> None:
         """For the first coordinator of a run."""
-        self._wall = wall
+        self.wall = wall
         self._record("request", [fact("asked_up")], by=self._spec["controller"])
         if self._spec["absent"]:
             without = fact("begins_without", text=", ".join(self._spec["absent"]))
@@ -165,7 +153,7 @@ class Coordinator:
 
     def rebuild(self, damage: Fact, wall: float) -> None:
         """For a coordinator without a cluster.json: everything follows from what the agents report."""
-        self._wall = wall
+        self.wall = wall
         self._rebuilt = True
         self._quorum.resume(rebooted=True)
         self._record("contact", [damage, fact("told_anew")], host=self.view.own_host)
@@ -177,38 +165,21 @@ class Coordinator:
         """
         self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
-        self._wall = wall
+        self.wall = wall
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
         self._record("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
-        self._contacts.expect(now)
+        self.contacts.expect(now)
 
     @property
     def away(self) -> Mapping[str, float]:
         """Hosts that are expected to call, and since when."""
-        return {} if self.decided else self._contacts.away
-
-    def machine_answers(self, host: str, answers: bool, wall: float) -> None:
-        """Of a host that is away."""
-        self._wall = wall
-        self._contacts.note_answer(host, answers=answers)
-
-    def past(self, host: str, run: str, wall: float) -> None:
-        """A host that was away when an earlier run was ended has come back with it."""
-        self._wall = wall
-        self._record("contact", [fact("came_back_with", host=host, run=run)], host=host)
-
-    def listens(self, problem: Optional[str], wall: float) -> None:
-        """`problem`: why no agent can reach this coordinator; None when they can."""
-        unreachable = None if problem is None else fact("coordinator_deaf", text=problem)
-        if self.view.replace_warning("coordinator_deaf", unreachable):
-            self._wall = wall
-            self._record("contact", [unreachable or fact("coordinator_heard")], host=self.view.own_host)
+        return {} if self.decided else self.contacts.away
 
     def request(self, request: PostedRequest, now: float, wall: float) -> None:
         """What a person asks for, through a session on this host."""
-        self._wall = wall
+        self.wall = wall
         self.view.data["request_serial"] = request["serial"]
         wanted = request["tasks"]
         if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
@@ -232,12 +203,12 @@ class Coordinator:
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
 
     def _stop_everything(self, how: How, now: float) -> None:
-        """The outcome of a run that has one stays as it is, also of one that nobody has judged yet."""
+        """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
         if not self.decided:
             stopped = Judgement("Stopped", why_of(how) or [fact("stopped")])
             self._decide(outcome.decided(self.view.facts()) or stopped)
         self._shutting_down(now).stop_now(how, now)
-        self._obeyed = True
+        self._stop_requested = True
 
     def _shutting_down(self, now: float) -> Shutdown:
         self._shutdown = self._shutdown or Shutdown(self.view, now)
@@ -246,18 +217,18 @@ class Coordinator:
     def step(self, now: float, wall: float) -> None:
         """Decides everything that can be decided now."""
         data = self.view.data
-        self._wall = data["time"] = wall
+        self.wall = data["time"] = wall
         passed_s = max(now - self._now, 0.0)
         data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
-        self._contacts.miss(now)
+        self.contacts.miss(now)
         self._quorum.look(now)
         if not self.decided:
-            self._accounting.look(passed_s, self._contacts.away)
+            self._accounting.look(passed_s, self.contacts.away)
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
-            if data["phase"] == "finishing" and self._nothing_is_left():
+            if data["phase"] == "finishing" and self._has_ended_everywhere():
                 data["phase"] = "ended"
         del data["incidents"][:-MOST_INCIDENTS]
         del data["conditions"][:-MOST_CONDITIONS]
@@ -268,7 +239,7 @@ class Coordinator:
 
     def orders(self) -> List[Tuple[str, Orders]]:
         """What has not been sent yet to hosts that can be reached. Of one that sends a hello all is forgotten."""
-        away = (task for host in self._contacts.away for task in self.view.tasks_on(host))
+        away = (task for host in self.contacts.away for task in self.view.tasks_on(host))
         recovering = not self.decided and (incidents.is_recovering(self.view) or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
@@ -280,13 +251,13 @@ class Coordinator:
             return False
         return self._book.is_confirmed(host)
 
-    def _nothing_is_left(self) -> bool:
+    def _has_ended_everywhere(self) -> bool:
         return all(self._is_done(host) or not known["connected"] for host, known in self.view.hosts.items())
 
-    def _take_up(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
-        """A session on that host may have been asked directly, while nobody could reach this one.
+    def _merge_intents(self, host: str, offered: Mapping[str, Intent], now: float) -> None:
+        """A session on that host may have been asked directly, while this coordinator was unreachable.
 
-        That the run is to end holds whatever the version: whoever knew of it would not have asked for anything else.
+        An order to end the run wins whatever its version.
         """
         self._book.confirm(host, offered)
         for task in intents.contradicted(self.view.intents, offered):
@@ -302,7 +273,7 @@ class Coordinator:
             ):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
-        if end is not None and not self._obeyed:
+        if end is not None and not self._stop_requested:
             self._record("request", [fact("asked_stop")], by=end["by"])
             self._stop_everything(end, now)
 
@@ -330,7 +301,7 @@ class Coordinator:
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
         limit_s = self.view.recovery["host_timeout_s"]
-        for host, since in self._contacts.away.items():
+        for host, since in self.contacts.away.items():
             if limit_s is not None and now - since >= limit_s:
                 return Judgement("Failed", [fact("host_gone", host=host, seconds=now - since)])
         return None
@@ -345,7 +316,7 @@ class Coordinator:
         """A start that waits too long fails, and names whom it waited for."""
         limit_s = self._spec["start_timeout_s"]
         if lifecycle.unreached(self.view):
-            if self._rebuilt or (now - self._came < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
+            if self._rebuilt or (now - self._last_joined < lifecycle.REACH_LIMIT_S and now - self._began < limit_s):
                 return None  # those of a run that was under way are awaited as any that is away
             return Judgement("Failed", [*lifecycle.missing(self.view), fact("firewall")])
         waiting = [task for task in lifecycle.awaited(self.view) if self.view.reached(task)]
@@ -390,11 +361,11 @@ class Coordinator:
             explain(before, why)
             return
         data["conditions"].append(before)
-        data["condition"] = {"type": kind, "cause": cause, "since": self._wall, **because(why)}
+        data["condition"] = {"type": kind, "cause": cause, "since": self.wall, **because(why)}
         self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
-        self.story.append(made(StoryLine, time=self._wall, kind=kind, **because(why), **fields))
+        self.history.append(made(StoryLine, time=self.wall, kind=kind, **because(why), **fields))
 
 
 def _fingerprint(state: State) -> List[object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import select
 
-from ..records.kinds import Wrong, checked, fields_of
+from ..records.kinds import fields_of
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
 from ..records.reasons import fact
 from ..records.run_state import Advance
@@ -17,14 +17,14 @@ from ..run import intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Union
+    from typing import Any, Dict, Mapping, Optional, Union
 
     from ..link.peer import FromDialer
     from ..records.messages import Hello, News, Progress, Told
-    from ..records.run_state import Entry, Intents, State
+    from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower
-    from ..run.runfiles import EventLog, RunFiles
+    from ..run.runfiles import RunFiles
 
 
 class Following:
@@ -53,7 +53,7 @@ class Following:
 
     @property
     def recovering(self) -> bool:
-        """A task or a host was lost and is not back yet: who waits for it does not hang. Also while that is unknown."""
+        """A task or a host was lost and is not back yet: tasks that wait for it do not hang. Also while unknown."""
         return self._recovering or not self.connected
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
@@ -101,10 +101,10 @@ class Following:
             self.connected = False
 
     def _send_news(self, state: State, intent: IntentFollower) -> None:
-        """Events come before the state that they led to: who has heard the last state has the whole story."""
+        """Events come before the state that they led to: the coordinator never has a state without its events."""
         assert self._events is not None
         while self._events < self._files.events.count:
-            events = events_since(self._files.events, self._events)
+            events = [*self._files.events.records(Event, self._events, EVENTS_AT_ONCE)]
             self._dialer.send({"type": "events", "from": self._events, "events": events})
             self._events += len(events)
         news = self._report.news(state, intent)
@@ -153,7 +153,8 @@ def _progress(before: State, state: State) -> Optional[Progress]:
         return None
     tasks: Dict[str, Any] = {}
     for task, entry in state["tasks"].items():
-        changed = _changed(before["tasks"][task], entry)
+        then: Any = before["tasks"][task]
+        changed = {name: value for name, value in entry.items() if value != then[name]}
         if not _ADVANCES.issuperset(changed):
             return None
         if changed:
@@ -162,11 +163,6 @@ def _progress(before: State, state: State) -> Optional[Progress]:
     if state["machine"] != before["machine"]:
         progress["machine"] = state["machine"]
     return progress
-
-
-def _changed(before: Entry, entry: Entry) -> Dict[str, Any]:
-    was: Any = before
-    return {name: value for name, value in entry.items() if value != was[name]}
 
 
 def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hello:
@@ -196,15 +192,3 @@ def _fields(state: State, intent: IntentFollower) -> Told:
         "kept": value["session"] is None,
         "lost_session": intent.lost_session,
     }
-
-
-def events_since(log: EventLog, begin: int) -> List[Optional[Event]]:
-    """At most EVENTS_AT_ONCE of this host's events; None keeps the place of a damaged line."""
-    return [_event(line) for line in log.since(begin, EVENTS_AT_ONCE)]
-
-
-def _event(line: Dict[str, object]) -> Optional[Event]:
-    try:
-        return checked(Event, line)
-    except Wrong:
-        return None

@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import json
 
-from ..records.kinds import Wrong, checked, made
+from ..records.kinds import made
 from ..records.reasons import because, fact, headline
 from ..records.whole_run import StoryLine
 from ..run import goodput
-from ..run.goodput import Seen
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
 from . import incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Collection, Dict, Iterator, List, Optional, Sequence, Tuple
+    from typing import Collection, Dict, Iterable, Iterator, List, Optional, Tuple
 
     from ..records.reasons import Fact
     from ..records.whole_run import Account, Event, Incident
     from .view import View
 
-
-_BATCH = 1000
 
 BURST_BYTES = 4 << 20
 """Some 20,000 transitions, as of a host with many tasks that was away for a day."""
@@ -70,11 +67,9 @@ class History:
         self._next = self._log.count
         self._received: Dict[str, int] = {}
         self._quotas: Dict[str, Quota] = {}
-        for begin in range(0, self._log.count, _BATCH):
-            for raw in self._log.since(begin, _BATCH):
-                line = _line(raw)
-                if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
-                    self._received[line["host"]] = line["index"] + 1
+        for line in self._log.records(StoryLine):
+            if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
+                self._received[line["host"]] = line["index"] + 1
 
     def received(self, host: str) -> int:
         """How many of the host's events are held: the index of the first that is not."""
@@ -84,7 +79,7 @@ class History:
         self._log.add({**line, "n": self._next})
         self._next += 1
 
-    def add_events(self, host: str, begin: int, events: Sequence[Optional[Event]], now: float, wall: float) -> None:
+    def add_events(self, host: str, begin: int, events: Iterable[Optional[Event]], now: float, wall: float) -> None:
         """Events of a host, from index `begin` on; those that are held already are passed over.
 
         Those beyond the host's quota are counted, and their number is recorded: no host fills the disk of another.
@@ -98,25 +93,14 @@ class History:
                 line: StoryLine = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
                 if quota.takes(len(json.dumps(line)), now):
                     self.add(line)
-        self._add_excess(host, quota, now, wall)
-
-    def write_waiting(self) -> None:
-        """Writes what a full disk did not take before."""
-        self._log.write_waiting()
-
-    def _add_excess(self, host: str, quota: Quota, now: float, wall: float) -> None:
         left_out = quota.left_out(now)
         if left_out:
             why = because([fact("events_left_out", host=host, count=left_out)])
             self.add(made(StoryLine, time=wall, kind="contact", host=host, **why))
 
-
-def _line(raw: Dict[str, object]) -> Optional[StoryLine]:
-    """None for a line that something has damaged."""
-    try:
-        return checked(StoryLine, raw)
-    except Wrong:
-        return None
+    def write_waiting(self) -> None:
+        """Writes what a full disk did not take before."""
+        self._log.write_waiting()
 
 
 LOOK_S = 1.0
@@ -132,7 +116,7 @@ class Accounting:
         self._passed_s = 0.0
 
     def missed(self, seconds: float) -> None:
-        """Nobody looked for so long."""
+        """There was no coordinator for so long."""
         if self._view.data["account"] is not None:
             goodput.missed(self._view.data["account"], seconds)
 
@@ -147,10 +131,8 @@ class Accounting:
         steps = dict(_steps(self._view))
         reported = {task: step for task, step in steps.items() if step != self._last.get(task)}
         lost = list(_interrupting(self._view))
-        seen = Seen(
-            self._situation(lost, away), reported, self._last, bool(lost) or self._is_in(_LOST), self._is_hung(lost)
-        )
-        goodput.look(account, seen, self._passed_s)
+        situation, is_lost = self._situation(lost, away), bool(lost) or self._is_in(_LOST)
+        goodput.look(account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost))
         self._last.update(steps)
         self._passed_s = 0.0
 
@@ -194,7 +176,7 @@ _LOST = ("backoff", "failed")
 
 
 def _interrupting(view: View) -> Iterator[Incident]:
-    """Open incidents in which nobody trains: of a ps, or of more than one task."""
+    """Open incidents in which no task trains: of a ps, or of more than one task."""
     for one in incidents.still_open(view):
         if len(one["tasks"]) > 1 or view.role(one["task"]) == "ps":
             yield one

@@ -2,8 +2,8 @@
 
 A silent run: no step is reported after what was lost is back, or the run has never begun to train. After a loss the
 real culprit has not been found. Where every step needs every worker, one that hangs before the first step silences all
-of them, and no peer can teach how long a first step takes. What can be seen is that nobody works: who loads, compiles
-or computes uses a processor, a disk or the network, and who waits for others complains of them or is silent.
+of them, and no peer can teach how long a first step takes. What can be seen is that no task works: one that loads,
+compiles or computes uses a processor, a disk or the network; one that waits complains of its peers or is silent.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def opened(view: View, task: str, ending: Loss, why: List[Fact], tasks: List[str
     incident: Incident = {
         "id": known[-1]["id"] + 1 if known else 1,
         "task": task,
-        "host": view.host_of(task),
+        "host": view.roster[task]["host"],
         "attempt": ending["attempt"],
         "ended": ending["ended"],
         "noticed": wall,
@@ -74,7 +74,7 @@ def of_task(view: View, task: str) -> Optional[Incident]:
 
 
 def in_vain(view: View) -> int:
-    """How many of the last were restarts of everybody that nobody has trained after."""
+    """How many of the last incidents restarted all tasks, and no step followed."""
     count = 0
     for one in reversed(view.data["incidents"]):
         if headline(one["why"]) != "still_silent" or one["recovered"] is not None:
@@ -90,12 +90,12 @@ def begin(view: View, incident: Incident, wall: float) -> None:
 
 
 def is_back(view: View, incident: Incident) -> bool:
-    """Its tasks are there again, as far as anybody can see from outside."""
-    return incident["begun"] is not None and all(_is_back(view, task) for task in incident["tasks"])
+    """Its tasks are ready again, or have ended."""
+    return incident["begun"] is not None and all(view.ready(task) or view.final(task) for task in incident["tasks"])
 
 
 def is_recovering(view: View) -> bool:
-    """Somebody that others wait for is not back yet."""
+    """A task that others wait for is not back yet."""
     lost = [one for one in still_open(view) if not is_back(view, one)]
     return any(view.waited_for(task) for one in lost for task in one["tasks"])
 
@@ -110,10 +110,6 @@ def trains_again(view: View, incident: Incident) -> bool:
     return any(view.entry(task)["step"] not in (None, before.get(task)) for task in view.trainers)
 
 
-def _is_back(view: View, task: str) -> bool:
-    return view.ready(task) or view.final(task)
-
-
 SILENCE_S = 120.0
 """A task that was restarted because it stalled, and is still silent after this long, was not the culprit."""
 
@@ -123,7 +119,7 @@ def after_a_hang(one: Incident) -> bool:
 
 
 def silence_limit(view: View, one: Incident) -> Optional[float]:
-    """Doubles with each restart of everybody in vain, as what is restored may take that long. None: for ever."""
+    """Doubles with each restart of all tasks in vain, as restoring may take that long. None: for ever."""
     stall_s = view.recovery["stall_s"]
     if after_a_hang(one):
         limit_s = max(stall_s or 0.0, SILENCE_S)
@@ -141,13 +137,13 @@ def all_are_there(view: View) -> bool:
 
 
 NEVER_BEGAN_S = 600.0
-"""So long nobody may do anything at all, or as long as the user lets a start take where that is shorter."""
+"""For so long all tasks may be idle, or for as long as the user lets a start take, where that is shorter."""
 
 NEVER_BEGAN = "never_began"
 
 
 class Beginning:
-    """For how long nobody has worked in a run that has reported no step, by the coordinator's own monotonic clock."""
+    """For how long no task has worked in a run that has reported no step, by the coordinator's monotonic clock."""
 
     def __init__(self) -> None:
         self._since: Optional[float] = None
@@ -163,13 +159,13 @@ class Beginning:
 
 
 def whom_to_restart(view: View, *, saved: bool) -> List[str]:
-    """Everybody who trains. The ps tasks stay where nothing is saved: one that was trained in silence has it all."""
+    """All tasks that train. The ps tasks stay where nothing is saved: they hold what was trained in silence."""
     roles = ("lead", "worker", "ps") if saved else ("lead", "worker")
     return [task for task in view.with_role(*roles) if view.intents[task]["want"] == "run"]
 
 
 def _may_be_judged(view: View) -> bool:
-    """Where the user has set a limit, or none, that holds. Programs that serve nobody may wait for anything."""
+    """The user's own limit wins. A program that listens on no port may wait for anything."""
     recovery = view.recovery
     learns = recovery["first_step_s"] is None and recovery["stall_s"] != 0
     lead = next((task for task in view.spec["tasks"] if task["id"] == view.lead), None)
@@ -186,7 +182,7 @@ def _has_told_steps(view: View) -> bool:
 
 
 def _nobody_works(view: View) -> bool:
-    """Of those who were let start, each runs, and is idle: the one that hangs may not listen yet.
+    """Each task that was let start runs, and is idle: the one that hangs may not listen yet.
 
     An evaluator waits for what others save.
     """

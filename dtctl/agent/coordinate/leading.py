@@ -1,4 +1,4 @@
-"""The part of the coordinator's host: the hub's messages to the decisions, and the decisions to everybody."""
+"""The part of the coordinator's host: passes messages to the coordinator, and its orders to the hosts."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import because, fact
 from ..records.spec import is_alone
-from ..records.whole_run import RequestBook, RunView, StoryLine
+from ..records.whole_run import Event, RequestBook, RunView, StoryLine
 from ..run import environment
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
-from .following import events_since, hello, news
+from .following import hello, news
 from .history import History
 from .recovery import Services
 from .view import first_view, is_of
@@ -55,7 +55,7 @@ LISTEN_AGAIN_S = 0.5
 
 
 class Leading:
-    """Coordinator of the run, and one of its agents: with its own host it speaks by the same messages."""
+    """Coordinator of the run, and one of its agents: its own host reports to it by the same messages."""
 
     connected = True
 
@@ -67,7 +67,7 @@ class Leading:
         self._spec = spec
         self._host = spec["host"]
         self._path = files.path("cluster.json")
-        self._story = History(files.path("history.jsonl"))
+        self._history = History(files.path("history.jsonl"))
         wall = time.time()
         before, damage = self._read_view()
         services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
@@ -103,13 +103,14 @@ class Leading:
         return self._over and (self._posting is None or self._posting.settled)
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
-        self._listen(now, wall)
+        self.coordinator.wall = wall
+        self._listen(now)
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
             for host, message in self._hub.step(now):
                 self._hear(host, message, now, wall)
         self._read_requests(now, wall)
-        self._ask_machines(now, wall)
+        self._ask_machines(now)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
         self._save(now)
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
@@ -136,7 +137,7 @@ class Leading:
         if self._hub is not None:
             self._hub.close()
 
-    def _listen(self, now: float, wall: float) -> None:
+    def _listen(self, now: float) -> None:
         """The port may be taken after a restart of this agent: then the others are awaited a little longer."""
         if self._hub is not None or self._listen_at is None or now < self._listen_at:
             return
@@ -152,11 +153,11 @@ class Leading:
             self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
-            self.coordinator.listens(str(error), wall)
+            self.coordinator.contacts.note_listening(str(error))
         else:
-            self.coordinator.listens(None, wall)
+            self.coordinator.contacts.note_listening(None)
 
-    def _ask_machines(self, now: float, wall: float) -> None:
+    def _ask_machines(self, now: float) -> None:
         """Those of hosts that have been away for a while."""
         away = self.coordinator.away
         self._answering.forget(self.coordinator.view.hosts.keys() - away.keys())
@@ -166,18 +167,18 @@ class Leading:
                 name, port = address.rpartition(":")[0].strip("[]"), self._spec["coordinator"]["port"]
                 answers = self._answering.of(host, name, port, now)
                 if answers is not None:
-                    self.coordinator.machine_answers(host, answers, wall)
+                    self.coordinator.contacts.note_answer(host, answers=answers)
 
     def _hooks(self) -> Optional[Posting]:
         """None where no hook is configured: then nothing of that is loaded."""
         if not os.path.exists(self._files.path("hooks.json")):
             return None
-        from ..hooks.posting import Posting, posts_of
+        from ..hooks.posting import Posting
 
-        return Posting(self._files, self._spec["cluster"], posts_of(self._files), self._tell_of_hook)
+        return Posting(self._files, self._spec["cluster"], self._record_of_hook)
 
-    def _tell_of_hook(self, why: List[Fact]) -> None:
-        self._story.add(made(StoryLine, time=time.time(), kind="contact", host=self._host, **because(why)))
+    def _record_of_hook(self, why: List[Fact]) -> None:
+        self._history.add(made(StoryLine, time=time.time(), kind="contact", host=self._host, **because(why)))
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
         """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
@@ -191,15 +192,13 @@ class Leading:
         return None, fact("put_aside", text=why, what=paths.put_aside(self._path))
 
     def _hear_own(self, now: float, wall: float, state: State, intent: IntentFollower) -> None:
-        begin = self._story.received(self._host)
-        while begin < self._files.events.count:
-            self._story.add_events(self._host, begin, events_since(self._files.events, begin), now, wall)
-            begin = self._story.received(self._host)
+        begin = self._history.received(self._host)
+        self._history.add_events(self._host, begin, self._files.events.records(Event, begin), now, wall)
         value = intent.value
         current = (state["serial"], value["serial"], value["session"] is None, intent.lost_session)
         if current != self._reported:
             self._reported = current
-            own = news(state, intent) if self._greeted else hello(self._spec, state, intent, begin)
+            own = news(state, intent) if self._greeted else hello(self._spec, state, intent, self._files.events.count)
             self._greeted = True
             self._news()
             # a copy: the coordinator keeps what it hears, and the agent goes on changing what it reports
@@ -208,12 +207,12 @@ class Leading:
     def _hear(self, host: str, message: FromHub, now: float, wall: float) -> None:
         assert self._hub is not None
         self._unsaved = True
-        if message["type"] == "past":
-            self.coordinator.past(host, message["run"], wall)
+        if message["type"] == "superseded":
+            self.coordinator.contacts.note_superseded(host, message["run"])
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
-        elif message["type"] == "lied":
-            self.coordinator.reject_invalid(host, message["reason"], wall)
+        elif message["type"] == "invalid":
+            self.coordinator.contacts.reject_invalid(host, message["reason"])
         elif message["type"] == "gone":
             self._welcome.discard(host)
             self.coordinator.hear(host, message, now, wall)
@@ -227,11 +226,11 @@ class Leading:
 
     def _accept(self, host: str, message: FromAgent, hub: Hub, now: float, wall: float) -> None:
         if message["type"] == "events":
-            self._story.add_events(host, message["from"], message["events"], now, wall)
+            self._history.add_events(host, message["from"], message["events"], now, wall)
             return
         if message["type"] == "hello":
             self._welcome.add(host)
-            held = self._story.received(host)
+            held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
             hub.send(host, {**welcome, "may_start": self.may_start})
         if self.coordinator.hear(host, message, now, wall):
@@ -241,7 +240,7 @@ class Leading:
         """Its connection ends, and the genuine agent's next one heals it."""
         self._welcome.discard(host)
         hub.refuse(host, problem)
-        self.coordinator.reject_invalid(host, problem, wall)
+        self.coordinator.contacts.reject_invalid(host, problem)
         self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
@@ -293,11 +292,11 @@ class Leading:
         return wanted or None
 
     def _save(self, now: float, *, at_once: bool = False) -> None:
-        decided = at_once or bool(self.coordinator.story)
-        for line in self.coordinator.story:
-            self._story.add(line)
-        self.coordinator.story.clear()
-        self._story.write_waiting()
+        decided = at_once or bool(self.coordinator.history)
+        for line in self.coordinator.history:
+            self._history.add(line)
+        self.coordinator.history.clear()
+        self._history.write_waiting()
         due = now >= self._save_at if self._unsaved else now >= self._save_at + SIGN_OF_LIFE_S
         if not (decided or self.over or due):
             return

@@ -1,6 +1,6 @@
 """How a run starts, and how it ends on every host: servers last, and no host forgotten.
 
-All tasks start at once, also after a restart, but those that the file has wait for others. Who cannot train before
+All tasks start at once, also after a restart, but those that `depends_on` holds back. A task that cannot train before
 others are ready is early until then: frameworks wait for their peers by themselves, and a program that does not, and
 fails, is started again when they are there, which counts for nothing.
 """
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from typing import Collection, Dict, List, Optional
 
     from ..records.reasons import Because, Fact
-    from ..records.run_state import How, Intent
+    from ..records.run_state import How
     from .view import View
 
 
 REACH_LIMIT_S = 60.0
-"""After the last one that came, or the beginning: who has not reached the coordinator by then has something in its way.
+"""After the last host that connected, or the beginning: later ones cannot reach the coordinator.
 
 Imports come later. Hundreds of agents that share a machine may take longer than that, one after the other.
 """
@@ -56,7 +56,7 @@ def _unready(view: View) -> Dict[str, List[str]]:
 
 
 def _is_out(view: View, task: str) -> bool:
-    """Nobody waits for a task that a person has stopped, that has already done its part, or whose host is absent."""
+    """No task waits for one that a person has stopped, that has done its part, or whose host is absent."""
     has_done = view.state(task) == "succeeded" and view.current(task)
     return has_done or view.absent(task) or view.intents[task]["want"] == "stop"
 
@@ -67,20 +67,16 @@ def unreached(view: View) -> List[str]:
 
 
 def awaited(view: View) -> List[str]:
-    """Tasks that were let run and that others wait for, and they for nobody: to start, or to train after a loss."""
+    """Tasks that others wait for and that wait for none themselves: to start, or to train after a loss."""
     wanted = {other for unready in _unready(view).values() for other in unready}
     begun = [one for one in incidents.still_open(view) if one["begun"] is not None]
     wanted.update(task for one in begun for task in one["tasks"] if not (view.ready(task) or view.final(task)))
-    return [task for task in view.tasks if task in wanted and _runs(view.intents[task])]
-
-
-def _runs(intent: Intent) -> bool:
-    """It was let run, and waits for nobody."""
-    return intent["want"] == "run" and not intent["early"]
+    let_run = {task for task, intent in view.intents.items() if intent["want"] == "run" and not intent["early"]}
+    return [task for task in view.tasks if task in wanted & let_run]
 
 
 def missing(view: View) -> List[Fact]:
-    """Who the start waits for, and why; nothing when it waits for nobody."""
+    """Which hosts or tasks the start waits for, and why; empty when there are none."""
     silent = unreached(view)
     if silent:
         return [fact("hosts_silent", text=_few(silent), count=len(silent), what=view.coordinator["address"])]
@@ -123,7 +119,7 @@ class Shutdown:
             view.wanted(self._not_stopped(), want="finish", by="coordinator", **self._why)
 
     def stop_now(self, how: How, now: float) -> None:
-        """A person asks for the end of everything: nobody is waited for. `how`: grace_s, why and by."""
+        """A person asks for the end of everything: no task may finish first. `how`: grace_s, why and by."""
         self._how = how
         self._stop(self._ending())  # they may be given less time than before
         self._begin_to_stop(now)
@@ -160,7 +156,9 @@ class Shutdown:
     def _others(self) -> List[str]:
         """Tasks that still run and are not servers. Hosts that are away are not waited for."""
         view = self._view
-        return [task for task in view.tasks if not (view.final(task) or view.serves(task)) and view.reached(task)]
+        return [
+            task for task in view.tasks if not (view.final(task) or view.roster[task]["serves"]) and view.reached(task)
+        ]
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]

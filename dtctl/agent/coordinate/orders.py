@@ -50,7 +50,7 @@ def _is_silent(view: View, task: str, entry: Entry) -> bool:
 
 
 def _has_done_nothing(entry: Entry, lead_s: float) -> bool:
-    """Many programs let the lead alone speak. Who is idle since its start has not trained in silence either."""
+    """In many programs only the lead reports steps. A task that is idle since its start has not trained in silence."""
     if entry["idle_since"] is None or entry["since"] is None:
         return False
     return entry["idle_since"] - entry["since"] <= START_S + STARTS * lead_s
@@ -86,7 +86,7 @@ class OrderBook:
         self._beside[host] = {**_AT_FIRST, "may_start": may_start}
 
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
-        """What the agent there holds itself to, whoever has asked it for that."""
+        """The intents that the agent there follows, whether they are this coordinator's or a person's."""
         self._confirmed[host] = _versions(offered)
         sent = self._versions.setdefault(host, {})
         sent.update({task: max(version, sent.get(task, 0)) for task, version in _versions(offered).items()})
@@ -96,7 +96,7 @@ class OrderBook:
         known = self._confirmed.get(host, {})
         return all(known.get(task, 0) >= self._view.intents[task]["version"] for task in self._view.tasks_on(host))
 
-    def that_all_is_over(self, host: str) -> bool:
+    def is_over(self, host: str) -> bool:
         return host in self._over
 
     def news(self, *, recovering: bool, done: Collection[str], may_start: bool) -> List[Tuple[str, Orders]]:

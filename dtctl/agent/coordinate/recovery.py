@@ -57,7 +57,7 @@ TRAINED_S = 30.0
 
 
 class Recovery:
-    """`record(kind, **fields)` adds to the run's story. Times: `now` monotonic, `wall` epoch seconds."""
+    """`record(kind, **fields)` adds to the run's history. Times: `now` monotonic, `wall` epoch seconds."""
 
     def __init__(self, view: View, services: Services, record: Callable[..., None]) -> None:
         self._view = view
@@ -84,7 +84,7 @@ class Recovery:
                 return True
         return False
 
-    def pass_over(self, tasks: Iterable[str]) -> None:
+    def ignore_past(self, tasks: Iterable[str]) -> None:
         """Ignores what has happened to these tasks so far: an earlier coordinator, now forgotten, has judged it."""
         for task in tasks:
             past = self._view.entry(task)["history"]
@@ -204,7 +204,7 @@ class Recovery:
         return [task]
 
     def _gang(self, task: str) -> List[str]:
-        """Everybody who trains, with this task."""
+        """All tasks that train, with this one."""
         wanted = [other for other in self._view.present if self._view.intents[other]["want"] != "stop"]
         return [other for other in wanted if self._view.role(other) != "evaluator" or other == task]
 
@@ -243,7 +243,7 @@ class Recovery:
             self._record("decision", run_events.recovery(one), task=one["task"])
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
-        """Everybody is there again, and still nobody trains."""
+        """All tasks are back, and still none trains."""
         limit_s = incidents.silence_limit(self._view, one)
         if limit_s is None or not incidents.is_back(self._view, one) or not incidents.all_are_there(self._view):
             self._silent.pop(one["id"], None)
@@ -262,10 +262,10 @@ class Recovery:
         return all(self._is_cleared(other) for other in one["tasks"])
 
     def _is_cleared(self, task: str) -> bool:
-        """Nothing of an older generation is left; of a host that is away nobody can say so.
+        """Nothing of an older generation is left; of a host that is away that is unknown.
 
-        One that is wanted to run was started by somebody else: by a person, while this coordinator was out of touch,
-        or by one before it that did not come to write so down.
+        One that is wanted to run was started by a person while this coordinator was out of touch, or by an earlier
+        coordinator that ended before it recorded so.
         """
         want = self._view.intents[task]["want"]
         if want == "stop":

@@ -127,9 +127,6 @@ class View:
             fields: Any = changed
             state["tasks"][task].update(fields)
 
-    def host_of(self, task: str) -> str:
-        return self.roster[task]["host"]
-
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
 
@@ -139,10 +136,6 @@ class View:
     def own(self, task: str) -> bool:
         """Its agent restarts it without asking."""
         return comes_back_alone(self.role(task), self.roster[task]["scope"])
-
-    def serves(self, task: str) -> bool:
-        """Others need it to their end."""
-        return self.roster[task]["serves"]
 
     def waited_for(self, task: str) -> bool:
         """Others may be silent for as long as it is away."""
@@ -171,7 +164,7 @@ class View:
         return self.waited_for(task) and not self.final(task)
 
     def all_in_touch(self) -> bool:
-        """Nobody that others wait for is out of touch."""
+        """All tasks that others wait for are in touch."""
         return all(self.reached(task) for task in self.present if self.awaited(task))
 
     @property

@@ -1,4 +1,4 @@
-"""The posts of a run: events go to each hook in order, and their fate is kept in told.json."""
+"""The posts of a run: events go to each hook in order, and what became of them is kept in told.json."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..run.run_events import RunEvent
     from ..run.runfiles import RunFiles
 
-    Tell = Callable[[List[Fact]], None]
+    Report = Callable[[List[Fact]], None]
 
 
 PAUSES_S = (1.0, 5.0, 20.0)
@@ -42,47 +42,42 @@ _KINDS = {"answer": "hook_refused", "redirect": "hook_redirects", "unreachable":
 class Hook:
     """Sends one hook one event after another, a few times each, until it is taken or given up.
 
-    `told` is its part of told.json, which is written between `step` and `begin`.
+    `record` is its part of told.json, which is written between `step` and `begin`.
     """
 
     def __init__(
-        self,
-        post: Post,
-        cluster: str,
-        inherited: Mapping[str, str],
-        answer: Optional[Told],
-        tell: Callable[[List[Fact]], None],
+        self, post: Post, cluster: str, inherited: Mapping[str, str], known: Optional[Told], report: Report
     ) -> None:
         self.name = post["name"]
-        self.told: Told = answer or made(Told)
+        self.record: Told = known or made(Told)
         self._post = post
         self._cluster = cluster
         self._inherited = inherited
-        self._tell = tell
+        self._report = report
         self._waiting: List[RunEvent] = []
         self._current: Optional[RunEvent] = None
         """What is being sent."""
         self._delivery: Optional[Delivery] = None
         self._try_at = 0.0
-        self._passed = set(self.told["events"])
+        self._done = set(self.record["events"])
 
     @property
     def settled(self) -> bool:
         return not self._waiting
 
     def step(self, found: List[RunEvent], now: float) -> bool:
-        """Listens, and chooses what to send next; returns whether `told` has changed."""
-        before = (len(self._passed), self.told["tries"])
+        """Listens, and chooses what to send next; returns whether `record` has changed."""
+        before = (len(self._done), self.record["tries"])
         sent = self._delivery.look(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
-            self._heard(sent, now)
-        self._take_up(found)
+            self._finish(sent, now)
+        self._update_waiting(found)
         if self._current is None and self._waiting and now >= self._try_at:
             # counted before it is tried: an agent that is killed again and again does not post for ever
             self._current = self._waiting[0]
-            self.told["tries"] += 1
-        return before != (len(self._passed), self.told["tries"])
+            self.record["tries"] += 1
+        return before != (len(self._done), self.record["tries"])
 
     def begin(self, now: float) -> None:
         if self._current is None or self._delivery is not None:
@@ -91,7 +86,7 @@ class Hook:
         try:
             self._delivery = Delivery(self._post, body, self._inherited, now)
         except OSError as error:  # too many processes, or no memory
-            self._heard({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
+            self._finish({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
 
     def readers(self) -> List[int]:
         return [] if self._delivery is None else [self._delivery.reader]
@@ -107,7 +102,7 @@ class Hook:
             return False
         self.close()
         self._fail(fact("hook_unreached", what=self.name, text="no answer before the end of the run"))
-        self._pass(self._waiting)
+        self._mark_done(self._waiting)
         return True
 
     def close(self) -> None:
@@ -115,45 +110,43 @@ class Hook:
             self._delivery.end()
         self._delivery = self._current = None
 
-    def _take_up(self, found: List[RunEvent]) -> None:
+    def _update_waiting(self, found: List[RunEvent]) -> None:
         wanted = self._post["on"]
-        self._waiting = [
-            one for one in found if one.id not in self._passed and any(kind in wanted for kind in one.kinds)
-        ]
+        self._waiting = [one for one in found if one.id not in self._done and any(kind in wanted for kind in one.kinds)]
         if self._current is None and len(self._waiting) > MOST_WAITING:
             left_out = self._waiting[:-MOST_WAITING]
-            self._tell([fact("hook_behind", what=self.name, count=len(left_out))])
-            self._pass(left_out)
+            self._report([fact("hook_behind", what=self.name, count=len(left_out))])
+            self._mark_done(left_out)
 
-    def _heard(self, sent: Sent, now: float) -> None:
+    def _finish(self, sent: Sent, now: float) -> None:
         assert self._current is not None
         answer, self._current = self._current, None
         if sent["problem"] is None:
-            if self.told["broken"]:
-                self._tell([fact("hook_works", what=self.name)])
-            self.told["broken"] = False
-            self._pass([answer])
-        elif sent["again"] and self.told["tries"] <= len(PAUSES_S):
-            self._try_at = now + PAUSES_S[self.told["tries"] - 1]
+            if self.record["broken"]:
+                self._report([fact("hook_works", what=self.name)])
+            self.record["broken"] = False
+            self._mark_done([answer])
+        elif sent["again"] and self.record["tries"] <= len(PAUSES_S):
+            self._try_at = now + PAUSES_S[self.record["tries"] - 1]
         else:
             self._fail(fact(_KINDS[sent["problem"]], what=self.name, text=sent["text"]))
-            self._pass([answer])
+            self._mark_done([answer])
 
     def _fail(self, why: Fact) -> None:
         """The first time after it has worked."""
-        if not self.told["broken"]:
-            tries = self.told["tries"]
-            self._tell([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
-        self.told["broken"] = True
+        if not self.record["broken"]:
+            tries = self.record["tries"]
+            self._report([why, *([fact("hook_tried", count=tries)] if tries > 1 else [])])
+        self.record["broken"] = True
 
-    def _pass(self, done: List[RunEvent]) -> None:
+    def _mark_done(self, done: List[RunEvent]) -> None:
         """These are not sent to it any more."""
         ids = [one.id for one in done]
-        self._passed.update(ids)
-        self.told["events"] = [*self.told["events"], *ids][-MOST_TOLD:]
-        self.told["tries"] = 0
+        self._done.update(ids)
+        self.record["events"] = [*self.record["events"], *ids][-MOST_TOLD:]
+        self.record["tries"] = 0
         self._try_at = 0.0
-        self._waiting = [one for one in self._waiting if one.id not in self._passed]
+        self._waiting = [one for one in self._waiting if one.id not in self._done]
 
 
 def rfc3339(epoch_s: float) -> str:
@@ -190,12 +183,12 @@ class Delivery:
         assert self._process.stdout is not None
         given = {"url": post["url"], "headers": post["headers"], "timeout_s": post["timeout_s"], "body": body}
         with suppress(BrokenPipeError), self._process.stdin as pipe:  # it has ended already
-            pipe.write(json.dumps(given).encode())  # less than a pipe holds: nobody is waited for
+            pipe.write(json.dumps(given).encode())  # less than a pipe holds: it does not block
         self.reader = self._process.stdout.fileno()
         os.set_blocking(self.reader, False)
 
     def look(self, now: float) -> Optional[Sent]:
-        """What has become of it; None while nobody knows."""
+        """Its result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:
                 return None
@@ -241,29 +234,18 @@ LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
 
 
-def posts_of(files: RunFiles) -> List[Post]:
-    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
-    try:
-        found = paths.read_record(files.path("hooks.json"), HookFile)
-    except (paths.Damaged, OSError) as problem:
-        log.note("hooks: %s" % problem)
-        return []
-    return found["posts"] if found is not None else []
-
-
 class Posting:
     """Its `step` never waits: a hook that hangs holds up neither the run nor another hook.
 
-    `tell` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
+    `report` adds to the run's history, once for a hook that fails. Times: `now` monotonic.
     """
 
-    def __init__(self, files: RunFiles, cluster: str, posts: List[Post], tell: Tell) -> None:
+    def __init__(self, files: RunFiles, cluster: str, report: Report) -> None:
         self._path = files.path("told.json")
         self._give_up_at: Optional[float] = None
-        book = self._read()
-        inherited = files.inherited()
-        self._hooks = [Hook(post, cluster, inherited, book["hooks"].get(post["name"]), tell) for post in posts]
-        self._book: ToldBook = {"hooks": {hook.name: hook.told for hook in self._hooks}}
+        known, inherited = self._read()["hooks"], files.inherited()
+        self._hooks = [Hook(post, cluster, inherited, known.get(post["name"]), report) for post in _posts(files)]
+        self._book: ToldBook = {"hooks": {hook.name: hook.record for hook in self._hooks}}
 
     @property
     def settled(self) -> bool:
@@ -308,3 +290,13 @@ class Posting:
             paths.write_json(self._path, self._book)
         except OSError as error:  # a full disk: then the next agent sends some of it once more
             log.note("hooks: %s" % error)
+
+
+def _posts(files: RunFiles) -> List[Post]:
+    """The hooks of the cluster file; empty where it has no hooks, or where they cannot be read any more."""
+    try:
+        found = paths.read_record(files.path("hooks.json"), HookFile)
+    except (paths.Damaged, OSError) as problem:
+        log.note("hooks: %s" % problem)
+        return []
+    return found["posts"] if found is not None else []

@@ -54,7 +54,7 @@ def send(url: str, headers: Dict[str, str], body: Dict[str, Any], timeout_s: flo
             return _refused(error, masks)
     except urllib.error.URLError as error:
         return _unreachable(error.reason, masks)
-    except Exception as error:  # http.client and others raise what they like for what a stranger answers
+    except Exception as error:  # http.client and others raise various errors for a malformed answer
         return _unreachable(error, masks)
 
 

@@ -9,12 +9,13 @@ import errno
 import fcntl
 import os
 import time
+from contextlib import contextmanager
 
 from . import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Optional
+    from typing import Callable, Iterator, Optional
 
 _TAKEN = (errno.EACCES, errno.EAGAIN)
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
@@ -43,6 +44,17 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
         if _is_still(path, descriptor):
             return descriptor
         os.close(descriptor)  # its last holder has removed the file: this lock would guard nothing
+
+
+@contextmanager
+def alone(path: str) -> Iterator[bool]:
+    """Whether nobody else has the lock of a file, for certain; nobody gets it meanwhile. Raises FileNotFoundError."""
+    descriptor = hold(path, exclusive=True, create=False, certain=True)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def wait_turn(path: str, done: Callable[[], bool]) -> Optional[int]:

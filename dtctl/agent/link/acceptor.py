@@ -1,8 +1,8 @@
-"""The coordinator's port, and those who have come to it but have not proved yet that they belong to a run.
+"""The coordinator's port, and connections to it that have not proved yet that they belong to a run.
 
-Everybody is given a nonce, and who does not answer with a run's knock for it is sent away: the first step of a
-handshake costs twenty times as much, and 45 KB. What everybody together can cost is bounded too: some are served, and
-then the door rests for a while. It does not stop accepting while others hold the places: they lose them.
+Each is sent a nonce, and closed unless it answers with a run's knock for it: the first step of a handshake costs twenty
+times as much, and 45 KB. What all together can cost is bounded, too: some are served, and then the acceptor rests for a
+while. When all places are taken it still accepts new connections, and closes old ones.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 PLACES = 256
-"""For strangers, and as many for those who have knocked: at 3,000 strangers a second one has 85 ms to knock."""
+"""For connections that have not knocked, and as many for those that have: at 3,000 a second each has 85 ms to knock."""
 
 PROOF_S = 5.0
 """From the start of a connection to the end of the handshake, and from there to the hello."""
@@ -101,8 +101,10 @@ class CannotListen(OSError):
 
 
 class Acceptor:
-    """Lets in who proves to be a host of a run of `identities`. `fileno` is readable when `step` has work, unless it
-    `is_resting`. Raises CannotListen; `address` is HOST:PORT, as others reach it.
+    """Accepts connections that prove to be of a host of a run of `identities`.
+
+    `fileno` is readable when `step` has work, unless it `is_resting`. Raises CannotListen; `address` is HOST:PORT, as
+    others reach it.
     """
 
     def __init__(self, address: str, port: int, identities: Sequence[Identity]) -> None:
@@ -182,10 +184,10 @@ class Acceptor:
             connection.close()
             raise
         self._callers[caller] = None
-        self._has_knocked(caller)  # who has said something by now is no agent: a place that is free again
+        self._has_knocked(caller)  # one that sends at once is no agent: its place is free again
 
     def _has_knocked(self, caller: Caller) -> bool:
-        """Compares a knock as a whole: nobody may learn how much of it is right."""
+        """Compares a knock in constant time."""
         if caller.identity is not None:
             return True
         try:
@@ -230,7 +232,7 @@ class Acceptor:
             self._drop(caller)
 
     def _make_room(self) -> bool:
-        """No descriptors, no memory: half of the strangers give back theirs. False when there are none."""
+        """No descriptors, no memory: closes half of those that have not knocked. False when there are none."""
         strangers = self._strangers()
         for caller in surplus(strangers, len(strangers) // 2):
             self._drop(caller)

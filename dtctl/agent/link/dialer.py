@@ -38,9 +38,6 @@ class Dialer:
     """
 
     def __init__(self, address: str, host: str, identity: Identity, now: float, random: Callable[[], float]) -> None:
-        self.problem: Optional[str] = "not connected yet"
-        """Why there is no connection; None while there is one."""
-        self._address = address
         self._host = host
         self._identity = identity
         self._context = identity.context(server=False)
@@ -129,7 +126,7 @@ class Dialer:
 
     def _dial(self, said: List[FromDialer]) -> None:
         """Goes as far as possible now: each part begins when the one before it has finished."""
-        if self._is_idle():
+        if not (self._looks_up or self._connecting or self._welcoming or self._stream):
             if self._now < self._due:
                 return
             self._due = self._now + DIAL_S
@@ -145,9 +142,6 @@ class Dialer:
             self._knock(self._welcoming)
         if self._stream:
             self._shake_hands(self._stream, said)
-
-    def _is_idle(self) -> bool:
-        return not (self._looks_up or self._connecting or self._welcoming or self._stream)
 
     def _begin_to_connect(self) -> None:
         place = self._names.next()
@@ -186,7 +180,6 @@ class Dialer:
         if not stream.advance():
             return
         self._peer = Peer(stream, FROM_COORDINATOR, self._now)
-        self.problem = None
         said.append({"type": "connected"})
         self._take(self._peer.understand(self._now), said)
 
@@ -195,7 +188,6 @@ class Dialer:
         if self._peer is not None:
             said.append({"type": "gone", "reason": reason, "heard": self._peer.last_heard})
         self._hang_up()
-        self.problem = "%s: %s" % (self._address, reason)
         self._due = self._now + self._retry.next_s(self._now)
 
     def _hang_up(self) -> None:

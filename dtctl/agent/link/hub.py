@@ -1,4 +1,4 @@
-"""The coordinator's end of the links to all agents. It decides nothing but who is spoken to on which connection.
+"""The coordinator's end of the links to all agents. It decides only which connection is a host's.
 
 Import it where a link is made: it imports ssl. With asyncio beside it an agent would have 1.6 times (Python 3.8) to
 1.8 times (3.11) the private memory of one with ssl alone, on every host of every run.
@@ -57,10 +57,9 @@ REST_S = 0.05
 class Hub:
     """Raises CannotListen; `address` is HOST:PORT, as the agents reach it.
 
-    Agents of `superseded` runs, which were away when theirs was ended, are told its `last_words` (and whether those are
-    news to them) and dismissed. Call `step` when one of
-    `readers` is readable, or it is past `due`. However many agents there are, there are only two descriptors to wait
-    for, so that `select` will do.
+    Agents of `superseded` runs, which were away when theirs was ended, are sent its `last_words` and dismissed.
+    `last_words` also says whether those are news to them. Call `step` when one of `readers` is readable, or it is past
+    `due`. However many agents there are, there are only two descriptors to wait for, so that `select` will do.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Hub:
         self._agents: Dict[Agent, None] = {}
         self._seats: Dict[str, Agent] = {}
         self._broken: List[Tuple[Agent, str]] = []
-        self._told: Set[Tuple[str, str]] = set()
+        self._reported: Set[Tuple[str, str]] = set()
         """What was said about a host, and is not repeated however often it happens."""
         self._due: Optional[float] = None
         self._rests_until: Optional[float] = None
@@ -103,8 +102,8 @@ class Hub:
     def step(self, now: float) -> Said:
         """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
 
-        gone: reason, heard (when something last came from it, on the monotonic clock). past: run; its agent on that
-        host was told that the run is over. refused: reason; so was an agent of that host, before its hello.
+        gone: reason, heard (when something last came from it, on the monotonic clock). superseded: run; its
+        agent on that host was told that this run is over. invalid: reason; its connection ends.
         """
         self._now = now
         said: Said = []
@@ -128,7 +127,7 @@ class Hub:
             self._send(self._seats[host], message)
 
     def refuse(self, host: str, reason: str) -> None:
-        """Ends its connection and tells it why. No `gone` follows."""
+        """Ends its connection and sends it the reason. No `gone` follows."""
         if host in self._seats:
             self._dismiss(self._seats[host], reason)
 
@@ -168,24 +167,24 @@ class Hub:
             for message in agent.receive(self._now) if pull else agent.understand(self._now):
                 self._note(agent, message, said)
         except Violation as violation:
-            self._accuse(agent, str(violation), said)
+            self._reject(agent, str(violation), said)
             self._dismiss(agent, str(violation))
         except Lost as lost:
             self._drop(agent, str(lost), said)
-        except Exception as error:  # a mistake of ours, which must not be the end of everybody else's connection
+        except Exception as error:  # a bug of ours must not end the other hosts' connections
             if self._is_news(agent.name, "mistake"):
                 sys.excepthook(type(error), error, error.__traceback__)
             self._drop(agent, "what it said could not be understood", said)
 
-    def _accuse(self, agent: Agent, reason: str, said: Said) -> None:
+    def _reject(self, agent: Agent, reason: str, said: Said) -> None:
         if agent.identity is self._identity:
-            said.append((agent.name, {"type": "lied", "reason": reason}))
+            said.append((agent.name, {"type": "invalid", "reason": reason}))
         if agent.host is not None:
             said.append((agent.host, self._gone(agent, reason)))
 
     def _is_news(self, host: str, what: str) -> bool:
-        is_news = (host, what) not in self._told
-        self._told.add((host, what))
+        is_news = (host, what) not in self._reported
+        self._reported.add((host, what))
         return is_news
 
     def _note(self, agent: Agent, message: Any, said: Said) -> None:
@@ -194,17 +193,17 @@ class Hub:
         if message["type"] == "hello" and message["host"] != agent.name:
             raise Violation("it said hello as %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
-            self._end_past(agent, message, said)
+            self._end_superseded(agent, message, said)
             return
         if agent.host is None:
             self._seat(agent, said)
         said.append((agent.name, message))
 
-    def _end_past(self, agent: Agent, hello: Hello, said: Said) -> None:
+    def _end_superseded(self, agent: Agent, hello: Hello, said: Said) -> None:
         words, is_news = self._last_words(hello)
         self._part(agent, words)
         if is_news and self._is_news(agent.name, agent.identity.run):
-            said.append((agent.name, {"type": "past", "run": agent.identity.run}))
+            said.append((agent.name, {"type": "superseded", "run": agent.identity.run}))
 
     def _seat(self, agent: Agent, said: Said) -> None:
         """The newest connection of a host counts: older ones are remains of a lost one."""
@@ -270,7 +269,7 @@ class Hub:
             agent.host = None
 
     def _look(self, said: Said) -> None:
-        """At everybody's deadlines, so that this is done a few times a second at most, for however many."""
+        """Checks the deadlines of all connections at once, so that many cost little more than few."""
         for agent in list(self._agents):
             try:
                 self._keep(agent)

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
         reason: str
         heard: float
 
-    class Lied(TypedDict):
+    class Invalid(TypedDict):
         """What a host said was invalid; its connection was closed."""
 
-        type: Literal["lied"]
+        type: Literal["invalid"]
         reason: str
 
     class Superseded(TypedDict):
         """The agent of an earlier run was told that this is over."""
 
-        type: Literal["past"]
+        type: Literal["superseded"]
         run: str
 
     class Connected(TypedDict):
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Progress, Events, Gone, Lied, Superseded]
+    FromHub = Union[Hello, News, Progress, Events, Gone, Invalid, Superseded]
     FromDialer = Union[Welcome, Orders, Refusal, Gone, Connected]
 
 

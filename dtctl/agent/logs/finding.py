@@ -15,8 +15,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import socket
-import struct
 from contextlib import suppress
 
 from ..host import daemon
@@ -25,6 +23,7 @@ from ..run import cause
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
     from typing import List, Optional, Pattern
 
     from ..host.secrets import Masks
@@ -37,7 +36,6 @@ SEARCH_CPU_S = 5.0
 
 _MOST_MEMORY_BYTES = 1 << 30
 _SPECIAL = frozenset(".^$*+?{}[]\\()")
-_SIZE = struct.Struct(">I")
 
 
 class Words:
@@ -62,7 +60,7 @@ class Expression:
         self._pattern = pattern
         self._masks = masks
         self._pid = 0
-        self._line: Optional[socket.socket] = None
+        self._line: Optional[Connection] = None
 
     def marks(self, data: bytes) -> Marks:
         """Of whole lines, without their line ends. Raises Refused for a pattern that takes too long."""
@@ -70,9 +68,8 @@ class Expression:
             self._line = self._begin()
         shown = self._masks.hide_lines(data)
         try:
-            self._line.sendall(_SIZE.pack(len(shown)))
-            self._line.sendall(shown)
-            found = _receive(self._line, _SIZE.unpack(_receive(self._line, _SIZE.size))[0])
+            self._line.send_bytes(shown)
+            found = self._line.recv_bytes()
         except (EOFError, OSError):
             raise self._ended() from None
         return [mark == 1 for mark in found] if b"\1" in found else None
@@ -83,8 +80,10 @@ class Expression:
             self._line = None
             os.waitpid(self._pid, 0)
 
-    def _begin(self) -> socket.socket:
-        ours, theirs = socket.socketpair()
+    def _begin(self) -> Connection:
+        from multiprocessing.connection import Pipe
+
+        ours, theirs = Pipe()
         self._pid = daemon.fork(lambda: _search(self._pattern, theirs), 1)
         theirs.close()
         return ours
@@ -122,16 +121,16 @@ def lines_of(data: bytes) -> List[bytes]:
     return lines
 
 
-def _search(pattern: Pattern[str], line: socket.socket) -> None:
+def _search(pattern: Pattern[str], line: Connection) -> None:
     """The life of the other process: it answers until nobody asks any more."""
     with suppress(BaseException):  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
         _be_bounded(line.fileno())
         while True:
-            data = _receive(line, _SIZE.unpack(_receive(line, _SIZE.size))[0])
+            data = line.recv_bytes()
             signal.setitimer(signal.ITIMER_PROF, SEARCH_CPU_S)
             found = bytes(pattern.search(one.decode("utf-8", "replace")) is not None for one in lines_of(data))
             signal.setitimer(signal.ITIMER_PROF, 0)
-            line.sendall(_SIZE.pack(len(found)) + found)
+            line.send_bytes(found)
 
 
 def _be_bounded(line: int) -> None:
@@ -145,17 +144,6 @@ def _be_bounded(line: int) -> None:
     daemon.restore_signals()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
-
-
-def _receive(line: socket.socket, size: int) -> bytes:
-    """Raises EOFError."""
-    data = bytearray()
-    while len(data) < size:
-        piece = line.recv(min(size - len(data), 1 << 20))
-        if not piece:
-            raise EOFError
-        data += piece
-    return bytes(data)
 
 
 # lines that report errors

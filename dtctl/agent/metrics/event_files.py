@@ -12,7 +12,7 @@ from ..records.metrics import LONGEST_PATH
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, List, Sequence, Set, Tuple
+    from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
     from ..host.budget import Budget
     from ..records.metrics import FolderAt
@@ -84,13 +84,7 @@ class Found:
         self.root = root
         self.path = path
         self.names = sorted(names)
-        self.dir = text(root)
-        self.name = text(os.path.relpath(path, root))
-        self.identity = identity_of(inode, self.names[0])
-
-    @property
-    def record(self) -> FolderAt:
-        return {"dir": self.dir, "name": self.name, "identity": self.identity}
+        self.record = folder_at(root, path, inode, self.names)
 
     def size_bytes(self) -> int:
         total = 0
@@ -116,7 +110,7 @@ class Copying:
 
     def __init__(self, roots: Sequence[str], without: Sequence[FolderAt], have: Sequence[FileHad]) -> None:
         self._roots = roots
-        self._without: Set[Tuple[str, str, str]] = {(one["dir"], one["name"], one["identity"]) for one in without}
+        self._without = without
         self._sent: Dict[Tuple[str, str, str], Tuple[str, int]] = {
             (one["dir"], one["name"], one["file"]): (one["inode"], one["size"]) for one in have
         }
@@ -125,7 +119,7 @@ class Copying:
         """Sends what is new; how many files there are."""
         number = 0
         for folder in find(self._roots):
-            if (folder.dir, folder.name, folder.identity) in self._without:
+            if folder.record in self._without:
                 continue
             for name in folder.names:
                 if number >= MOST_FILES:
@@ -136,7 +130,7 @@ class Copying:
         return number
 
     def _pass_on(self, folder: Found, name: str, send: Send) -> None:
-        key = folder.dir, folder.name, text(name)
+        key = folder.record["dir"], folder.record["name"], text(name)
         path = os.path.join(folder.path, name)
         inode, offset = self._sent.get(key, ("", 0))
         before = files.look(path)
@@ -156,9 +150,10 @@ class Copying:
                     return
 
 
-def identity_of(inode: int, first_file: str) -> str:
-    """The same on all hosts that share the directory."""
-    return "%x-%s" % (inode, text(first_file)[:255])
+def folder_at(root: str, path: str, inode: int, names: Iterable[str]) -> FolderAt:
+    """A directory as records name it; hosts that share it find the same inode and first file."""
+    identity = "%x-%s" % (inode, text(min(names, default=""))[:255])
+    return {"dir": text(root), "name": text(os.path.relpath(path, root)), "identity": identity}
 
 
 def text(path: str) -> str:

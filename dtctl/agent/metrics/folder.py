@@ -11,9 +11,9 @@ from contextlib import suppress
 from ..host import files, paths
 from ..host.crc32c import masked_crc32c
 from ..records.kinds import MOST
-from ..records.metrics import LONGEST_PATH, MOST_PROBLEMS, VERSION, Memory
+from ..records.metrics import MOST_PROBLEMS, VERSION, Memory
 from ..records.words import LAST_EPOCH, brief
-from .event_files import identity_of, text
+from .event_files import folder_at, text
 from .events import Damaged, RecordFile, Replaced, decode
 from .series import MOST_POINTS, Series
 
@@ -57,12 +57,7 @@ class Folder:
         return sum(file.unread_bytes for file in self.files.values())
 
     def record(self, series: List[SeriesPoints]) -> FolderPoints:
-        return {
-            "dir": text(self.root)[-LONGEST_PATH:],
-            "name": text(self.name)[-LONGEST_PATH:],
-            "identity": identity_of(self.inode, min(self.files, default="")),
-            "series": series,
-        }
+        return {**folder_at(self.root, self.path, self.inode, self.files), "series": series}
 
     def file(self, name: str) -> RecordFile:
         return self.files.setdefault(name, RecordFile(os.path.join(self.path, name)))

@@ -408,19 +408,19 @@ class GcResult(Record):
     """What was, or would be, removed."""
 
     dry_run: bool
-    processes: AtMost[List[Orphan], MOST_PROCESSES]
-    survivors: AtMost[List[Orphan], MOST_PROCESSES]
+    processes: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
+    survivors: Default[AtMost[List[Orphan], MOST_PROCESSES], []]
     """Not even SIGKILL has ended them."""
-    runs: AtMost[List[DeadRun], MOST_RUNS]
-    bundles: AtMost[List[Line], 10_000]
-    files: Files
+    runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
+    bundles: Default[AtMost[List[Line], 10_000], []]
+    files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """Removed, or to be removed, as `written` asks for it."""
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
     """Of whatever kind, that its list has no room for."""
-    freed_bytes: Count
+    freed_bytes: Default[Count, 0]
 
 
 FRAMES = {

@@ -113,13 +113,13 @@ class Wrong(Exception):
     def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "Wrong":
         """For rules about several fields, which say themselves where it is."""
         wrong = cls(expected, found)
-        wrong.path = list(reversed(path))
+        wrong.path = list(path)
         return wrong
 
     @property
     def field(self) -> str:
         """As in `tasks.worker:1.attempt`; empty for the record itself."""
-        return ".".join(reversed(self.path))
+        return ".".join(self.path)
 
     def __str__(self) -> str:
         where = "%s: " % self.field if self.path else ""
@@ -230,7 +230,7 @@ def _record(record: object) -> Kind:
                     raise Wrong("a field of this name", value)
                 whole[name] = take_field(value)
             except Wrong as wrong:
-                wrong.path.append(name)
+                wrong.path.insert(0, name)
                 raise
         for rule in rules:
             rule(whole)
@@ -300,7 +300,7 @@ def _list(inner: Kind, most: int = MOST_ENTRIES) -> Kind:
             for one in raw:
                 whole.append(take_inner(one))
         except Wrong as wrong:
-            wrong.path.append(str(len(whole)))
+            wrong.path.insert(0, str(len(whole)))
             raise
         return whole
 
@@ -320,7 +320,7 @@ def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
             for name, one in raw.items():
                 whole[take_name(name)] = take_inner(one)
         except Wrong as wrong:
-            wrong.path.append(_brief(name).strip("'"))
+            wrong.path.insert(0, _brief(name).strip("'"))
             raise
         return whole
 

@@ -51,14 +51,12 @@ class DamagedRun:
                 return not orphans.of_directory(self._root, self.directory)
             if not files.is_of_this_machine() or orphans.of_directory(self._root, self.directory):
                 return False
-            lock = locks.hold(files.lock_path, exclusive=True, create=False, certain=True)
+            with locks.alone(files.lock_path) as alone:
+                return alone
         except FileNotFoundError:
             return True
         except OSError:  # something else stands in the place of what would show it
             return False
-        if lock is not None:
-            os.close(lock)
-        return lock is not None
 
     def end(self, grace_s: float) -> List[orphans.Orphan]:
         """Ends its processes, whatever the files say; returns what not even SIGKILL has ended."""

@@ -73,15 +73,7 @@ def _spawn(argv: List[str], variables: Mapping[str, str], cwd: str) -> subproces
     if not os.path.isdir(cwd):
         raise Refused("not_a_directory", "there is no directory %s" % cwd)
     try:
-        return subprocess.Popen(
-            [environment.encode(word) for word in argv],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            cwd=environment.encode(cwd),
-            env=environment.encoded(variables),
-            start_new_session=True,
-        )
+        return environment.spawn(argv, variables, cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     except FileNotFoundError:
         raise Refused(
             "command_not_found", "%s: command not found" % argv[0], "PATH is %s" % variables["PATH"]

@@ -15,7 +15,7 @@ from itertools import chain
 from ..bundles import store, working
 from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
-from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, Progress
+from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, GcResult, Progress
 from ..records.kinds import made
 from ..records.words import brief
 from ..run.runfiles import NEW, REMOVED
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Callable, Iterator, List, Optional, Set, TypeVar
 
     from ..conversation import Conversation
-    from ..records.answers import DeadRun, GcResult, Orphan, Written
+    from ..records.answers import DeadRun, Orphan, Written
     from ..records.requests import GcRequest
 
     T = TypeVar("T")
@@ -67,18 +67,7 @@ class _Sweep:
 
     def __init__(self, talk: Conversation, cluster: Optional[str], dry_run: bool, written: bool, over: bool) -> None:
         self.dry_run = dry_run
-        self.result: GcResult = {
-            "dry_run": dry_run,
-            "processes": [],
-            "survivors": [],
-            "runs": [],
-            "bundles": [],
-            "files": [],
-            "written": [],
-            "kept": [],
-            "omitted": 0,
-            "freed_bytes": 0,
-        }
+        self.result = made(GcResult, dry_run=dry_run)
         self._talk = talk
         self._cluster = cluster
         self._written = written
@@ -208,13 +197,9 @@ class _Sweep:
         for cluster in filter(paths.is_component, paths.entries(clusters)):
             for host in filter(paths.is_component, paths.entries(os.path.join(clusters, cluster))):
                 directory = os.path.join(clusters, cluster, host)
-                with suppress(FileNotFoundError):
-                    lock = locks.hold(os.path.join(directory, "lock"), exclusive=True, create=False, certain=True)
-                    if lock is not None:
-                        try:
-                            yield from self._of_idle_cluster(cluster, host, directory)
-                        finally:
-                            os.close(lock)
+                with suppress(FileNotFoundError), locks.alone(os.path.join(directory, "lock")) as alone:
+                    if alone:
+                        yield from self._of_idle_cluster(cluster, host, directory)
 
     def _of_idle_cluster(self, cluster: str, host: str, directory: str) -> Iterator[str]:
         here = [run.files.directory for run in runs.every(self._talk, cluster)]
@@ -244,14 +229,9 @@ def _bundle_locks(directory: str) -> Iterator[str]:
         bundle, extension = os.path.splitext(name)
         if extension == ".lock" and is_bundle_id(bundle):
             path = os.path.join(directory, name)
-            with suppress(FileNotFoundError):
-                lock = locks.hold(path, exclusive=True, create=False, certain=True)
-                if lock is not None:
-                    try:
-                        if not os.path.lexists(os.path.join(directory, bundle)):
-                            yield path
-                    finally:
-                        os.close(lock)
+            with suppress(FileNotFoundError), locks.alone(path) as alone:
+                if alone and not os.path.lexists(os.path.join(directory, bundle)):
+                    yield path
 
 
 def _half_made(root: str, now: float) -> Iterator[str]:

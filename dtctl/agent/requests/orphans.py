@@ -170,10 +170,8 @@ def end(orphans: Iterable[Orphan]) -> List[Orphan]:
 def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
     """True when the run is dead and stays so until the locks are released."""
     with suppress(FileNotFoundError):
-        lock = locks.hold(RunFiles(directory).lock_path, exclusive=True, create=False, certain=True)
-        if lock is None:
+        if not held_locks.enter_context(locks.alone(RunFiles(directory).lock_path)):
             return False
-        held_locks.callback(os.close, lock)
     return is_dead(directory)
 
 

@@ -30,24 +30,26 @@ if TYPE_CHECKING:
 
 def refuse_taken_ports(spec: Spec) -> None:
     """Binds the port of each task, and on the coordinator's host that of the coordinator."""
-    wanted = [(task["id"], task["port"]) for task in spec["tasks"]]
-    taken = [(task, port) for task, port in wanted if port is not None and ports.taken(port)]
-    led = coordinators_port(spec)
-    named = ["port %s" % ", ".join(str(port) for _, port in taken)] if taken else []
-    lines = ["port %d of %s is held by %s" % (port, task, ports.holder(port)) for task, port in taken]
+    taken = taken_ports(spec, ())
+    if not taken:
+        return
+    own = [str(one["port"]) for one in taken if one["whose"] != _COORDINATOR]
+    named = ["port %s" % ", ".join(own)] if own else []
     hint = "type the same again: dtctl then names ports that are free on all hosts"
-    if led is not None and ports.taken(led):
-        named.insert(0, "the coordinator's port %d" % led)
-        lines.insert(0, "port %d of the coordinator is held by %s" % (led, ports.holder(led)))
+    if len(own) < len(taken):
+        named.insert(0, "the coordinator's port %d" % taken[0]["port"])
         hint = "set coordinator.port in the cluster file, or --set coordinator.port=PORT"
-    if named:
-        raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
+    lines = ["port %(port)d of %(whose)s is held by %(holder)s" % one for one in taken]
+    raise Refused("port_taken", "%s is in use on this host" % " and ".join(named), "\n".join(lines), hint)
+
+
+_COORDINATOR = "the coordinator"
 
 
 def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
     """The ports that the run will need and somebody else has, less those that are `given_up` before its start."""
     led = coordinators_port(spec)
-    wanted = [] if led is None else [("the coordinator", led)]
+    wanted = [] if led is None else [(_COORDINATOR, led)]
     wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]
     taken: List[TakenPort] = []
     for whose, port in wanted:
@@ -191,8 +193,6 @@ def _turn(talk: Conversation, path: str) -> int:
 
 
 def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: str) -> None:
-    import subprocess
-
     key = os.urandom(16).hex()
     script, log_path = os.path.join(place, "setup-%s.sh" % key), os.path.join(place, "setup.log")
     variables = dict(environment.base(), **own, DTCTL_KEY=key, DTCTL_SETUP=script)
@@ -200,15 +200,7 @@ def _run(talk: Conversation, text: str, own: Dict[str, str], cwd: str, place: st
     try:
         with open(script, "xb", opener=files.private) as file:
             file.write(environment.encode(text) + b"\n")
-        shell = subprocess.Popen(
-            ["/bin/sh", "-c", _READ_IT],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            cwd=cwd,
-            env=environment.encoded(variables),
-            start_new_session=True,
-        )
+        shell = environment.spawn(["/bin/sh", "-c", _READ_IT], variables, cwd, stdout=log, stderr=log)
         try:
             with talk.at("setup"):
                 _follow(talk, shell, log)

@@ -103,19 +103,9 @@ def _start(
 
     The input ends with this process, whatever becomes of it, and so does TensorBoard.
     """
-    import subprocess
-
     line, said = ends
     words = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
-    return subprocess.Popen(
-        [environment.encode(word) for word in words],
-        stdin=line.fileno(),
-        stdout=said,
-        stderr=said,
-        cwd="/",
-        env=environment.encoded(variables),
-        start_new_session=True,
-    )
+    return environment.spawn(words, variables, "/", stdin=line.fileno(), stdout=said, stderr=said)
 
 
 def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, said: _Said) -> None:

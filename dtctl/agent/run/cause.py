@@ -227,13 +227,20 @@ OWN = "own"
 """Another try meets it again."""
 
 OTHERS = "others"
-"""Somebody else is away, or in the way, which may be over at the next try, however often it was met."""
+"""A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
 
 SHORTAGE = "shortage"
 """The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
 
 CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
+
+
+ALWAYS_RETRIED = (OTHERS, SHORTAGE)
+"""However often a program ends by one of these."""
+
+NEVER_RETRIED = (CANNOT_LOAD,)
+"""Where the exit code says no more than that it failed."""
 
 
 def _exceptions(names: str) -> Pattern[str]:

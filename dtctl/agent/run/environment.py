@@ -8,7 +8,8 @@ from ..records.words import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Mapping, Optional
+    import subprocess
+    from typing import Any, Dict, List, Mapping, Optional, Sequence
 
     from ..records.spec import Spec, TaskSpec
 
@@ -18,18 +19,15 @@ PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy", "g
 
 def base() -> Dict[str, str]:
     """What every process that the agent starts inherits from the session, as an ordinary login would have it."""
-    variables = {name: value for name, value in _inherited().items() if not name.startswith("DTCTL_")}
+    # not os.environ: its text depends on the locale of the session
+    own = {_text(name): _text(value) for name, value in os.environb.items()}
+    variables = {name: value for name, value in own.items() if not name.startswith("DTCTL_")}
     home = os.path.expanduser("~")
     variables.setdefault("HOME", home)
     words = variables.get("PATH", "").split(":")
     words += [directory for directory in USUAL_PATH if directory not in words]
     variables["PATH"] = ":".join(word for word in words if word)
     return variables
-
-
-def _inherited() -> Dict[str, str]:
-    # not os.environ: its text depends on the locale of the session
-    return {_text(name): _text(value) for name, value in os.environb.items()}
 
 
 def _text(value: bytes) -> str:
@@ -43,6 +41,19 @@ def encode(text: str) -> bytes:
 
 def encoded(variables: Mapping[str, str]) -> Dict[bytes, bytes]:
     return {encode(name): encode(value) for name, value in variables.items()}
+
+
+def spawn(words: Sequence[str], variables: Mapping[str, str], cwd: str, **streams: Any) -> subprocess.Popen[bytes]:
+    """A program in a session of its own, which reads nothing unless `streams` says what. Raises OSError, ValueError."""
+    import subprocess
+
+    return subprocess.Popen(
+        list(map(encode, words)),
+        cwd=encode(cwd),
+        env=encoded(variables),
+        start_new_session=True,
+        **{"stdin": subprocess.DEVNULL, **streams},
+    )
 
 
 def without_proxies(variables: Mapping[str, str]) -> Dict[str, str]:

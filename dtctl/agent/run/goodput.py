@@ -45,51 +45,40 @@ NEWS = 0.2
 """How much of a usual value is the newest one."""
 
 
-class Seen:
-    """What the coordinator sees at a look, of the time since the look before.
-
-    `situation`: train, away, start or wait. `reported`: the steps since; `last`: those before.
-    `lost`: a task has ended unasked; `hung`: because it did nothing any more.
-    """
-
-    __slots__ = ("hung", "last", "lost", "reported", "situation")
-
-    def __init__(
-        self,
-        situation: str,
-        reported: Mapping[str, int],
-        last: Mapping[str, int],
-        lost: bool = False,
-        hung: bool = False,
-    ) -> None:
-        self.situation = situation
-        self.reported = reported
-        self.last = last
-        self.lost = lost
-        self.hung = hung
-
-
 def begun(wall: float) -> Account:
     return made(Account, since=wall, seconds=0.0)
 
 
-def look(account: Account, seen: Seen, passed_s: float) -> None:
-    """Accounts for the time that has passed since the look before."""
+def look(
+    account: Account,
+    passed_s: float,
+    situation: str,
+    reported: Mapping[str, int],
+    last: Mapping[str, int],
+    *,
+    lost: bool = False,
+    hung: bool = False,
+) -> None:
+    """Accounts for the time that has passed since the look before, by what the coordinator sees of it.
+
+    `situation`: train, away, start or wait. `reported`: the steps since; `last`: those before. `lost`: a task has ended
+    unasked; `hung`: because it did nothing any more.
+    """
     before_s = account["seconds"]
     account["seconds"] += passed_s
-    if seen.reported and seen.situation != "wait":
-        _take_steps(account, seen)
-    elif seen.situation in ("start", "wait"):
-        _interrupt(account, seen, before_s)
-        _close(account, "start" if seen.situation == "start" else "wait", account["seconds"])
+    if reported and situation != "wait":
+        _take_steps(account, reported, last)
+    elif situation in ("start", "wait"):
+        _interrupt(account, before_s, reported, lost=lost, hung=hung)
+        _close(account, "start" if situation == "start" else "wait", account["seconds"])
     elif not account["training"]:
-        _close(account, "away" if seen.situation == "away" else "start", account["seconds"])
+        _close(account, "away" if situation == "away" else "start", account["seconds"])
     else:
-        account["away"] = account["away"] or seen.situation == "away"
+        account["away"] = account["away"] or situation == "away"
 
 
 def missed(account: Account, seconds: float) -> None:
-    """Adds time in which nobody looked: what went on goes on. Steps reported after it show whether any were made."""
+    """Adds time without a coordinator. Steps that are reported after it show whether any were made in it."""
     account["seconds"] += seconds
     if not account["training"]:
         _close(account, account["spans"][-1]["what"] if account["spans"] else "wait", account["seconds"])
@@ -143,11 +132,12 @@ def is_known(account: Optional[Account]) -> bool:
     return account is not None and account["reached"] is not None
 
 
-def _take_steps(account: Account, seen: Seen) -> None:
-    step = max(seen.reported.values())
+def _take_steps(account: Account, reported: Mapping[str, int], last: Mapping[str, int]) -> None:
+    step = max(reported.values())
     new = account["again_to"] is None or step > account["again_to"]
     if account["training"]:
-        _judge(account, "kept" if new else "again", seen)
+        advanced = max(0, *(step - last.get(task, step) for task, step in reported.items()))
+        _judge(account, "kept" if new else "again", advanced)
     else:
         _close(account, account["spans"][-1]["what"] if account["spans"] else "start", account["seconds"])
     account["spans"][-1]["step"] = step
@@ -156,22 +146,21 @@ def _take_steps(account: Account, seen: Seen) -> None:
     account["reached"] = max(step, account["reached"] or 0)
 
 
-def _interrupt(account: Account, seen: Seen, until_s: float) -> None:
-    """Nobody trains. Steps that are reported all the same were made before, and arrive late."""
-    if seen.reported:
-        account["reached"] = max(*seen.reported.values(), account["reached"] or 0)
+def _interrupt(account: Account, until_s: float, reported: Mapping[str, int], *, lost: bool, hung: bool) -> None:
+    """No task trains. Steps that are reported all the same were made before, and arrive late."""
+    if reported:
+        account["reached"] = max(*reported.values(), account["reached"] or 0)
     if account["training"]:
         what = _silence(account, until_s)
-        if not seen.reported:
-            what = "stall" if seen.hung else "again" if seen.lost and what == "kept" else what
+        if not reported:
+            what = "stall" if hung else "again" if lost and what == "kept" else what
         _close(account, what, until_s)
         account["training"] = False
     account["again_to"] = account["reached"]
 
 
-def _judge(account: Account, kind: Spent, seen: Seen) -> None:
-    """Judges the time between two reported steps."""
-    advanced = max([0, *(step - seen.last[task] for task, step in seen.reported.items() if task in seen.last)])
+def _judge(account: Account, kind: Spent, advanced: int) -> None:
+    """Judges the time between two reported steps. `advanced`: by so many."""
     length_s = _unjudged_s(account, account["seconds"])
     usual = length_s <= _limit_s(account)
     paced = account["pace"] > 0 and advanced >= account["pace"] * length_s / 2

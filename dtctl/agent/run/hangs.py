@@ -1,7 +1,7 @@
 """What counts as a hang: pure rules, for the agent that watches its own tasks and for the coordinator.
 
-Which reasons are hangs, who waits for whom (and so is silent for good reason while that one is away), whose saves are
-whose progress, and how long a silence is taken for work: limits that are learnt from what was seen of a run.
+Which reasons are hangs, which tasks wait for which (and are excused while those are away), whose checkpoints count as
+whose progress, and how long a task may be silent: limits that are learnt from the run itself.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ STALLS = ("stalled", "hung", "frozen")
 """Kinds of reasons for which a task that still ran was ended: those that its agent finds, after `recovery.stall`."""
 
 LOST_PROGRESS = (*STALLS, "still_silent")
-"""Those of tasks that had made progress before: who only waits, as some programs do, makes none."""
+"""Those of tasks that had made progress before: a program that only waits makes none."""
 
 HANGS = (*LOST_PROGRESS, "never_began")
 """All of them."""
 
 
 def trains_alone(member: Member, strategy: Optional[str]) -> bool:
-    """Nobody waits for it, and what others save is no progress of it: a worker of asynchronous training."""
+    """No task waits for it, and what others save is no progress of it: a worker of asynchronous training."""
     return member["role"] == "worker" and not member["serves"] and strategy == "async-ps"
 
 
@@ -48,7 +48,7 @@ GAPS = 10
 """The learnt limit, in longest gaps between two signs of progress."""
 
 MOST_DOUBLINGS = 10
-"""By then it is longer than anybody waits."""
+"""By then the shortest limit is three days."""
 
 
 def learnt_limit(longest_s: float, least_s: Optional[float] = None) -> float:
@@ -118,7 +118,7 @@ class Signs:
     """What has been seen since the last look.
 
     `saved`: there is a newer checkpoint, which may be another task's. `excused`: it may be silent for as long as it
-    takes, because its target step is reached and it closes, or because somebody it may wait for was lost.
+    takes, because its target step is reached and it closes, or because a task that it may wait for was lost.
     """
 
     __slots__ = ("excused", "frozen", "grew", "ready", "saved", "stepped")
@@ -215,7 +215,7 @@ class Watchdog:
         return None
 
     def _look_at_start(self, now: float, signs: Signs) -> None:
-        """Nobody is excused before it is ready: it is for it that others are."""
+        """No task is excused before it is ready: the others wait for it."""
         self._regular_since = now
         if signs.grew or not (self._first_s or self._ready_limit_s):
             self._sign = now

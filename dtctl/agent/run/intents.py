@@ -39,12 +39,8 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 
 def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
     """Tasks of which `theirs` holds something else with the same version."""
-    return [task for task, each in theirs.items() if task in mine and _is_other(mine[task], each)]
-
-
-def _is_other(mine: Intent, theirs: Intent) -> bool:
-    same = mine["version"] == theirs["version"]
-    return same and (mine["want"], mine["generation"]) != (theirs["want"], theirs["generation"])
+    same = [task for task, each in theirs.items() if task in mine and each["version"] == mine[task]["version"]]
+    return [task for task in same if any(theirs[task][key] != mine[task][key] for key in ("want", "generation"))]
 
 
 class IntentFollower:
@@ -72,7 +68,7 @@ class IntentFollower:
             if fallback is None:
                 raise
             self.value = fallback
-            self._mend()
+            self._replace_damaged()
 
     def read(self) -> None:
         try:
@@ -90,7 +86,7 @@ class IntentFollower:
                 self._look()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
         except paths.Damaged:
-            self._mend()
+            self._replace_damaged()
 
     def _look(self) -> None:
         seen = paths.version(self._files.intent_path)
@@ -123,7 +119,7 @@ class IntentFollower:
             )
         return intent
 
-    def _mend(self) -> None:
+    def _replace_damaged(self) -> None:
         with self._files.intent_lock():
             try:
                 self.value = self._on_disk()  # a session has written since

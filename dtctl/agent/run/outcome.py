@@ -89,7 +89,7 @@ def decided(facts: Facts) -> Optional[Judgement]:
 def decided_elsewhere(facts: Facts) -> Optional[Judgement]:
     """What the reachable tasks show, where all of them were ordered to end and have: the others have the same orders.
 
-    For who cannot ask the coordinator. Its orders hold what had been decided, a person's that the run was stopped.
+    For a caller that cannot ask the coordinator. Its orders show what it had decided; a person's show a stop.
     """
     unknown = [task for task in facts.present if task not in facts.entries]
     ordered = [facts.intents[task] for task in facts.present if task in facts.entries]

@@ -10,7 +10,7 @@ import re
 
 from ..records.reasons import fact, sentence, why_of
 from ..records.words import FINAL
-from .cause import CANNOT_LOAD, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
+from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ CANNOT_RUN = 127
 """A shell's exit code for a command that could not be run at all."""
 
 _WORDLESS = (1, 2, 9, 15)
-"""SIGHUP, SIGINT, SIGKILL, SIGTERM: somebody else ended the program, whatever is in its log."""
+"""SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself, whatever is in its log."""
 
 
 class Verdict:
@@ -51,7 +51,7 @@ class Verdict:
         self.retry = retry
         self.cause = cause
         self.kind = kind_of_error(cause) if cause else ""
-        self.always = always or self.kind in (OTHERS, SHORTAGE)
+        self.always = always or self.kind in ALWAYS_RETRIED
         self.beside = beside or []
         self.killed_after_s: Optional[float] = None
 
@@ -69,7 +69,7 @@ def verdict(ending: Ending, logged: str, recovery: RecoverySpec) -> Verdict:
         return Verdict(False, cause)
     if number == CANNOT_RUN and ending["error"]:
         return Verdict(False)
-    return Verdict(number != 1 or kind != CANNOT_LOAD, cause)
+    return Verdict(number != 1 or kind not in NEVER_RETRIED, cause)
 
 
 def exit_record(ending: Ending, verdict: Verdict, tail: str, left_behind: Sequence[Left] = ()) -> Exit:

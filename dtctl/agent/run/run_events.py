@@ -1,7 +1,7 @@
 """What a run reports to hooks: its end, and each loss, with what became of it.
 
 Pure functions of cluster.json: the coordinator posts by them, and a controller that follows the run starts commands.
-An event has the same id whoever reports it, and however often.
+An event has the same id whichever of them reports it, and however often.
 """
 
 from __future__ import annotations
@@ -165,6 +165,6 @@ def _end(view: RunView, condition: Condition) -> RunEvent:
 
 
 def _harmless(text: str) -> str:
-    """One line that calls nobody and formats nothing, whatever a trainer's log had in it."""
+    """One line without mentions and markup, whatever a trainer's log had in it."""
     line = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text).translate(_MARKS))
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 4] + " ..."

@@ -138,7 +138,7 @@ class RunFiles:
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def set_aside(self) -> str:
-        """Takes the directory out of everybody's sight; where it is now."""
+        """Moves the directory out of the way; returns where it is now."""
         aside = os.path.join(self.root, "runs", REMOVED + os.urandom(8).hex())
         with suppress(FileNotFoundError):
             os.rename(self.directory, aside)
@@ -236,6 +236,8 @@ def first_state(spec: Spec, wall: float) -> State:
 _CHUNK = 1 << 16
 _MOST_BYTES = 256 * 1024 * 1024
 _MOST_LINES = 1_000_000
+_AT_ONCE = 1000
+"""Lines in memory."""
 
 
 class EventLog:
@@ -271,8 +273,18 @@ class EventLog:
         if index >= last:
             return []
         lines = self._read(self._starts[index], self._starts[last]).split(b"\n")
-        lines += [b""] * (last - index)  # for those that somebody has cut off
+        lines += [b""] * (last - index)  # for those that were cut off
         return [_event(line) for line in lines[: last - index]]
+
+    def records(self, kind: Type[R], index: int = 0, most: Optional[int] = None) -> Iterator[Optional[R]]:
+        """Its lines from this index on, as what they are; None keeps the place of a damaged one."""
+        last = self.count if most is None else min(self.count, index + most)
+        for begin in range(index, last, _AT_ONCE):
+            for line in self.since(begin, min(_AT_ONCE, last - begin)):
+                try:
+                    yield kinds.checked(kind, line)
+                except kinds.Wrong:
+                    yield None
 
     def _read(self, begin: int, end: int) -> bytes:
         try:

@@ -93,7 +93,7 @@ class Attempt:
 
     @property
     def start(self) -> Optional[Start]:
-        """start.json; None while there is none, and when it does not hold."""
+        """start.json; None while there is none, and when it is damaged."""
         if self._start is None and self._damage is None:
             try:
                 self._start = self._read("start.json", Start)

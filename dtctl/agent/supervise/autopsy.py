@@ -88,7 +88,7 @@ def judge(
 
 
 def found_beside(attempt: Attempt, ending: Ending, port: Optional[int]) -> List[Fact]:
-    """What else may have caused an unasked end: who listens on its port, a host without memory."""
+    """What else may have caused an unasked end: another process on its port, a host without memory."""
     found: List[Fact] = []
     if port is not None and ports.listening(port):  # of the attempt nothing is left that could
         found.append(fact("port_held", port=port, text=ports.holder(port)))

@@ -44,7 +44,7 @@ class TaskContext:
         self.recovering = False
         """A task of the run was lost and is not back yet."""
         self.may_start = True
-        """Nobody may have taken over what runs here."""
+        """The run has not been taken over elsewhere."""
         self.first_steps: Mapping[str, float] = {}
         """Of tasks whose peers have reported steps: how long those took for the first."""
         self._inherited = inherited

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ..records.reasons import Fact
-    from ..records.run_state import Entry, Process
+    from ..records.run_state import Entry
     from ..records.spec import TaskSpec
     from .attempt import Attempt
     from .context import TaskContext
 
 
 LOOK_S = 1.0
+READY_LOOK_S = 0.5
 LONGEST_LINE = 200
 """Characters of the line that a step was read from."""
 USAGE_S = 5.0
@@ -46,8 +47,9 @@ class Observation:
         alone = trains_alone(member, context.spec["strategy"])
         self._checkpoints = CheckpointSigns(()) if alone else context.checkpoints
         self._saves: Optional[int] = None
-        port = task["port"] if task["ready"] == "listening" else None
-        self._readiness = Readiness(port, attempt.trainer, attempt.key)
+        self._port = task["port"] if task["ready"] == "listening" else None
+        self._key = attempt.key
+        self._next_ready_look = 0.0
         self._log = LogProgress(os.path.join(attempt.directory, "log"), entry["progress"] is not None)
         self._rate = Rate()
         self._next_look = 0.0
@@ -57,10 +59,25 @@ class Observation:
     def sees_ready(self, now: float) -> bool:
         """True when the task has just become ready: what trains is ready, whatever it listens on."""
         self._began = now if self._began is None else self._began
-        if self._entry["ready"] or not (self._entry["step"] is not None or self._readiness.look(now)):
+        if self._entry["ready"] or not (self._entry["step"] is not None or self._is_ready(now)):
             return False
         note_ready(self._entry, now - self._began)
         return True
+
+    def _is_ready(self, now: float) -> bool:
+        """Looks at most every half second, and at processes only when something listens on the task's port."""
+        if self._port is None:
+            return True
+        if now < self._next_ready_look:
+            return False
+        self._next_ready_look = now + READY_LOOK_S
+        inodes = ports.listening(self._port)
+        if not inodes:
+            return False
+        if self._trainer is not None and ports.holds(str(self._trainer["pid"]), inodes):
+            return True
+        tree = processes.tree(self._trainer, [self._key])
+        return any(ports.holds(str(process.pid), inodes) for process in tree)
 
     def sees_progress(self, now: float, wall: float) -> Signs:
         """What the log shows now."""
@@ -134,31 +151,3 @@ def note_work(entry: Entry, works: Optional[bool], wall: float) -> None:
         entry["idle_since"] = None
     elif works is not None and entry["idle_since"] is None:
         entry["idle_since"] = wall
-
-
-READY_LOOK_S = 0.5
-
-
-class Readiness:
-    """Readiness of one running attempt. `port` None: it is ready as soon as it runs."""
-
-    def __init__(self, port: Optional[int], trainer: Optional[Process], key: str) -> None:
-        self._port = port
-        self._trainer = trainer
-        self._key = key
-        self._next_look = 0.0
-
-    def look(self, now: float) -> bool:
-        """Looks at most every half second, and at processes only when something listens."""
-        if self._port is None:
-            return True
-        if now < self._next_look:
-            return False
-        self._next_look = now + READY_LOOK_S
-        inodes = ports.listening(self._port)
-        if not inodes:
-            return False
-        if self._trainer is not None and ports.holds(str(self._trainer["pid"]), inodes):
-            return True
-        tree = processes.tree(self._trainer, [self._key])
-        return any(ports.holds(str(process.pid), inodes) for process in tree)

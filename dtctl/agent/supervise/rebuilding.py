@@ -7,22 +7,22 @@ from contextlib import suppress
 
 from ..host import files as opened
 from ..host import paths
+from ..host.secrets import Masks
 from ..logs.lines import last_lines
-from ..records.kinds import Wrong, checked, made
+from ..records.kinds import made
 from ..records.reasons import explain, why_of
-from ..records.run_state import HISTORY, Ending, Intent, IntentFile, Start
+from ..records.run_state import HISTORY, Ending, IntentFile, Start
+from ..records.whole_run import Event
 from ..run import policy
 from ..run.runfiles import CREDENTIAL_FILES, first_state
 from .autopsy import examine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, Iterator, Optional, Type, TypeVar
+    from typing import Callable, Dict, Optional, Type, TypeVar
 
-    from ..host.secrets import Masks
     from ..records.run_state import Entry, Intents, Past, State
     from ..records.spec import RecoverySpec, Spec, TaskSpec
-    from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
 
     R = TypeVar("R")
@@ -52,7 +52,7 @@ def state(files: RunFiles, spec: Spec, wall: float, report: Callable[[str], None
 
 
 class LastingFiles:
-    """Files of a run that nobody changes after its start, as its agent has found them."""
+    """Files of a run that do not change after its start, as its agent has found them."""
 
     def __init__(self, directory: str) -> None:
         self._found: Dict[str, bytes] = {}
@@ -79,22 +79,23 @@ def size_bytes(path: str) -> int:
 
 def intents(state: State) -> IntentFile:
     """Intents that leave the tasks as they are. Any order of the coordinator overrides them."""
-    tasks = {task: _going_on(entry) for task, entry in state["tasks"].items()}
+    tasks = {
+        task: {
+            "want": "hold" if entry["state"] == "pending" else "run",
+            "generation": entry["generation"],
+            "version": 0,
+            "restarts": entry["restarts"],
+        }
+        for task, entry in state["tasks"].items()
+    }
     return made(IntentFile, serial=state["intent_serial"], tasks=tasks)
-
-
-def _going_on(entry: Entry) -> Intent:
-    want = "hold" if entry["state"] == "pending" else "run"
-    return made(Intent, want=want, generation=entry["generation"], version=0, restarts=entry["restarts"])
 
 
 def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
     """Rebuilt from the events; the processes themselves are found by the attempts' directories."""
-    from ..host.secrets import Masks
-
     rebuilt = first_state(spec, wall)
-    for event in _events(files):
-        if event["task"] in rebuilt["tasks"] and event["from"] != event["to"]:
+    for event in files.events.records(Event):
+        if event is not None and event["task"] in rebuilt["tasks"] and event["from"] != event["to"]:
             _follow(files, rebuilt["tasks"][event["task"]], event)
     wanted, masks = _wanted(files), Masks(files.secrets().values())
     for task in spec["tasks"]:
@@ -105,20 +106,6 @@ def _from_events(files: RunFiles, spec: Spec, wall: float) -> State:
             entry["restarts"] = entry["restarts"] if task["own"] else intent["restarts"]
         _complete(files, task, entry, spec["recovery"], masks, wall)
     return rebuilt
-
-
-def _events(files: RunFiles) -> Iterator[Event]:
-    from ..records.whole_run import Event
-
-    index = 0
-    while index < files.events.count:
-        lines = files.events.since(index)
-        index += len(lines)
-        for line in lines:
-            try:
-                yield checked(Event, line)
-            except Wrong:
-                continue
 
 
 def _wanted(files: RunFiles) -> Intents:
@@ -173,7 +160,7 @@ def _complete(files: RunFiles, task: TaskSpec, entry: Entry, recovery: RecoveryS
 
 
 def _read(files: RunFiles, task: str, attempt: int, name: str, kind: Type[R]) -> Optional[R]:
-    """A record of an attempt; None when there is none that holds."""
+    """A record of an attempt; None when there is none, or it is damaged."""
     try:
         return paths.read_record(os.path.join(paths.attempt_directory(files.directory, task, attempt), name), kind)
     except (OSError, paths.Damaged):

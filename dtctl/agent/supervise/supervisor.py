@@ -74,15 +74,15 @@ class Supervisor:
         self._tasks = [Task(spec, entries[spec["id"]], self._context, now, wall) for spec in self._spec["tasks"]]
         self._lasting = rebuilding.LastingFiles(files.directory)
         for text in damage:
-            self._tell_damage(text)
-        self._intent.report = self._tell_damage
+            self._report_damage(text)
+        self._intent.report = self._report_damage
         self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start
         self._load = MachineLoad()
         self._next_load = 0.0
 
     def run(self, at_each_look: Callable[[], None]) -> None:
-        """Returns when every task is final, and nobody else needs this host's agent."""
+        """Returns when every task is final, and the run needs this host's agent no more."""
         self._wake = fifo.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             at_each_look()
@@ -91,7 +91,7 @@ class Supervisor:
             self._step_tasks(now, wall)
             self._sample(now, wall)
             self._publish(now)
-            self._save()  # what others are told is on the disk
+            self._save()  # what is reported is on the disk
             if self._has_new_orders(now, wall):
                 continue
             if self._over() and self._finish():
@@ -100,10 +100,10 @@ class Supervisor:
             self._wait()
 
     def _restore_files(self) -> None:
-        """What somebody has removed or emptied. Sessions, and the next agent, need each of them."""
+        """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
         try:
             if (restored := self._lasting.restore()) is not None:
-                self._tell_damage(restored)
+                self._report_damage(restored)
             if not fifo.is_read(self._files.wake_path):
                 unread, self._wake = self._wake, fifo.listen(self._files.wake_path)
                 os.close(unread)
@@ -127,7 +127,7 @@ class Supervisor:
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
-        """How busy the host is, told with the next that is new here; it is news that something becomes short."""
+        """How busy the host is: sent with the next news; that something becomes short is news itself."""
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
@@ -156,8 +156,8 @@ class Supervisor:
         }
         self._files.events.add(event)
 
-    def _tell_damage(self, text: str) -> None:
-        """In agent.log, and in the run's story as an event of every task: it is their record."""
+    def _report_damage(self, text: str) -> None:
+        """In agent.log, and in the run's history as an event of every task: it is their record."""
         log.note(text)
         why = because(said(text))
         for task, entry in self.state["tasks"].items():
@@ -177,7 +177,7 @@ class Supervisor:
 
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
-        if self._was_finished:  # it had told this host that nothing more would be asked
+        if self._was_finished:  # nothing more is asked of this host, as it had said
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S
@@ -219,7 +219,7 @@ class Supervisor:
         return not self._unsaved
 
     def _wait(self) -> None:
-        """Until somebody writes into `wake`, a connection has news, or it is time for a look."""
+        """Waits until `wake` is written to, a connection has news, or a task is due."""
         now = time.monotonic()
         due = self._role.due()
         times = [now + LONGEST_WAIT_S, *(task.due(now) for task in self._tasks), *([due] if due is not None else [])]

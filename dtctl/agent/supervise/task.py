@@ -31,7 +31,7 @@ from ..run import policy
 from . import autopsy, keeper
 from .attempt import Attempt
 from .log_limit import LogLimit
-from .observation import Observation
+from .observation import LOOK_S, READY_LOOK_S, Observation
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -43,9 +43,7 @@ if TYPE_CHECKING:
     from ..records.words import TaskState
     from .context import TaskContext
 
-LOOK_S = 1.0
 ENDING_LOOK_S = 0.1
-READY_LOOK_S = 0.5
 EARLY_S = 5.0
 """So long after those that it needs are ready a program may end that has not found them."""
 
@@ -111,7 +109,7 @@ class Task:
         elif intent["want"] == "stop" or policy.replaced(intent, self.entry["generation"]):
             self._end(attempt, intent, now)
         elif state == "stalled":
-            self._put_down(attempt, now)
+            self._kill_hung(attempt, now)
         elif state == "starting":
             if attempt.runs(now):
                 self._set_running(attempt, wall)
@@ -154,14 +152,14 @@ class Task:
             self._context.touched(False)
         if hung is not None and intent["want"] != "finish":
             self._move("stalled", [hung], wall)  # running -> stalled
-            self._put_down(attempt, now)
+            self._kill_hung(attempt, now)
 
     def _observing(self, attempt: Attempt, now: float) -> Observation:
         if self._observation is None:
             self._observation = Observation(self._context, self._spec, self.entry, attempt, now)
         return self._observation
 
-    def _put_down(self, attempt: Attempt, now: float) -> None:
+    def _kill_hung(self, attempt: Attempt, now: float) -> None:
         """Asks what hangs for its stack, and then kills it: it cannot be expected to heed anything."""
         trainer = attempt.trainer
         if self._dump is None and trainer is not None:

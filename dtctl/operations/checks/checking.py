@@ -45,7 +45,7 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
 )
 
 STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
-"""What is so certain to make tasks fail that `up` starts nothing."""
+"""What makes tasks fail for certain: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -217,7 +217,7 @@ class InPassing:
             self.questions = self._asking.next() if facts else {}
 
     def judged(self) -> Checked | None:
-        """None where nobody was asked, or nobody answered."""
+        """None if no host was asked, or none answered."""
         if self._asking is None or not self._answered:
             return None
         found = self._asking.judged(self._seconds)

@@ -121,7 +121,7 @@ def words_of(command: Sequence[str]) -> list[str]:
 
 
 def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> Program | None:
-    """`command` begins with an interpreter. None where its text does not tell what it imports.
+    """`command` begins with an interpreter. None if its text does not show what it imports.
 
     `python_path`: directories of the code from which modules are imported, too.
     """

@@ -176,7 +176,7 @@ def _versions(row: str, package: str, by_version: Mapping[str, list[Found]]) -> 
 
 
 def _without_cuda(each: list[Found]) -> Iterator[Finding]:
-    """Tasks that are given GPUs and would train on processors, with a line in their logs that nobody reads."""
+    """Tasks that are given GPUs and would train on processors, with one line in their logs that is easily missed."""
     with_gpus = [one for one in each if any(task.gpus for task in one[2]) and not one[1]["problem"]]
     for package, group in _by(with_gpus, _blind).items():
         if package:

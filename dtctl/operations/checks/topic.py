@@ -25,7 +25,7 @@ F = TypeVar("F")
 class Scene:
     """What is to be checked, and how closely.
 
-    `brief`: only what costs the hosts next to nothing and needs two rounds at most, as `up` asks it by the way.
+    `brief`: only what costs the hosts next to nothing and needs two rounds at most, for `up`.
     `deep`: also what takes seconds, and loads the hosts. `network_speed`: what hosts can exchange is measured.
     `token`: in the names of all that is written for a while.
     """
@@ -38,7 +38,7 @@ class Scene:
     network_speed: bool = False
     token: str = ""
     nonce: str = "0" * 32
-    """By which the hosts of this check know each other; nobody else knows it."""
+    """A secret by which the hosts of this check recognise each other."""
     reached_at: Mapping[str, str] = field(default_factory=dict)
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False

@@ -55,7 +55,7 @@ def silent(progress: Progress) -> None:
 
 
 def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
-    """The same work, which also reports that it failed on a host, so that nobody waits for that host any more."""
+    """The same work, which also reports its failure on a host, so that progress no longer waits for that host."""
 
     def reporting(host: Host) -> R:
         try:

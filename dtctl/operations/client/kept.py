@@ -72,7 +72,7 @@ class Kept:
     """
 
     def __init__(self, transport: Transport, again_s: Sequence[float] = AGAIN_S, most: float = math.inf) -> None:
-        """`most`: so many conversations that nobody needs just now are kept."""
+        """`most`: how many idle conversations are kept."""
         self._transport = transport
         self._again_s = again_s
         self._most = most

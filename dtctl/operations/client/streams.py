@@ -80,7 +80,7 @@ class Streams:
         threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
 
     def tell(self, what: object, size: int = 0) -> None:
-        """Called by a conversation, from its thread; returns when there is room for its bytes, or nobody reads."""
+        """Called by a conversation, in its thread; returns when there is room, or the reader has left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
             self._told.append((what, size))

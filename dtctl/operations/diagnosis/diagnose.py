@@ -1,4 +1,4 @@
-"""Asks each host of a run once how it and its tasks do, and tells what is wrong."""
+"""Asks each host of a run once about itself and its tasks, and finds what is wrong."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 _LOG_LINES = 60
-"""Of the end of a log, where its cause tells nothing known."""
+"""Of the end of a log whose cause matches no signature."""
 
 _LAST_LINES = 10
 _LONGEST_LINE = 300
-"""Of a log whose end nobody recognises: lines, and characters of each."""
+"""Of a log whose end is not recognised: lines, and characters of each."""
 
 
 def findings(facts: Facts) -> tuple[Finding, ...]:
@@ -68,7 +68,7 @@ def _first(facts: Facts, one: Finding) -> Finding:
 
 
 def _of_ends(facts: Facts) -> Iterator[Finding]:
-    """Each end by the first row that fits; tasks that ended alike are one finding."""
+    """Each end by the first row that fits; tasks that ended in the same way are one finding."""
     waiting = waits(facts)
     known = [
         (task, *fitting, ended)
@@ -127,7 +127,7 @@ def _fitting(facts: Facts, task: TaskStatus, text: str) -> Iterator[tuple[Signat
 
 
 def _of_complaints(facts: Facts) -> Iterator[Finding]:
-    """What living tasks say of themselves; what they say of others is told with those."""
+    """Complaints of running tasks about themselves; complaints about another task are shown with that task."""
     named = {one.task for who in waits(facts).values() for one in who}
     for task in facts.tasks:
         text = facts.complaint(task)
@@ -141,7 +141,7 @@ def _of_complaints(facts: Facts) -> Iterator[Finding]:
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
-    """One for each row and tasks or hosts; a straggler's host is not told again, nor a disk that an end was about."""
+    """One for each row and tasks or hosts; a straggler's host is not shown again, nor a disk that ended a task."""
     kept: list[Finding] = []
     said: dict[str, set[object]] = {}
     for one in found:
@@ -155,7 +155,7 @@ def _without_repeats(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _without_collateral(found: list[Finding]) -> list[Finding]:
-    """Lost connections follow from what ended or blocks: they are told where nothing else is found."""
+    """Lost connections follow from what ended or blocks: they are only shown if nothing else is found."""
     causes = [one for one in found if one.signature.level <= Level.BLOCKS and one.signature.follows != "ends"]
     kept = [one for one in found if one.first or not causes or one.signature.follows != "ends"]
     return [one for one in kept if one.signature.follows != "anything" or causes in ([], [one])]
@@ -175,7 +175,7 @@ class Diagnosis:
 
 
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
-    """By one connection to each host, in which it tells its part of the run and then how it does."""
+    """By one connection to each host, which is asked for its status and then for its measurements."""
     with Conversations(record, transport, record.hosts) as hosts:
         told = hosts.ask(request_of_status(record))
         status = _status(record, transport, told, hosts.errors)
@@ -191,14 +191,14 @@ def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
 
 
 def in_short(status: RunStatus) -> tuple[Finding, ...]:
-    """What is wrong now, as far as nobody needs to be asked."""
+    """What is wrong now, by the status alone: no host is asked."""
     return tuple(one for one in findings(Facts(status)) if not one.seen.over)
 
 
 def _status(
     record: RunRecord, transport: Transport, told: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
 ) -> RunStatus:
-    """As the coordinator tells it where it answers, else as the hosts do."""
+    """As the coordinator reports it if it answers, else as the hosts do."""
     for answer in told.values():
         if answer["coordination"] is not None and answer["inventory"] is not None:
             return status_by_coordinator(record.as_known(answer["inventory"]), answer)
@@ -206,7 +206,7 @@ def _status(
 
 
 def _scanned(file: Path | None) -> Bundle | None:
-    """The code by the cluster file as it reads now; None where that cannot be told."""
+    """The code by the cluster file as it reads now; None if it cannot be read."""
     from dtctl.config import load_cluster
     from dtctl.operations.local import scan_code
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from dtctl.operations.snapshot import RunStatus, TaskStatus
 
 PYTHON = "PYTHON"
-"""In commands, for the Python of a task that nobody has told; `dtctl plan` shows it."""
+"""In commands, for the Python of a task if it is unknown; `dtctl plan` shows it."""
 
 _PYTHON = re.compile(r"(?:^|/)(?:python|pypy)[\d.]*$")
 
@@ -40,7 +40,7 @@ _MORE_SAID_S = 15.0
 
 @dataclass(frozen=True)
 class End:
-    """How an attempt has ended that nobody had asked to. `times`: so many in a row by this cause.
+    """How an attempt ended that was not asked to stop. `times`: how many in a row by this cause.
 
     `restarted`: when the task was started again, where it was; `over`: it has run since for longer than before.
     """
@@ -52,14 +52,14 @@ class End:
     log: str
     times: int = 1
     how: Sequence[Fact] = ()
-    """As its agent says it, where there is neither code nor signal."""
+    """As its agent reports it, if there is neither code nor signal."""
     restarted: float | None = None
     over: bool = False
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """`hosts`: what each has told of itself when it was asked; `status` asks none, and knows what agents sample.
+    """`hosts`: what each host reported of itself; `status` asks none, and only knows what agents sample.
 
     `left_out`: why a path of the code directory here is not pushed; None for any other path.
     """
@@ -147,7 +147,7 @@ class Facts:
         return found or [(past["ended"], sentence(why_ended(past))) for past in task.entry["history"] if past["hung"]]
 
     def complaint(self, task: TaskStatus) -> str:
-        """What a living task's log says since its last step, unless it has gone on to something else."""
+        """What a running task's log says since its last step, unless other lines followed."""
         said = task.entry["complaint"]
         if said is None or task.state is not TaskState.RUNNING:
             return ""

@@ -1,4 +1,4 @@
-"""What is short on hosts, who is slower than the others or has told no step yet, and what differs between hosts."""
+"""Shortages on hosts, tasks that are slow or have not reported a step, and differences between hosts."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ SLOW_SHARE = 0.6
 LEAST_PEERS = 3
 SILENT_S = 30.0
 BEHIND = 5.0
-"""A task that has told no step for so many times as long as its peers, and for SILENT_S, has fallen behind."""
+"""A task that has reported no step for this many times as long as its peers, and for SILENT_S, has fallen behind."""
 
 PATIENCE_S = 120.0
-"""So long a start may take, or everybody may do nothing, without a word."""
+"""A start, or a run in which every task is idle, may take this long before it is a finding."""
 
 STARTS = 5
 """One that takes so many times as long as its peers for its first step has not begun."""
@@ -55,7 +55,7 @@ def stragglers(facts: Facts) -> Iterator[Seen]:
 
 
 def behind(facts: Facts) -> Iterator[Seen]:
-    """Those that have told no step for long while the others of their job go on."""
+    """Tasks that have reported no step for long while the others of their job go on."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
         told = [task for task in peers if task.entry["step_time"] is not None]
@@ -69,7 +69,7 @@ def behind(facts: Facts) -> Iterator[Seen]:
 
 
 def silent(facts: Facts) -> Iterator[Seen]:
-    """A run that made steps, and of which no task tells any for a while."""
+    """A run that made steps, and in which no task has reported one for a while."""
     if facts.status.verdict.outcome.decided:
         return
     told = [task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING]
@@ -127,7 +127,7 @@ def _short(facts: Facts, host: str) -> dict[str, Any]:
 
 
 def full_disks(facts: Facts) -> Iterator[Seen]:
-    """One for all hosts that tell the same of a path, which they share as a rule."""
+    """One for all hosts that report the same of a path, which they usually share."""
     found = grouped(
         ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
         for host, told in facts.hosts.items()
@@ -175,7 +175,7 @@ def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
 
 
 def throttled(facts: Facts) -> Iterator[Seen]:
-    """Those that a limit holds back, where it does not hold back most of their job alike."""
+    """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
         held = [task for task in peers if (task.entry["throttled"] or 0.0) >= THROTTLED]
@@ -190,7 +190,7 @@ def throttled(facts: Facts) -> Iterator[Seen]:
 
 
 def not_begun(facts: Facts) -> Iterator[Seen]:
-    """Those that have told nothing while most of their peers have; or that have done nothing while the lead has."""
+    """Tasks that have reported no step while most of their peers have, or were idle while the lead trained."""
     for task in facts.tasks:
         took_s = _others_took(facts, task) if _is_new(task) else None
         age_s = facts.age(task.entry["since"])
@@ -204,7 +204,7 @@ def _is_new(task: TaskStatus) -> bool:
 
 
 def _others_took(facts: Facts, task: TaskStatus) -> float | None:
-    """For their first steps. The lead is nobody's peer, as many programs let it alone speak."""
+    """For their first steps. The lead is not a peer, as in many programs only the lead prints steps."""
     lead = facts.status.tasks.get(facts.status.record.lead)
     peers = [one for one in facts.tasks if one.id.job == task.id.job and one not in (task, lead)]
     taught = [one.entry["first_step_s"] for one in peers if one.entry["step"] is not None and one.entry["first_step_s"]]
@@ -217,7 +217,7 @@ def _others_took(facts: Facts, task: TaskStatus) -> float | None:
 
 
 def nobody_begins(facts: Facts) -> Iterator[Seen]:
-    """A run that is to make steps, has told none, and in which no task does anything any more."""
+    """A run that should make steps, has reported none, and in which every task is idle."""
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
         return

@@ -51,9 +51,9 @@ class Signature:
     after_end: bool = False
     """It is a problem of a run that has succeeded or was stopped, too."""
     family: str = ""
-    """Of rows with the same one, the first that fits some tasks or hosts is told alone."""
+    """Of rows with the same family, only the first that fits a task or host is shown."""
     follows: str = ""
-    """From `ends`, or from `anything`: it is told where no such thing is found."""
+    """What it follows from: `ends`, or `anything`. It is only shown if no such thing is found."""
 
 
 def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
@@ -84,7 +84,7 @@ def table(file: Path, function: Callable[[str], Any] = str) -> Rows:
 Rows = tuple[Signature, ...]
 
 ENDED_SOMEHOW = "ended"
-"""The signature of ends whose logs tell nothing that is known."""
+"""The signature of ends whose logs match no other."""
 
 
 K = TypeVar("K")
@@ -121,7 +121,7 @@ class Wait:
     host: str
     for_s: float
     text: str
-    """What its log says of that."""
+    """The line of its log about it."""
 
 
 @dataclass(frozen=True)
@@ -157,5 +157,5 @@ class Finding:
 
     @property
     def order(self) -> tuple[bool, int, bool]:
-        """By importance; what others wait for comes before what nobody does."""
+        """By importance; what other tasks wait for comes first."""
         return not self.first, self.signature.level, not self.seen.waiting

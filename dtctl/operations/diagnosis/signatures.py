@@ -97,7 +97,7 @@ def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
-    """By SIGKILL that nobody asked for, while the kernel says that it ended processes for want of memory."""
+    """By a SIGKILL that was not requested, while the kernel reports that it killed processes for lack of memory."""
     before = task.entry["history"][-1]["short_of_memory"] if task.entry["history"] else False
     if not before and not any(one["kind"] == "out_of_memory" for one in task.why):
         return None
@@ -105,7 +105,7 @@ def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
 
 
 def killed_by(name: str) -> Join:
-    """A join of endings by this signal, whoever sent it."""
+    """A join of ends by this signal."""
     number = signal.Signals[name].value
 
     def join(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:
@@ -162,10 +162,10 @@ def _function(words: str) -> Any:
 SIGNATURES = table(Path(__file__).with_name("signatures.ini"), _function)
 
 IN_LOGS = tuple(row for row in SIGNATURES if row.pattern)
-"""What logs tell, of an end or of a task that lives."""
+"""Found in logs, of a task that has ended or still runs."""
 
 BY_STATE = tuple(row for row in SIGNATURES if not row.pattern and row.find is Signature.find)
-"""Ends whose logs tell nothing that is known."""
+"""Ends whose logs match no pattern."""
 
 BY_FACTS = tuple(row for row in SIGNATURES if row.find is not Signature.find)
-"""What states and figures tell; some name who waits."""
+"""Found in states and figures; some name the tasks that wait."""

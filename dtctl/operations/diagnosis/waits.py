@@ -27,7 +27,7 @@ FOR_OTHERS = re.compile(
     r"No route to host|Network is unreachable|Name or service not known|name resolution|DNS resolution failed|"
     r"Graph handle is not found|incarnation|PSUnavailableError"
 )
-"""What a log says of somebody else."""
+"""What a log says about another task."""
 
 _FOR_INIT = "model to be ready"
 INIT_S = 60.0
@@ -95,7 +95,7 @@ def _standing(facts: Facts, task: TaskStatus) -> str:
         return "frozen"
     listens = (
         told["listens"] if told is not None else task.entry["ready"]
-    )  # of a program that serves nobody `ready` says less
+    )  # `ready` says less of a program that does not serve
     return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 

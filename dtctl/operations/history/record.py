@@ -49,7 +49,7 @@ class RunRecord:
     """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
-    """Where tasks listen, as a host tells it; it may have chosen their ports itself."""
+    """Where tasks listen, as a host reports it: hosts may choose the ports."""
     file_sha256: str = ""
     """Of the cluster file that `hosts` and `others` were taken from; empty in records of earlier versions."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class RunRecord:
     outcome: str = ""
     """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
-    """As a host of the run tells it."""
+    """As a host of the run reports it."""
 
     @property
     def project(self) -> Path | None:
@@ -103,7 +103,7 @@ class RunRecord:
         return known, unknown
 
     def as_known(self, inventory: Inventory) -> RunRecord:
-        """The run as a host tells it, with its hosts reached as this record says; hosts tell names alone.
+        """The run as a host reports it, with this record's routes to its hosts; hosts only report names.
 
         The cluster file may have changed since, or another machine has started the run.
         """
@@ -223,14 +223,14 @@ _LIMIT_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class FollowedFile:
-    """`problem`: why the file says nothing, so that the record stands as it was."""
+    """`problem`: why the file cannot be used, and the record is unchanged."""
 
     record: RunRecord
     problem: DtctlError | None = None
 
 
 def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedFile:
-    """The record with its hosts reached as its file says now. `load` raises DtctlError for a file with mistakes.
+    """The record with the routes that its file has now. `load` raises DtctlError for a file with mistakes.
 
     A host that has left the file is reached as before. What `up` was told by its command line counts until the file
     says something else than it did then.
@@ -268,7 +268,9 @@ def _is_as_before(file: Path, sha256: str) -> bool:
 
 
 def _merged(file: Reach, before: Reach, file_before: Reach | None) -> Reach:
-    """What the command line once said (where `before` differs from `file_before`) over what the file still says."""
+    """The file's settings, with what the command line overrode (where `before` differs from `file_before`), unless
+    the file has changed since.
+    """
     if not (isinstance(file, SshSettings) and isinstance(before, SshSettings) and isinstance(file_before, SshSettings)):
         return file
     kept = {

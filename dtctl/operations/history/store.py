@@ -183,7 +183,7 @@ class Memory:
             self._report(f"{place} cannot be written: {error.strerror}")
 
     def forget_removed(self, cluster: str, removed: Mapping[str, Collection[str]]) -> None:
-        """`removed`: host -> the runs that it says it has removed. It is believed of runs of the cluster on itself."""
+        """`removed`: host -> the runs that it reports as removed, which counts for the cluster's runs on that host."""
         for record in self.runs():
             said = any(record.run in runs for host, runs in removed.items() if host in record.hosts)
             if record.run and record.cluster == cluster and said:

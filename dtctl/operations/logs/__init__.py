@@ -1,4 +1,4 @@
-"""What tasks have printed: which part of it is asked for, and how it is told."""
+"""What tasks have printed: which part of it is requested, and how it arrives."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LogRequest:
     until: float | None = None
     grep: str | None = None
     errors: bool = False
-    """Only what tells of errors."""
+    """Only errors."""
     context: int = 0
     """Lines before and after each that was found."""
     previous: bool = False
@@ -90,7 +90,7 @@ class LogLines:
 @dataclass(frozen=True)
 class LogsRead:
     answered: tuple[str, ...]
-    """Hosts that have told all that was asked for."""
+    """Hosts that have sent all that was requested."""
     errors: Mapping[str, DtctlError]
 
 

@@ -61,7 +61,7 @@ class LogStream:
             self._streams.tell(LogLines.of(message), message.size)
 
     def _all_final(self, told: States) -> bool:
-        """Tasks that are not told of have no more to print."""
+        """Tasks that are not reported have no more to print."""
         with about(self._host.name, "sent invalid `states`"):
             tasks = check_states(told, self._host.name, self._record.names_on(self._host.name))["tasks"]
         return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
@@ -110,7 +110,7 @@ def onward(
 
 
 def _current(record: RunRecord, transport: Transport) -> RunRecord | None:
-    """None while no host tells of one: it may be about to begin."""
+    """None while no host has one: it may be about to start."""
     try:
         return status(dataclasses.replace(record, run=None), transport).record
     except DtctlError:

@@ -22,7 +22,7 @@ MERGED_BYTES = 64 << 20
 """How much is kept in memory of what has come and cannot be shown yet."""
 
 ANSWER_BYTES = 256 << 20
-"""The same where hosts have to be through with their answers after a while, whoever reads them slowly."""
+"""The same for answers with a time limit, so that a slow reader does not delay the hosts."""
 
 _SEARCH_S = 5 * PATIENCE_S
 """For hosts that look through all of their logs."""
@@ -110,7 +110,7 @@ _OVERHEAD_BYTES = 500
 
 
 class Merging:
-    """`add` and `end` are called by the threads of the hosts, `all` by whoever reads. A context manager."""
+    """`add` and `end` are called by the threads of the hosts, `all` by the reader. A context manager."""
 
     def __init__(self, hosts: Sequence[str], most_bytes: int) -> None:
         self._hosts = list(hosts)

@@ -1,4 +1,4 @@
-"""The cluster file as others may see it: what it says, with everything that may be a secret masked."""
+"""The cluster file as others may see it: everything that may be a secret is masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All that a report tells of a run: by one conversation with each host, and the coordinator's host first."""
+"""What a report shows of a run. Each host is asked over one connection, the coordinator's host first."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ POINTS = 400
 """Of each series: more than a curve on a page can show."""
 
 LINES = 20_000
-"""Of the story, the newest."""
+"""The newest of the event history."""
 
 RATE_TAGS = ("global_step/sec", "steps_per_second", "steps_per_sec", "steps/s")
 
 
 @dataclass(frozen=True)
 class HostFacts:
-    """`gpus`: as the cluster file says; `greeting`: what its agent says of the host, empty where it gave no answer."""
+    """`gpus`: as the cluster file says; `greeting`: what its agent reports of the host; empty if it gave no answer."""
 
     name: str
     tasks: tuple[TaskId, ...]
@@ -60,7 +60,7 @@ class Report:
     """Less what stands in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
-    """Steps a second, as the scalars' own times tell them."""
+    """Steps a second, by the times of the scalars."""
     hosts: tuple[HostFacts, ...]
     configuration: Configuration
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Report:
 
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
-    """Raises DtctlError where no host says anything of the run."""
+    """Raises DtctlError if no host knows the run."""
     with Following(record, transport, environ, for_one_look) as following:
         return following.look()
 
@@ -99,7 +99,7 @@ class Following:
         self._kept = keep(self._noting)
         self._story = Story(())
         self._told_by = ""
-        """The host whose coordinator tells the story."""
+        """The host whose coordinator reports the event history."""
         self._scalars = Metrics(None, ())
         self._next_scalars = 0.0
         self._was_over = False
@@ -122,7 +122,7 @@ class Following:
         return put_together(found, self._story, self._scalars, greetings, self._environ)
 
     def _read_events(self) -> None:
-        """What is new of it; where hosts tell it in the coordinator's place, all of it."""
+        """The new events; all of them if the hosts report them in place of the coordinator."""
         record, known = self._record, self._story.lines
         goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
         begin = known[-1]["n"] + 1 if goes_on else None
@@ -146,7 +146,7 @@ class Following:
 
 
 def is_over(found: RunStatus) -> bool:
-    """Nothing more will happen to the run, as far as its coordinator tells."""
+    """Nothing more will happen to the run, by its coordinator's report."""
     return found.coordination is not None and found.is_over
 
 

@@ -66,7 +66,7 @@ _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 
 def timeline(story: Sequence[StoryLine], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
-    """`story` in the order of its lines; `now` ends what goes on."""
+    """`story`: the event history in order; `now` is the end of what still runs."""
     told: dict[str, list[StoryLine]] = {}
     for one in story:
         if one["kind"] == "task" and one["task"] is not None:
@@ -111,7 +111,7 @@ def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: StoryLine | No
 
 
 def _from_history(task: TaskStatus, now: float) -> list[Attempt]:
-    """Where nobody can tell the story: from how the task stands."""
+    """For a task without event history: from its present state."""
     found = []
     for past in task.entry["history"]:
         state = TaskState.SUCCEEDED if past["code"] == 0 else TaskState.STOPPED if past["asked"] else TaskState.FAILED

@@ -74,7 +74,7 @@ def checked(told: Checked) -> dict[str, Any]:
 
 
 def in_passing(outcome: UpResult) -> dict[str, Any]:
-    """Beside what else `up` tells."""
+    """A field of what `up` prints."""
     return {"checked": checked(outcome.checked) if outcome.checked else None}
 
 

@@ -96,7 +96,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
 
 
 def _unseen(unseen: Unseen) -> dict[str, Any]:
-    """What an earlier run has saved where this one does not look; without a checkpoint nobody knows what is there."""
+    """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
     newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
     return {**picked(unseen, "run host directory?"), "checkpoint": newest}
 
@@ -224,7 +224,7 @@ def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:
 
 
 def valid(value: Any) -> Any:
-    """What JSON has no word for is null, and half a surrogate pair, which parsers refuse, U+FFFD."""
+    """What JSON cannot express is null; half a surrogate pair, which parsers refuse, is U+FFFD."""
     if isinstance(value, Mapping):
         return {valid(key): valid(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -158,7 +158,7 @@ def _process(process: ProcessDump) -> dict[str, Any]:
 
 
 def metrics(found: Metrics, status: RunStatus | None) -> dict[str, Any]:
-    """`tasks`: what logs tell, where there is no event file."""
+    """`tasks`: from the logs, if there is no event file."""
     telling = [task for task in status.tasks.values() if task.entry["step"] is not None] if status else []
     return {
         "run": found.run,
@@ -191,6 +191,6 @@ def line(series: Series, each: Point) -> dict[str, Any]:
 
 
 def point(one: Point) -> dict[str, Any]:
-    """A value that is no number is told as text: `nan`, `inf` or `-inf`."""
+    """A value that is no number is a text: `nan`, `inf` or `-inf`."""
     value: float | str = one.value if math.isfinite(one.value) else repr(one.value)
     return {**document.picked(one, "step time@"), "value": value}

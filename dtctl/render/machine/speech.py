@@ -1,4 +1,4 @@
-"""What a command with -o json says on stderr: each line is a JSON object, and the last one says why it failed."""
+"""What a command with -o json writes to stderr: each line is a JSON object, and the last one says why it failed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dtctl.render.machine import document
 from dtctl.transport.fanout import SomeHostsFailed
 
 _said = ""
-"""The last thing that was said, by which a command that ends without an error of its own says why."""
+"""The last message: the reason, for a command that fails without an error of its own."""
 
 
 def begin() -> None:
@@ -19,7 +19,7 @@ def begin() -> None:
 
 
 def end(exit_code: int) -> None:
-    """A command has ended, and was not ended by an error that was told."""
+    """A command has ended, without an error that was reported."""
     if exit_code:
         found = DtctlError(_said or f"exit code {exit_code}")
         found.exit_code = exit_code  # type: ignore[assignment]  # exec ends with that of a command

@@ -27,7 +27,7 @@ def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(
     assert mark_of(links.hub.expect_type("state", "h2")) == "there"
     assert true.said("gone") == links.hub.said("gone", "h2") == links.hub.said("hello", "h1") == []
     assert len(links.hub.said("hello", "h2")) == 1
-    assert links.hub.said("lied", "h1") == [{"type": "lied", "reason": LIE, "host": "h1"}] * 3
+    assert links.hub.said("invalid", "h1") == [{"type": "invalid", "reason": LIE, "host": "h1"}] * 3
 
 
 @pytest.mark.parametrize("what", [*FORGERIES, "none"])
@@ -113,8 +113,8 @@ def test_an_agent_of_a_past_run_cannot_speak_for_another_host_or_name_another_ru
         liar.say(said)
         liar.hear()
     links.agent("h3")
-    assert links.hub.said("past", "h2") == []
-    assert links.hub.said("past", "h1") == [{"type": "past", "run": "r0", "host": "h1"}]
+    assert links.hub.said("superseded", "h2") == []
+    assert links.hub.said("superseded", "h1") == [{"type": "superseded", "run": "r0", "host": "h1"}]
 
 
 def test_a_mistake_of_the_coordinators_own_ends_one_connection_only(links: Links) -> None:

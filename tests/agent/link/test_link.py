@@ -23,7 +23,7 @@ CANNOT_BE_A_MESSAGE = {
     "a field of another kind": b'{"type":"events","from":"0","events":[]}\n',
     "hello again": json.dumps(hello("h1")).encode() + b"\n",
 }
-"""One of each kind; tests/unit/agent/link/test_lines.py has the others."""
+"""One of each kind; tests/unit/agent/link/test_hub.py has the others."""
 
 
 def test_both_ends_hear_each_other(links: Links) -> None:
@@ -180,7 +180,7 @@ def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
     late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
-    assert links.hub.expect_type("past", "h1") == {"type": "past", "run": "r0"}
+    assert links.hub.expect_type("superseded", "h1") == {"type": "superseded", "run": "r0"}
     assert late.expect_type("welcome")["events_from"] == 7
     told = late.expect_type("orders")
     assert told["over"]
@@ -195,7 +195,7 @@ def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
     late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
-    links.hub.expect_type("past", "h1")
+    links.hub.expect_type("superseded", "h1")
     late.ask("send", state("the past"))
     late.expect_type("gone")
     assert links.hub.said("hello", "h1") == links.hub.said("state", "h1") == []

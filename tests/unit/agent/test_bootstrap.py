@@ -1,17 +1,26 @@
-"""What the bootstrap reads before there is an agent."""
+"""The agent as bytes, what the bootstrap reads before there is one, and that it needs nothing but Python 3.8."""
 
 from __future__ import annotations
 
+import ast
+import importlib.util
+import inspect
 import io
+import shlex
+import subprocess
 import sys
+import threading
+import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+import dtctl.agent
 from dtctl.agent import bootstrap
 from dtctl.agent.host import keeping
-from dtctl.transport.payload import agent_program
+from dtctl.transport.payload import LOADER, agent_program, once, opening, whole
 
 
 @pytest.mark.parametrize(
@@ -78,3 +87,113 @@ def test_what_another_user_may_write_or_has_made_is_not_read(tmp_path: Path) -> 
     file.chmod(0o600)
     assert bootstrap.content(str(tmp_path / "link"), 2) == b""
     assert bootstrap.content(str(tmp_path), 2) == b""
+
+
+def test_the_program_is_the_same_every_time() -> None:
+    made_anew = inspect.unwrap(agent_program)
+    assert made_anew() == agent_program()
+    assert made_anew() is not agent_program()
+
+
+def test_threads_that_ask_at_the_same_moment_get_one_program() -> None:
+    made: list[object] = []
+    everyone = threading.Barrier(8)
+
+    def make() -> object:
+        made.append(object())
+        time.sleep(0.05)  # long enough for the others to ask as well
+        return made[-1]
+
+    asked = once(make)
+
+    def ask(_: int) -> object:
+        everyone.wait()
+        return asked()
+
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(ask, range(8))) == set(made)
+    assert len(made) == 1
+
+
+def test_the_program_holds_the_agent_and_can_be_run() -> None:
+    names = set(agent_program().files)
+    assert {"__main__.py", "dtctl_agent/__init__.py", "dtctl_agent/requests/session.py"} <= names
+    assert "dtctl_agent/bootstrap.py" not in names
+
+
+def test_the_opening_is_the_bootstrap_and_the_name_of_the_program_alone() -> None:
+    stream = io.BytesIO(opening())
+    bootstrap = stream.read(int(stream.readline()))
+    ast.parse(bootstrap)
+    assert stream.read() == b"0 %b\n" % agent_program().sha256.encode()
+    assert len(opening()) < 32_000  # one window of TCP
+
+
+def test_the_whole_is_the_program() -> None:
+    stream = io.BytesIO(whole())
+    size = int(stream.readline())
+    assert zlib.decompress(stream.read(size)) == agent_program().content
+    assert stream.read() == b""
+
+
+def test_the_loader_is_one_word_for_every_login_shell() -> None:
+    """sh, csh and fish agree on single quotes, as long as nothing inside is a quote, a ! or a backslash."""
+    assert shlex.split(LOADER)[:2] == ["python3", "-ISc"]
+    code = LOADER.partition("'")[2].rstrip("'")
+    assert not set(code) & set("'!\\\n")
+    compile(code, "loader", "exec")
+
+
+ISLAND = Path(dtctl.agent.__path__[0])
+SOURCES = sorted(ISLAND.rglob("*.py"))
+
+
+def name(source: Path) -> str:
+    return str(source.relative_to(ISLAND).with_suffix(""))
+
+
+def imported(tree: ast.AST, depth: int = 1) -> set[str]:
+    """Top-level names of all imports, wherever they stand; those that stay in the agent as '.'.
+
+    `depth` is how many dots still stay in it.
+    """
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update(alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            inside = 1 <= node.level <= depth
+            names.add("." if inside else (node.module or "..").partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name)
+def test_a_module_imports_the_standard_library_and_its_own_package_only(source: Path) -> None:
+    depth = len(source.relative_to(ISLAND).parts)
+    for_mypy = {"typing_extensions"} if name(source) == "records/kinds" else set()
+    assert imported(ast.parse(source.read_text()), depth) <= {*sys.stdlib_module_names, ".", *for_mypy}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=name)
+def test_a_module_can_be_parsed_by_the_oldest_python(source: Path) -> None:
+    ast.parse(source.read_text(), feature_version=(3, 8))
+
+
+def test_the_bootstrap_holds_nothing_that_an_early_python_3_cannot_read() -> None:
+    source = next(path for path in SOURCES if path.name == "bootstrap.py")
+    tree = ast.parse(source.read_text(), feature_version=(3, 0))
+    late = (ast.JoinedStr, ast.AnnAssign, ast.NamedExpr, ast.AsyncFunctionDef, ast.Await)
+    assert [node for node in ast.walk(tree) if isinstance(node, late)] == []
+    assert "__future__" not in imported(tree)
+    assert [node for node in ast.walk(tree) if isinstance(node, ast.Raise) and node.cause is not None] == []
+
+
+@pytest.mark.skipif(importlib.util.find_spec("vermin") is None, reason="vermin is not installed")
+def test_no_api_is_newer_than_python_3_8() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-c", "import vermin; vermin.main()", "-t=3.8-", "--no-tips", *map(str, SOURCES)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout

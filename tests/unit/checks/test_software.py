@@ -1,17 +1,19 @@
-"""Which versions go together, and what is missing where."""
+"""Which versions go together, what is missing where, and what a program's text tells of what it needs."""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dtctl.config.cluster import Launch, Trainer
-from dtctl.operations.checks.programs import Needs
+from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Heard, Scene, fails
+from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
 from tests.unit.clusters import cluster, job, ssh_host
@@ -179,3 +181,153 @@ def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str 
 def test_without_gpus_nobody_looks_for_cuda() -> None:
     assert TOPIC.ask(scene(), Heard())["a"]["pythons"][0]["cuda"] is False
     assert judged(TOPIC, scene(), SAME) == []
+
+
+def needs(
+    directory: Path, text: str, *args: str, command: tuple[str, ...] = ("python", "train.py"), **env: str
+) -> Needs:
+    (directory / "train.py").write_text(text)
+    launch = Launch(command=command, args=args, env=env)
+    value = cluster(job("worker", ["a"], [2222], launch=launch), trainer=Trainer(code=directory))
+    return needs_of(plan_run(value, {"a": "a"}, local_python="python3")).get("worker", Needs())
+
+
+def test_modules_of_the_standard_library_are_not_asked_for(tmp_path: Path) -> None:
+    assert needs(tmp_path, "import os\nimport numpy\nimport tensorflow as tf\n").modules == ("numpy", "tensorflow")
+
+
+@pytest.mark.parametrize(
+    ("text", "used"),
+    [
+        ("spec = tf.estimator.EstimatorSpec(mode)", {"estimator"}),
+        ("tf.compat.v1.estimator.train_and_evaluate()", {"estimator"}),
+        ("my_tf.estimator.x", set()),
+        ("tf.summary.scalar('loss', loss)", {"summaries"}),
+        ("import tensorflow.compat.v1 as tf\ntf.summary.scalar('loss', loss)", {"summaries", "graphs"}),
+        ("s = tf.distribute.ParameterServerStrategy(r)\nmodel.fit(data)", {"ps_strategy", "fit", "saves_sharded"}),
+        ("import tf_keras\nmodel.fit(data)", {"keras_2", "fit"}),
+        ("tf.train.Saver(sharded=False)", {"saves_alone"}),
+        ("tf.train.CheckpointOptions(experimental_io_device='/job:chief')", {"saves_alone"}),
+        ("with tf.train.MonitoredTrainingSession() as session: pass", {"saves_sharded"}),
+    ],
+)
+def test_what_matters_is_recognised(tmp_path: Path, text: str, used: set[str]) -> None:
+    assert needs(tmp_path, text).uses == used
+
+
+@pytest.mark.parametrize(("args", "how"), [((), "saves_alone"), (("--sharded",), "saves_sharded")])
+def test_a_flag_decides_where_the_text_leaves_it_to_one(tmp_path: Path, args: tuple[str, ...], how: str) -> None:
+    text = "saver = tf.train.Saver(sharded=FLAGS.sharded)\nwith tf.train.MonitoredTrainingSession(): pass\n"
+    assert needs(tmp_path, text, *args).uses == {"saves_as_told", how}
+
+
+def test_the_environment_may_ask_for_keras_2(tmp_path: Path) -> None:
+    assert "keras_2" in needs(tmp_path, "model.fit(data)", TF_USE_LEGACY_KERAS="1").uses
+
+
+def test_nothing_is_known_of_other_programs(tmp_path: Path) -> None:
+    assert needs(tmp_path, "import numpy", command=("bash", "train.sh")) == Needs()
+
+
+@pytest.mark.parametrize("template", sorted(Path("templates").glob("*/train.py")), ids=lambda path: path.parent.name)
+def test_no_template_walks_into_a_trap_of_its_own(template: Path, tmp_path: Path) -> None:
+    value = cluster(job("worker", ["a"], [2222]), trainer=Trainer(code=template.parent.absolute()))
+    value = dataclasses.replace(value, name="own")
+    uses = needs_of(plan_run(value, {"a": "a"}, local_python="python3"))["worker"].uses
+    assert not {"fit", "ps_strategy"} <= uses or "keras_2" in uses
+    assert "saves_sharded" not in uses or "saves_as_told" in uses
+
+
+def imports_of(directory: Path, *words: str, **files: str) -> tuple[str, ...] | None:
+    for name, text in files.items():
+        file = directory / name.replace("__slash__", "/").replace("_py", ".py")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    program = program_of(["python", *words], directory)
+    return None if program is None else program.modules
+
+
+def test_modules_at_the_top_are_needed(tmp_path: Path) -> None:
+    text = "import os\nimport numpy as np\nfrom tensorflow.compat import v1\nfrom . import near\n"
+    assert imports_of(tmp_path, "train.py", train_py=text) == ("numpy", "os", "tensorflow")
+
+
+def test_modules_of_its_own_are_followed(tmp_path: Path) -> None:
+    files = {"train_py": "import data\nfrom nets.big import net\n", "data_py": "import numpy\n"}
+    more = {"nets__slash____init___py": "import keras\n", "nets__slash__big_py": "import torch\nimport data\n"}
+    assert imports_of(tmp_path, "train.py", **files, **more) == ("keras", "numpy", "torch")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "try:\n    import horovod\nexcept ImportError:\n    pass\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import horovod\n",
+        "def late():\n    import horovod\n",
+        "try:\n    import horovod\nexcept ImportError:\n    install()\nimport horovod\n",
+    ],
+)
+def test_what_may_be_absent_is_not_needed(tmp_path: Path, text: str) -> None:
+    assert "horovod" not in (imports_of(tmp_path, "train.py", train_py=text) or ())
+
+
+def test_a_directory_beside_the_program_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "models").mkdir()
+    assert imports_of(tmp_path, "train.py", train_py="from models import compiled\n") == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (("-m", "pkg.train"), {"pkg__slash__train_py": "import numpy\n"}),
+        (("-u", "train.py"), {"train_py": "import numpy\n"}),
+        (("src/train.py",), {"src__slash__train_py": "import near\nimport numpy\n", "src__slash__near_py": ""}),
+    ],
+)
+def test_the_program_is_found_as_python_finds_it(tmp_path: Path, words: tuple[str, ...], files: dict[str, str]) -> None:
+    assert imports_of(tmp_path, *words, **files) == ("numpy",)
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("train.py",), "import sys\nsys.path.append('/elsewhere')\nimport strange\n"),
+        (("train.py",), "import this, if you can\n"),
+        (("absent.py",), "import numpy\n"),
+        (("-c", "import numpy"), ""),
+        (("-I", "train.py"), "import numpy\n"),
+        (("-m", "elsewhere"), ""),
+        (("/elsewhere/train.py",), ""),
+        ((), ""),
+    ],
+)
+def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, words: tuple[str, ...], text: str) -> None:
+    assert imports_of(tmp_path, *words, train_py=text) is None
+
+
+def test_modules_have_the_place_of_their_first_import(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import near\n")
+    (tmp_path / "near.py").write_text("\n\nimport absent\n")
+    program = program_of(["python", "train.py"], tmp_path)
+    assert program is not None
+    assert program.places == {"absent": "near.py:3"}
+
+
+def test_modules_of_the_code_on_the_path_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "mine.py").touch()
+    (tmp_path / "src" / "fast.cpython-311-x86_64-linux-gnu.so").touch()
+    (tmp_path / "train.py").write_text("import mine\nimport fast\nimport absent\n")
+    program = program_of(["python", "train.py"], tmp_path, [tmp_path / "src"])
+    assert program is not None
+    assert program.modules == ("absent",)
+
+
+def test_a_program_that_makes_modules_itself_is_not_judged(tmp_path: Path) -> None:
+    assert imports_of(tmp_path, "train.py", train_py="import sys\nsys.modules['x'] = 1\nimport x\n") is None
+
+
+def test_a_syntax_error_has_its_line_and_nothing_runs(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("open('ran', 'w')\n\nif True\n    pass\n")
+    assert broken_line(["python", "-u", "train.py"], tmp_path) == ("train.py", 3, "expected ':'")
+    assert not (tmp_path / "ran").exists()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtctl.config import placement
+from dtctl.config import load_cluster, placement
+from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, dotted
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.sections import JobEntry
-from dtctl.model import Host, Local, Reach, SshSettings
+from dtctl.errors import ConfigError
+from dtctl.model import CHOSEN_PORT, Host, Local, Reach, SshSettings
 
 
 class Noted(Findings):
@@ -189,3 +192,46 @@ def test_the_last_port_is_a_port_and_there_is_none_after_it() -> None:
     ports({"worker": job("b", "a", "a", port=65535)}, inventory("a", "b"), findings)
     summary = "jobs.worker: worker:2 would listen past the last port, 65535"
     assert findings.said == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]
+
+
+TEXT = """\
+name: demo
+hosts: {a: , b: }
+jobs:
+  ps: {hosts: a, port: 4000}
+  worker: {hosts: [a, a, b]}
+trainer: {command: [python, train.py]}
+"""
+
+
+def load(tmp_path: Path, *overrides: str) -> Cluster:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(TEXT)
+    return load_cluster(file, overrides=overrides)
+
+
+@pytest.mark.parametrize(
+    ("said", "coordinator", "worker"),
+    [
+        ([], 2221, (2222, 2223, 2222)),
+        (["ports=2400"], 2400, (2401, 2402, 2400)),
+        (["ports=2400", "coordinator.port=2221"], 2221, (2400, 2401, 2400)),
+        (["ports=3999"], 3999, (4001, 4002, 3999)),
+        (["ports=auto"], CHOSEN_PORT, (CHOSEN_PORT,) * 3),
+        (["ports=auto", "coordinator.port=2221"], 2221, (CHOSEN_PORT,) * 3),
+    ],
+)
+def test_ports_count_from_where_the_file_says(
+    said: list[str], coordinator: int, worker: tuple[int, ...], tmp_path: Path
+) -> None:
+    cluster = load(tmp_path, *said)
+    assert (cluster.coordinator_port, cluster.jobs["worker"].ports) == (coordinator, worker)
+    assert cluster.jobs["ps"].ports == (4000,)
+    assert cluster.hosts_choose_ports is (CHOSEN_PORT in worker)
+
+
+@pytest.mark.parametrize("said", ["ports=0", "ports=70000", "ports=any"])
+def test_what_is_no_port_is_a_mistake(said: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, said)
+    assert "expected auto or a whole number from 1 to 65535" in caught.value.problems[0].summary

@@ -1,25 +1,35 @@
-"""Whoever follows a run only looks: the coordinator's word ends it, and a host that is away is waited for."""
+"""Logs that are followed: the coordinator's word ends it, hosts that are away are awaited, and the run that
+replaces it follows.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+import typer
 
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.run_state import Intent
+from dtctl.cli import watching
+from dtctl.cli.options import Scope
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations import watch
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.follow import Ended, Event, follow
+from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.snapshot import Outcome, RunStatus
+from dtctl.operations.logs import following as onwards
+from dtctl.operations.logs.following import PATIENCE_S, Onward, onward
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
+from dtctl.render.logs import TOGETHER_S, Narrator
 from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -173,3 +183,175 @@ def test_a_run_that_has_moved_is_followed_where_it_is() -> None:
     events = followed(agents)
     assert isinstance(events[-1], Ended)
     assert events[-1].status.record.coordinator == "d"
+
+
+def ended(*why: Fact) -> RunStatus:
+    return RunStatus(record(), {}, Verdict(Outcome.STOPPED, why), (), 1010.0)
+
+
+STOPPED, REPLACED = fact("stopped"), fact("makes_room")
+
+
+class Later(Agents):
+    """The new run is there from a certain question on."""
+
+    def __init__(self, questions: int, run: str = "digits-2", created: float = 2000.0) -> None:
+        super().__init__()
+        self.after = record(run, created)
+        self.questions = questions
+
+    def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        assert fields["run"] is None, "the cluster's current run is asked for"
+        self.questions -= 1
+        if self.questions < 0:
+            self.run = self.after
+        return super().__call__(session, fields)
+
+
+def found(agents: Any, *why: Fact, **more: Any) -> tuple[Onward | None, list[float]]:
+    waited: list[float] = []
+    known = dataclasses.replace(record(), run=None)
+    told = onward(
+        ended(*why), known, FakeTransport(agents, **more), wait=waited.append, now=lambda: sum(waited, start=0.0)
+    )
+    return told, waited
+
+
+def test_a_run_that_ends_for_good_is_the_last() -> None:
+    assert found(Agents(), STOPPED) == (None, [])
+
+
+def test_a_newer_run_of_the_cluster_goes_on() -> None:
+    told, _ = found(Later(0), STOPPED)
+    assert told is not None
+    assert told.record is not None
+    assert told.record.run == "digits-2"
+
+
+def test_a_run_for_which_it_was_stopped_is_waited_for() -> None:
+    told, waited = found(Later(3), REPLACED)
+    assert told is not None
+    assert told.record is not None
+    assert set(waited) == {1.0}
+
+
+def test_one_that_never_begins_is_reported_after_a_while() -> None:
+    told, waited = found(Agents(), REPLACED)
+    assert told == Onward(None)
+    assert sum(waited) >= PATIENCE_S
+
+
+def test_an_older_run_is_none_to_go_on_with() -> None:
+    assert found(Later(0, "digits-0", 500.0), STOPPED) == (None, [])
+
+
+def test_where_no_host_answers_nothing_follows() -> None:
+    away = {host: TransportError(f"no route to {host}") for host in "abcd"}
+    assert found(Agents(), STOPPED, unreachable=away) == (None, [])
+
+
+class Following:
+    """Runs that end one after the other; `asked` are the logs that were asked for of each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *then: Onward | None) -> None:
+        self.asked: list[tuple[str | None, LogRequest]] = []
+        self.printed_for: list[Sequence[TaskId]] = []
+        self._then = list(then)
+        monkeypatch.setattr(watching, "watch", self._watch)
+        monkeypatch.setattr(onwards, "onward", lambda *_: self._then.pop(0))
+        monkeypatch.setattr(Scope, "transport", None)
+        monkeypatch.setattr(Scope, "started_here", lambda scope, run: None)
+
+    def _watch(self, scope: Scope, of: RunRecord, wanted: LogRequest, printer: object) -> RunStatus:
+        self.asked.append((of.run, wanted))
+        return RunStatus(of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),)), (), 1010.0)
+
+    def by(self, scope: Scope, words: list[str] | None, **wanted: Any) -> int:
+        def printer_for(tasks: Sequence[TaskId]) -> Any:
+            self.printed_for.append(tasks)
+
+        first = LogRequest(tuple(record().roster), **wanted)
+        with pytest.raises(typer.Exit) as ended:
+            watching.follow_logs(scope, record(), words, first, printer_for)
+        return int(ended.value.exit_code)
+
+
+def test_all_of_the_new_run_is_shown_and_what_is_searched_for_stays(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fewer = dataclasses.replace(record("digits-2"), roster={TaskId("worker", 0): "c", TaskId("worker", 1): "d"})
+    followed = Following(monkeypatch, Onward(fewer), None)
+    assert followed.by(Scope("logs"), ["worker"], lines=10, since=5.0, grep="loss") == 1
+    assert [run for run, _ in followed.asked] == ["digits-1", "digits-2"]
+    then = followed.asked[1][1]
+    assert (then.lines, then.since, then.grep, then.tasks) == (None, None, "loss", tuple(fewer.roster))
+    assert followed.printed_for[1] == tuple(fewer.roster)
+    assert "digits-1 was replaced by digits-2: its logs follow\n" in capsys.readouterr().err
+
+
+def test_a_run_that_was_named_is_followed_to_its_end_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    followed = Following(monkeypatch)
+    assert followed.by(Scope("logs", run="digits-1"), None) == 1
+    assert len(followed.asked) == 1
+
+
+def test_where_the_new_run_does_not_begin_the_command_ends_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    followed = Following(monkeypatch, Onward(None))
+    assert followed.by(Scope("logs"), None) == 1
+    assert (
+        "digits-1 was stopped to make room for another run, which has not begun within 120 s" in capsys.readouterr().err
+    )
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def away(host: str) -> Away:
+    return Away(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
+
+
+def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    narrate = Narrator("gpu-1", None)
+    for number in range(2, 12):
+        narrate(away(f"gpu-{number}"))
+        narrate(away(f"gpu-{number}"))
+    assert capsys.readouterr().err == ""
+    narrate(None)
+    assert capsys.readouterr().err == "error: gpu-[2-11]: no answer\n"
+    narrate(None)
+    assert capsys.readouterr().err == "", "once"
+
+
+def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = Clock()
+    narrate = Narrator("gpu-1", None, clock)
+    narrate(away("gpu-2"))
+    clock.now += TOGETHER_S
+    narrate(away("gpu-3"))
+    assert capsys.readouterr().err == "error: gpu-2 (gpu-2:22) does not answer\n"
+    narrate.report_away()
+    assert capsys.readouterr().err == "error: gpu-3 (gpu-3:22) does not answer\n"
+
+
+def test_one_that_is_back_was_away_before(capsys: pytest.CaptureFixture[str]) -> None:
+    narrate = Narrator("gpu-1", None)
+    narrate(away("gpu-2"))
+    narrate(Back("gpu-2"))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-2 (gpu-2:22) does not answer",
+        "gpu-2 can be reached again",
+    ]
+
+
+def test_the_coordinators_absence_is_shown_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    Narrator("gpu-1", None)(away("gpu-1"))
+    assert capsys.readouterr().err.splitlines() == [
+        "error: gpu-1 (gpu-1:22) does not answer",
+        "the run continues without it; trying again",
+    ]

@@ -1,4 +1,4 @@
-"""What dead runs have left, from all hosts of the inventory."""
+"""What all hosts tell together: remains of dead runs, what trainers wrote, scalars, and how far a run is."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.gc import collect
-from dtctl.render.gc import show_remains
+from dtctl.model import TaskId, TaskState
+from dtctl.operations.gc import Written, collect, told_once
+from dtctl.operations.metrics import Series, follow_metrics, read_metrics
+from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
+from dtctl.render.gc import show_remains, written_line
 from dtctl.render.machine import document
+from dtctl.render.result import show_kept
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.tasks import task_status
 
 NOTHING: dict[str, Any] = {
     "type": "result", "dry_run": True, "survivors": [],
@@ -52,3 +57,140 @@ def test_every_host_is_asked_and_told_whether_it_is_serious(capsys: pytest.Captu
     assert "b: process 4711 of digits-0: python train.py" in said.out
     assert "a,c: nothing to remove" in said.out
     assert "nothing has been removed" in said.err
+
+
+def told(host: str, id_: str, **fields: Any) -> Any:
+    usual = {"cluster": "digits", "id": id_, "path": "/home/ada/.dtctl/work/digits/tree", "files": 1}
+    return host, {**usual, "size_bytes": 501_000_000, **fields}
+
+
+def test_hosts_that_share_a_home_directory_name_it_once() -> None:
+    (one,) = told_once([told("gpu-1", "x"), told("gpu-2", "x")])
+    assert (one.hosts, one.directories) == (("gpu-1", "gpu-2"), 1)
+    assert written_line(one) == (
+        "kept: 501 MB, with 1 file that trainers of digits wrote: /home/ada/.dtctl/work/digits/tree on gpu-[1-2]"
+    )
+
+
+def test_directories_that_are_alike_are_told_in_one_line_and_others_not() -> None:
+    alike, other = told_once([told("gpu-1", "x"), told("gpu-2", "y"), told("gpu-3", "z", files=2)])
+    assert (alike.hosts, alike.directories) == (("gpu-1", "gpu-2"), 2)
+    assert "501 MB each, with 1 file " in written_line(alike)
+    assert other.hosts == ("gpu-3",)
+
+
+def test_what_is_kept_comes_with_the_way_to_remove_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show_kept(())
+    assert capsys.readouterr().err == ""
+    show_kept((Written(None, "/tree", 3, 2048, ("a",)),))
+    said = capsys.readouterr().err
+    assert "2.0 kB, with 3 files that trainers wrote: /tree on a" in said
+    assert "dtctl gc --written" in said
+
+
+def folder(directory: str, identity: str, *steps: int) -> dict[str, Any]:
+    values = [str(1.0 / (step + 1)) for step in steps]
+    told = {"tag": "loss", "count": len(steps), "least": "0.5", "most": "1.0", "steps": list(steps)}
+    times = [1000.0 + step for step in steps]
+    return {
+        "dir": directory, "name": "train", "identity": identity, "series": [{**told, "times": times, "values": values}],
+    }  # fmt: skip
+
+
+def result(*folders: dict[str, Any], run: str = "digits-1") -> dict[str, Any]:
+    return {"type": "result", "run": run, "time": 2000.0, "dirs": ["/shared"], "folders": list(folders)}
+
+
+def test_a_directory_that_hosts_share_is_told_once_and_one_of_the_same_name_twice() -> None:
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        own = folder("/own", f"{session.host.name}-events", 1)
+        return [result(folder("/shared", "7-events", 0, 1), own)]
+
+    transport = FakeTransport(answer)
+    found = read_metrics(record(), transport, ["loss"], points=5)
+    hosts = sorted(transport.opened)
+    assert sorted(one.directory for one in found.series) == [*["/own"] * len(hosts), "/shared"]
+    assert [one.host for one in found.series if one.directory == "/shared"] == [record().coordinator]
+    assert len(set(hosts)) == len(hosts), "one connection a host"
+
+
+def test_a_host_with_another_run_is_an_error_and_not_a_curve() -> None:
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        own = session.host.name == record().coordinator
+        return [result(folder("/own", session.host.name, 1), run="digits-1" if own else "digits-0")]
+
+    asked = record().__class__(**{**vars(record()), "run": None})
+    found = read_metrics(asked, FakeTransport(answer), [], points=5)
+    assert (found.run, [one.host for one in found.series]) == ("digits-1", [asked.coordinator])
+    assert all("has another run than digits-1" in error.summary for error in found.errors.values())
+    assert len(found.errors) == len(asked.hosts) - 1
+
+
+def test_what_is_followed_comes_once_whichever_host_tells_it_and_a_host_that_is_away_is_named() -> None:
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        shared = [
+            {"type": "points", "run": "digits-1", "folders": [folder("/s", "7", *steps)]} for steps in ((0, 1), (2,))
+        ]
+        return [*shared, result()]
+
+    some = record()
+    told = list(follow_metrics(some, FakeTransport(answer), [], points=5))
+    points = [point.step for one in told if isinstance(one, Series) for point in one.points]
+    assert points == [0, 1, 2]
+    off = next(iter(some.hosts))
+    found = read_metrics(some, FakeTransport(answer, {off: TransportError("off")}), [], points=5)
+    assert off in found.errors
+
+
+LEAD = TaskId("chief", 0)
+
+
+def task(name: str, state: TaskState = TaskState.RUNNING, **told: Any) -> TaskStatus:
+    return task_status(name, state=state, **told)
+
+
+def test_a_run_that_has_told_no_step_has_a_target_alone() -> None:
+    assert progress_of([task("ps:0"), task("chief:0")], LEAD, 100) == Progress(target=100)
+
+
+def test_the_furthest_step_counts_and_the_leads_rate_and_loss() -> None:
+    tasks = [
+        task("chief:0", step=90, step_time=5.0, rate=2.0, loss="0.5"),
+        task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7"),
+    ]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, 6.0, 200, 2.0, "0.5")
+
+
+def test_what_the_lead_does_not_tell_a_worker_does() -> None:
+    tasks = [task("chief:0"), task("worker:0", step=100, step_time=6.0, rate=9.0, loss="0.7")]
+    assert progress_of(tasks, LEAD, None) == Progress(100, 6.0, None, 9.0, "0.7")
+
+
+def test_of_two_equally_far_the_lead_counts() -> None:
+    tasks = [task("worker:0", step=90, step_time=6.0), task("chief:0", step=90, step_time=5.0)]
+    for order in (tasks, tasks[::-1]):
+        assert progress_of(order, LEAD, None) == Progress(90, 5.0)
+
+
+def test_a_step_is_further_than_none() -> None:
+    tasks = [task("chief:0", step=0, step_time=6.0), task("worker:0", step=1, step_time=5.0)]
+    assert progress_of(tasks, LEAD, None) == Progress(1, 5.0)
+
+
+def test_without_the_leads_the_rate_and_loss_of_the_furthest_count() -> None:
+    for steps in ((0, 1, 0), (10, 30, 20)):
+        tasks = [task(f"worker:{n}", step=step, rate=float(n), loss=f"0.{n}") for n, step in enumerate(steps)]
+        assert progress_of(tasks, LEAD, None) == Progress(max(steps), rate=1.0, loss="0.1")
+
+
+def test_a_task_that_runs_no_more_has_no_rate() -> None:
+    tasks = [task("worker:0", TaskState.BACKOFF, step=100, rate=9.0, loss="nan")]
+    assert progress_of(tasks, LEAD, 200) == Progress(100, None, 200, None, "nan")
+
+
+def test_the_time_that_is_left_is_that_of_the_steps_that_are_left() -> None:
+    assert Progress(100, 0.0, 300, 4.0).left_s == 50.0
+    assert Progress(301, 0.0, 300, 4.0).left_s == 0.0
+    assert Progress(100, 0.0, None, 4.0).left_s is None
+    assert Progress(100, 0.0, 300, None).left_s is None
+    assert Progress(None, None, 300, 4.0).left_s is None

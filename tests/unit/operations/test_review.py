@@ -1,14 +1,19 @@
-"""What this machine lacks for a start, told with its place in the cluster file."""
+"""What this machine lacks for a start, which of its ports are free, and which Python trains on it."""
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from dtctl.agent.host import ports as host_ports
 from dtctl.config import check_cluster
 from dtctl.errors import ConfigError, PreflightError
+from dtctl.operations import local as local_ports
+from dtctl.operations.local import LocalPorts, Runtime, local_python
 from dtctl.operations.up.review import Program, program_of, review
 
 TEXT = """\
@@ -196,3 +201,103 @@ def test_needs_that_nothing_says_the_origin_of_are_asked_about_before_a_start_al
     assert summary.startswith("requirements.txt names numpy>=1, tensorflow; the hosts' own python3 has to have them")
     assert look(more="  setup: pip install -r requirements.txt\n", started=False) == ([], [])
     assert look(more="  python: /opt/python\n", started=False) == ([], [])
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def is_free(port: int, table: Path = Path("/proc/net/unix")) -> bool:
+    ports = LocalPorts(table)
+    try:
+        return ports.is_free(port)
+    finally:
+        ports.give_back()
+
+
+def test_what_one_has_chosen_is_not_free_for_another_until_it_is_gone(port: int) -> None:
+    one, other = LocalPorts(), LocalPorts()
+    assert (one.is_free(port), other.is_free(port), one.is_free(port)) == (True, False, True)
+    one.give_back()
+    assert other.is_free(port)
+    other.give_back()
+
+
+def test_what_a_run_is_going_to_listen_on_is_not_free(port: int) -> None:
+    held = host_ports.claim([port])
+    assert not LocalPorts().is_free(port)
+    for claim in held:
+        os.close(claim)
+    assert is_free(port)
+    assert local_ports._CLAIM.format(port) == host_ports.CLAIM % port
+
+
+def test_two_agents_may_claim_a_port_and_a_refused_one_is_not_kept_from_others(port: int) -> None:
+    one = host_ports.claim([port])
+    two = host_ports.claim([port, port])  # of the same process: its name is taken, and that is nobody's trouble
+    looking = LocalPorts()
+    assert not looking.is_free(port)
+    for claim in (*one, *two):
+        os.close(claim)
+    assert is_free(port)
+
+
+def test_a_port_that_somebody_listens_on_is_not_free(port: int) -> None:
+    with socket.socket() as listener:
+        listener.bind(("", port))
+        listener.listen()
+        assert not LocalPorts().is_free(port)
+
+
+def test_a_system_without_such_names_has_free_ports_too(
+    port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_ports, "_CHOOSING", "x" * 200 + "{}")
+    assert LocalPorts(tmp_path / "none").is_free(port)
+
+
+def environment(directory: Path, *marks: str) -> str:
+    (directory / "bin").mkdir(parents=True)
+    for name in ("python", "python3"):
+        (directory / "bin" / name).touch(mode=0o755)
+    for mark in marks:
+        (directory / mark).touch()
+    return str(directory)
+
+
+def runtime(prefix: str, *, in_environment: bool = True) -> Runtime:
+    return Runtime(f"{prefix}/bin/python", prefix, in_environment)
+
+
+@pytest.mark.parametrize("mark", ["uv-receipt.toml", "pipx_metadata.json"])
+def test_under_uv_tool_and_pipx_the_active_environment_trains(tmp_path: Path, mark: str) -> None:
+    own = runtime(environment(tmp_path / "tools" / "dtctl", mark))
+    active, conda = environment(tmp_path / "active"), environment(tmp_path / "conda")
+    path = f"{environment(tmp_path / 'usual')}/bin"
+    assert local_python({"VIRTUAL_ENV": active, "CONDA_PREFIX": conda, "PATH": path}, own) == f"{active}/bin/python"
+    assert local_python({"CONDA_PREFIX": conda, "PATH": path}, own) == f"{conda}/bin/python"
+    assert local_python({"PATH": path}, own) == f"{path}/python3"
+    assert local_python({"PATH": "/nowhere"}, own) == own.executable
+
+
+def test_a_dtctl_in_an_environment_of_the_users_own_trains_with_its_python(tmp_path: Path) -> None:
+    own = runtime(environment(tmp_path / ".venv"))
+    conda, active = environment(tmp_path / "conda"), environment(tmp_path / "active")
+    assert local_python({"PATH": "/usr/bin"}, own) == own.executable
+    assert local_python({"CONDA_PREFIX": conda}, own) == own.executable
+    assert local_python({"VIRTUAL_ENV": active}, own) == f"{active}/bin/python"
+
+
+def test_a_dtctl_of_the_system_gives_way_to_any_active_environment(tmp_path: Path) -> None:
+    own = runtime("/usr", in_environment=False)
+    conda = environment(tmp_path / "conda")
+    assert local_python({"CONDA_PREFIX": conda}, own) == f"{conda}/bin/python"
+    assert local_python({}, own) == "/usr/bin/python"
+
+
+def test_an_environment_that_was_removed_does_not_count(tmp_path: Path) -> None:
+    own = runtime("/usr", in_environment=False)
+    assert local_python({"VIRTUAL_ENV": str(tmp_path / "gone")}, own) == "/usr/bin/python"

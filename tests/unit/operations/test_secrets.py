@@ -1,8 +1,9 @@
-"""Where the values of secrets come from: a file that may be anything, and that others may be able to read."""
+"""What of a cluster file's programs and secrets is allowed on this machine, and where secrets come from."""
 
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,8 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.cli.consent import is_allowed, may_start
+from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.errors import PreflightError
+from dtctl.operations.consent import Consents, Program, programs_here
+from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
 from tests.fuzz import cases
 from tests.unit.clusters import cluster
@@ -125,3 +130,143 @@ def test_any_file_gives_texts_or_an_error(tmp_path_factory: pytest.TempPathFacto
     except PreflightError:
         return
     assert all(name.isidentifier() and "\0" not in value for name, value in values.items())
+
+
+FILE = """\
+name: demo
+hosts: {a: {transport: local, python: /x/python, env: {B: c}}, far: 10.0.0.9}
+jobs: {worker: {hosts: a}}
+trainer: {code: code, command: [python, train.py], args: {steps: 5}, dialect: none, setup: make}
+dirs: {work: w}
+hooks:
+  one: {run: [./notify.sh]}
+  two: {run: [notify-send, x]}
+"""
+
+
+def programs(place: Path, text: str = FILE, *, local: bool = False) -> tuple[Program, ...]:
+    (place / "code").mkdir(parents=True, exist_ok=True)
+    (place / "code" / "train.py").touch()
+    (place / "cluster.yaml").write_text(text)
+    return programs_here(load_cluster(place / "cluster.yaml", needs_files=False), local=local)
+
+
+@pytest.fixture
+def consents(tmp_path: Path) -> Consents:
+    (tmp_path / "state").mkdir(mode=0o700)
+    return Consents(tmp_path / "state")
+
+
+def test_each_hook_and_job_is_allowed_by_itself(tmp_path: Path, consents: Consents) -> None:
+    one, two, *others = programs(tmp_path)
+    assert [one.what, two.what, *(other.what for other in others)] == ["hook one", "hook two", "setup", "worker"]
+    consents.allow([one])
+    assert consents.missing([one, two, *others]) == (two, *others)
+    consents.allow([two, *others])
+    assert consents.missing([one, two, *others]) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("/x/python", "/y/python"),
+        ("B: c", "B: d"),
+        ("B: c", "B: c, LD_PRELOAD: x.so"),
+        ("train.py", "other.py"),
+        ("steps: 5", "c: import os"),
+        ("setup: make", "setup: make all"),
+        ("setup: make", "setup: make, venv: ~/v"),
+        ("setup: make", "setup: make, secrets: [LD_PRELOAD]"),
+        ("work: w", "work: ~/.config/autostart"),
+        ("code: code", "code: ."),
+        ("notify-send, x", "notify-send, y"),
+    ],
+)
+def test_whatever_changes_what_would_start_asks_again(tmp_path: Path, consents: Consents, old: str, new: str) -> None:
+    consents.allow(programs(tmp_path))
+    assert consents.missing(programs(tmp_path)) == ()
+    assert old in FILE
+    assert consents.missing(programs(tmp_path, FILE.replace(old, new)))
+
+
+def test_a_script_that_changes_asks_again_and_so_does_another_directory(tmp_path: Path, consents: Consents) -> None:
+    (tmp_path / "notify.sh").write_text("one")
+    consents.allow(programs(tmp_path))
+    (tmp_path / "notify.sh").write_text("two")
+    assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
+    assert len(consents.missing(programs(tmp_path / "copy"))) == 4
+
+
+def test_a_script_too_large_to_read_that_changes_asks_again(tmp_path: Path, consents: Consents) -> None:
+    (tmp_path / "notify.sh").write_bytes(b"#!/bin/sh\n" + b"#\n" * (9 << 20))
+    consents.allow(programs(tmp_path))
+    assert consents.missing(programs(tmp_path)) == ()
+    (tmp_path / "notify.sh").write_bytes(b"#!/bin/sx\n" + b"#\n" * (9 << 20))
+    assert [one.what for one in consents.missing(programs(tmp_path))] == ["hook one"]
+
+
+def test_what_is_allowed_for_a_file_is_not_allowed_for_a_link_to_it(tmp_path: Path, consents: Consents) -> None:
+    """Its commands run in the directory of the link."""
+    consents.allow(programs(tmp_path / "own"))
+    (tmp_path / "cloned").mkdir()
+    (tmp_path / "cloned/cluster.yaml").symlink_to("../own/cluster.yaml")
+    linked = programs_here(load_cluster(tmp_path / "cloned/cluster.yaml", needs_files=False))
+    assert consents.missing(linked) == linked
+
+
+def test_what_a_hook_may_is_seen_as_it_is_now(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    (tmp_path / "notify.sh").write_text("one")
+    Consents().allow(programs(tmp_path))
+    cluster = load_cluster(tmp_path / "cluster.yaml", needs_files=False)
+    one, two = cluster.hooks.values()
+    assert is_allowed(cluster, one)
+    (tmp_path / "notify.sh").write_text("two")
+    assert not is_allowed(cluster, one)
+    assert is_allowed(cluster, two)
+    (tmp_path / "dtctl/allowed").chmod(0o777)
+    assert not is_allowed(cluster, two)
+    assert not is_allowed(None, two)
+
+
+def test_a_check_starts_nothing_on_a_host_that_only_the_command_line_makes_local(tmp_path: Path) -> None:
+    assert len(programs(tmp_path, FILE.replace("transport: local, ", ""))) == 2, "its hooks"
+    typed = ["hosts.a.transport=local"]
+    cluster = load_cluster(tmp_path / "cluster.yaml", overrides=typed, needs_files=False)
+    assert not may_start(cluster, typed, local=False)
+
+
+def test_what_starts_elsewhere_needs_no_consent(tmp_path: Path) -> None:
+    text = FILE.replace("hosts: a}", "hosts: far}").replace("transport: local, ", "").partition("hooks:")[0]
+    assert programs(tmp_path, text) == ()
+    assert {one.what for one in programs(tmp_path, text, local=True)} == {"setup", "worker"}
+
+
+def test_a_job_that_moves_to_another_local_host_asks_nothing(tmp_path: Path, consents: Consents) -> None:
+    consents.allow(programs(tmp_path))
+    moved = FILE.replace("hosts: {a: ", "hosts: {b: ").replace("hosts: a}", "hosts: b}")
+    assert consents.missing(programs(tmp_path, moved)) == ()
+
+
+def test_what_is_allowed_is_for_the_user_alone(tmp_path: Path, consents: Consents) -> None:
+    old = os.umask(0)
+    try:
+        consents.allow(programs(tmp_path))
+    finally:
+        os.umask(old)
+    kept = list((tmp_path / "state/allowed").iterdir())
+    assert len(kept) == 4
+    assert {stat.S_IMODE(file.stat().st_mode) for file in kept} == {0o600}
+    assert stat.S_IMODE((tmp_path / "state/allowed").stat().st_mode) == 0o700
+
+
+def test_a_directory_that_others_may_write_to_allows_nothing(tmp_path: Path, consents: Consents) -> None:
+    consents.allow(programs(tmp_path))
+    (tmp_path / "state/allowed").chmod(0o777)
+    with pytest.raises(PreflightError, match="can be written to by other users"):
+        Consents(tmp_path / "state")
+
+
+@pytest.mark.parametrize("name", template_names())
+def test_no_template_of_ours_needs_consent(name: str) -> None:
+    assert programs_here(load_cluster(templates_directory() / name / "cluster.yaml", needs_files=False)) == ()

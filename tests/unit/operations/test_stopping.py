@@ -1,16 +1,28 @@
-"""What hosts tell while they end tasks reaches whoever watches, each of its own tasks."""
+"""Tasks and hosts on the command line: which are meant, made ready, replaced, and stopped."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtctl.errors import DtctlError, TransportError
-from dtctl.model import TaskId
+from dtctl.bundle import Sender, scan
+from dtctl.config.cluster import Cluster
+from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
+from dtctl.model import Host, Local, TaskId
+from dtctl.operations.client.conversation import Progress
+from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.push import push
+from dtctl.operations.replace import check_same, plan_replacement
+from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
+from dtctl.operations.up import readying
+from dtctl.operations.up.readying import converse
+from dtctl.plan.roster import plan_roster
 from dtctl.transport.seam import Message
+from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.coordinated import inventory, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -91,3 +103,175 @@ def test_what_no_agent_says_is_refused_at_the_seam(lie: Mapping[str, Any]) -> No
     assert not found
     assert result.away is not None, "the coordinator is not believed, and every host is asked"
     assert all(isinstance(error, TransportError) for error in result.errors.values())
+
+
+PUSHED = {"type": "result", "bundle": "b", "sent_files": 1}
+Frames = list[dict[str, Any] | DtctlError]
+
+
+@pytest.fixture
+def sender(tmp_path: Path) -> Sender:
+    (tmp_path / "train.py").write_text("print()")
+    return Sender(scan(tmp_path))
+
+
+def conversation(frames: Frames, sender: Sender | None, until: str = "result") -> list[Progress]:
+    """What is told of it."""
+    session = FakeSession(Host("gpu-3", Local()), lambda _, fields: frames if fields["type"] == "go" else [])
+    session.send({"type": "go"})
+    told: list[Progress] = []
+    converse(session, sender, told.append, until=until)
+    return told
+
+
+def need(*indexes: int) -> dict[str, Any]:
+    return {"type": "need", "files": list(indexes)}
+
+
+@pytest.mark.parametrize(
+    ("frames", "why"),
+    [
+        ([need(7)], "gpu-3 needs a file 7 of a bundle of 1"),
+        ([need(2**53)], "gpu-3 needs a file"),
+        ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
+        ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
+        ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
+    ],
+)
+def test_what_no_bundle_has_is_not_sent(frames: Frames, why: str, sender: Sender) -> None:
+    with sender, pytest.raises(TransportError, match=why):
+        conversation(frames, sender)
+
+
+def test_a_host_that_is_to_start_has_all_it_needs() -> None:
+    with pytest.raises(TransportError, match="gpu-3 asks again for files that it was given"):
+        conversation([need(0)], None, until="started")
+
+
+def test_a_flood_of_progress_does_not_flood_the_screen(sender: Sender) -> None:
+    frames: Frames = [{"type": "progress", "phase": "receive", "done_bytes": n} for n in range(10_000)]
+    with sender:
+        told = conversation([*frames, dict(PUSHED)], sender)
+    assert 1 <= len(told) < 500
+
+
+def test_what_a_setup_prints_is_shown_up_to_a_limit(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readying, "SETUP_TEXT_BYTES", 1000)
+    frames: Frames = [{"type": "progress", "phase": "setup", "payload": b"x" * 99 + b"\n"} for _ in range(100)]
+    with sender:
+        told = conversation([*frames, dict(PUSHED)], sender)
+    assert [one.text for one in told[:10]] == ["x" * 99 + "\n"] * 10
+    assert "not shown" in told[10].text
+    assert len(told) == 11
+
+
+def test_a_push_to_one_liar_is_a_push_to_all_others(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print()")
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Frames:
+        if fields["type"] != "push":
+            return []
+        return [need(99)] if session.host.name == "d" else [need(0), dict(PUSHED)]
+
+    done = push(record(), scan(tmp_path), FakeTransport(answer), lambda progress: None)
+    assert (sorted(done.results), list(done.errors)) == (["a", "b", "c"], ["d"])
+
+
+def with_spares(**settings: Any) -> Cluster:
+    hosts = [ssh_host(name) for name in "abcdef"]
+    return cluster(hosts=hosts, **{"spares": ("e", "f"), **settings})
+
+
+def test_the_first_spare_takes_the_place() -> None:
+    exchange = plan_replacement(with_spares(), "b", None)
+    assert (exchange.new, exchange.tasks) == ("e", (TaskId("ps", 1),))
+    assert exchange.cluster.jobs["ps"].hosts == ("a", "e")
+    assert exchange.cluster.jobs["worker"].hosts == ("c", "d")
+    assert exchange.cluster.spares == ("f",)
+
+
+def test_a_host_that_is_named_need_not_be_a_spare() -> None:
+    assert plan_replacement(with_spares(spares=()), "b", "f").cluster.jobs["ps"].hosts == ("a", "f")
+
+
+def test_the_lead_may_move() -> None:
+    assert plan_replacement(with_spares(), "c", None).moves_the_lead
+    assert not plan_replacement(with_spares(), "d", None).moves_the_lead
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("x", None, "x has no task"),
+        ("e", None, "e has no task"),
+        ("b", "x", "there is no host 'x'"),
+        ("b", "c", "c has tasks of its own: worker:0"),
+        ("b", "b", "b has tasks of its own: ps:1"),
+    ],
+)
+def test_hosts_that_cannot_give_or_take_are_refused(old: str, new: str | None, says: str) -> None:
+    with pytest.raises(UsageError, match=says):
+        plan_replacement(with_spares(), old, new)
+
+
+def test_without_a_spare_a_host_has_to_be_named() -> None:
+    with pytest.raises(UsageError, match="no spare"):
+        plan_replacement(with_spares(spares=()), "b", None)
+
+
+def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
+    run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
+    with pytest.raises(PreflightError, match="does not agree") as refused:
+        check_same(with_spares(), run)
+    assert "ps:1: b in the file, e in the run" in refused.value.detail
+    check_same(with_spares(), record_of(plan_roster(with_spares())))
+
+
+RECORD = record_of(
+    plan_roster(cluster(job("ps", ["n1", "n2"], [1, 1]), job("worker", ["n1", "n2", "n3", "n3"], [2, 2, 2, 3])))
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "tasks"),
+    [
+        ([], "ps:0 ps:1 worker:0 worker:1 worker:2 worker:3"),
+        (["worker:1"], "worker:1"),
+        (["worker"], "worker:0 worker:1 worker:2 worker:3"),
+        (["worker:0-2"], "worker:0 worker:1 worker:2"),
+        (["worker:0,3"], "worker:0 worker:3"),
+        (["@n3"], "worker:2 worker:3"),
+        (["@n[1-2]"], "ps:0 ps:1 worker:0 worker:1"),
+        (["worker:3", "ps", "worker:3"], "ps:0 ps:1 worker:3"),
+    ],
+)
+def test_words_mean_tasks_in_the_order_of_the_file(words: list[str], tasks: str) -> None:
+    assert " ".join(map(str, select_tasks(RECORD, words))) == tasks
+
+
+@pytest.mark.parametrize(
+    ("word", "message", "hint"),
+    [
+        ("wroker:1", "there is no job 'wroker'", "worker"),
+        ("worker:9", "there is no task worker:9", "worker:3"),
+        ("worker:x", "'worker:x' is not a task", "worker:0-3"),
+        ("@n9", "there is no host 'n9'", "n"),
+        ("worker:", "'worker:' is not a task", "worker:1"),
+    ],
+)
+def test_a_word_that_means_nothing_says_what_would(word: str, message: str, hint: str) -> None:
+    with pytest.raises(UsageError) as error:
+        select_tasks(RECORD, [word])
+    assert message in error.value.summary
+    assert hint in error.value.hint
+
+
+def test_hosts_are_named_plainly_or_by_their_tasks() -> None:
+    assert select_hosts(RECORD, ["n2", "@n1"]) == ("n1", "n2")
+    assert select_hosts(RECORD, ["worker:2"]) == ("n3",)
+    assert select_hosts(RECORD, []) == ("n1", "n2", "n3")
+
+
+def test_a_record_goes_through_json_unchanged() -> None:
+    assert RunRecord.from_json(RECORD.to_json()) == RECORD

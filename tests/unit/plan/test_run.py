@@ -1,17 +1,24 @@
-"""What `plan_run` makes of the settings of a cluster, and the part that each task of a run has."""
+"""What `plan_run` makes of a cluster's settings, and what `plan` and `up --dry-run` tell of it."""
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from dtctl.config import load_cluster
 from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local, TaskId
+from dtctl.plan import dialects
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import TaskPlan, plan_roster, restoring_hosts, shown
+from dtctl.plan.roster import RunPlan, TaskPlan, plan_roster, restoring_hosts, shown
+from dtctl.plan.run import plan_run
+from dtctl.render.machine import document
+from dtctl.render.plan import order_lines, show_plan, show_whole_tasks
+from dtctl.render.terminal import console
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
 
@@ -171,3 +178,184 @@ def test_the_lead_and_whoever_restores_a_part_of_its_own(strategy: str, hosts: t
 def test_a_host_is_named_once_and_an_evaluator_begins_nothing() -> None:
     jobs = (job("ps", ["a", "b"], [2222] * 2), job("worker", ["b", "a"], [2223] * 2), job("evaluator", ["c"], [2224]))
     assert restoring_hosts(plan_roster(cluster(*jobs))) == ("b", "a")
+
+
+NAMES = {name: name for name in "abcd"}
+
+
+def plan(strategy: str) -> RunPlan:
+    jobs = (job("chief", ["a"], [2222]), job("ps", ["b"], [2222]), job("worker", ["c", "d"], [2222, 2222]))
+    value = cluster(*jobs, job("evaluator", ["b"], [2223]), strategy=strategy, dirs={"output": "out"})
+    return plan_run(value, NAMES, local_python="python3")
+
+
+def test_a_plan_shows_order_coordinator_and_restart_scopes() -> None:
+    assert order_lines(plan("ps-strategy")) == [
+        "trains as ps-strategy; coordinator on a, a:2221",
+        "starts all at once",
+        "a loss of chief:0,evaluator:0,worker:[0-1] restarts it alone; of ps:0 restarts it, then the lead",
+    ]
+
+
+def test_a_plan_shows_which_tasks_wait_for_others() -> None:
+    jobs = [job("ps", ["a"], [2222]), job("worker", ["b"], [2222], depends_on=("ps",)), job("board", ["b"], [2223])]
+    assert order_lines(plan_run(cluster(*jobs), NAMES, local_python="python3"))[1] == (
+        "starts board:0,ps:0 at once; worker:0 after ps:0"
+    )
+
+
+def test_the_machine_form_has_the_same_and_what_follows() -> None:
+    told = document.plan(plan("sync-ps"))
+    assert (told["strategy"], told["coordinator"]) == ("sync-ps", {"host": "a", "address": "a:2221"})
+    assert told["stages"] == [
+        {"name": "ps", "tasks": ["ps:0"], "after": [], "needs": []},
+        {"name": "chief:0", "tasks": ["chief:0"], "after": [], "needs": [0]},
+        {"name": "worker", "tasks": ["worker:0", "worker:1"], "after": [], "needs": [0, 1]},
+        {"name": "evaluator", "tasks": ["evaluator:0"], "after": [], "needs": [1]},
+    ]
+    assert {task["task"]: task["scope"] for task in told["tasks"]} == {
+        "chief:0": "gang",
+        "ps:0": "gang",
+        "worker:0": "task",
+        "worker:1": "task",
+        "evaluator:0": "task",
+    }
+    assert (told["needsCheckpoint"], told["settleSeconds"], told["targetStep"]) == (True, 150.0, None)
+
+
+LARGE = """\
+name: large
+hosts:
+  "gpu-[1-8]": {ssh: "10.0.0.2[1-8]", gpus: 4}
+  "x-[1-2]": {gpus: 4, env: {OMP: 1}, dirs: {data: /ssd}}
+jobs:
+  ps: {hosts: "gpu-[1-8]"}
+  worker: {hosts: ["gpu-[1-8]", "x-[1-2]"], tasks_per_host: 4}
+dirs: {data: /d, output: out}
+trainer: {command: [python, train.py], args: {me: "{address}", steps: 100}, env: {LEVEL: 2}, secrets: [KEY]}
+"""
+LARGE_SHOWN = """\
+large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
+code from {code}
+trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
+starts all at once
+a loss of ps:[0-7],worker:[0-39] restarts it alone
+
+TASK          HOST       ADDRESS                     GPU     NOTE
+ps:0-7        gpu-[1-8]  10.0.0.[21-28]:2222         none
+worker:0-31   gpu-[1-8]  10.0.0.[21-28]:[2223-2226]  1 each
+worker:32-39  x-[1-2]    :2222-2225                  1 each  OMP=1, data /ssd
+
+each task runs python3 train.py --me=... --steps=100 --ps_hosts=... --worker_hosts=... --job_name=... --task_index=...
+  with PYTHONUNBUFFERED=1 PYTHONFAULTHANDLER=1 LEVEL=2 TF_CONFIG=...
+secrets: KEY
+directories: data /d, output ~/dtctl/large/out
+TF_CONFIG's cluster: the addresses above, by job and in the order of the tasks
+dtctl plan worker:0    shows one task as a whole, --all every one
+"""
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> RunPlan:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LARGE)
+    names = {**{f"gpu-{number}": f"10.0.0.2{number}" for number in range(1, 9)}, "x-1": "x-1", "x-2": "x-2"}
+    return plan_run(load_cluster(file), names, local_python="python3")
+
+
+def test_a_plan_of_48_tasks_fits_a_screen(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(large)
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert "\n".join(lines) + "\n" == LARGE_SHOWN.format(code=large.cluster.trainer.code)
+
+
+def test_a_small_plan_has_a_line_for_each_task_and_the_cluster_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(plan("sync-ps"))
+    shown = capsys.readouterr().out
+    assert [line.split() for line in shown.splitlines() if line.startswith("worker")] == [
+        ["worker:0", "c", "c:2222", "all"],
+        ["worker:1", "d", "d:2222", "all"],
+    ]
+    cluster_of_tf_config = '{"chief": ["a:2222"], "ps": ["b:2222"], "worker": ["c:2222", "d:2222"]}'
+    assert f"TF_CONFIG's cluster: {cluster_of_tf_config}" in shown
+
+
+def test_what_differs_stands_below_where_there_is_no_room_beside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "a-training-machine-of-some-length.example.com"
+    (tmp_path / "cluster.yaml").write_text(
+        f"name: c\nhosts: {{{name}: {{ssh: 10.0.0.1, python: /opt/python}}, b: 10.0.0.2}}\n"
+        f"jobs: {{worker: {{hosts: [{name}, b]}}}}\ntrainer: {{command: [python, x.py], dialect: none}}\n"
+    )
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("NO_COLOR", "1")
+    console.choose_color("always")
+    try:
+        show_plan(plan_run(load_cluster(tmp_path / "cluster.yaml"), {name: name, "b": "b"}, local_python="python3"))
+    finally:
+        console.choose_color("auto")
+    lines = capsys.readouterr().out.splitlines()
+    assert f"worker:0 on {name}: python /opt/python" in lines
+    assert not [line for line in lines if line.startswith("TASK") and "NOTE" in line]
+
+
+def test_jobs_with_different_programs_are_shown_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    value = cluster()
+    ps = value.jobs["ps"]
+    own = dataclasses.replace(ps, launch=dataclasses.replace(ps.launch, command=("./serve",)))
+    show_plan(plan_run(dataclasses.replace(value, jobs={**value.jobs, "ps": own}), NAMES, local_python="python3"))
+    shown = capsys.readouterr().out
+    assert "ps runs ./serve --ps_hosts=... " in shown
+    assert "worker runs python3 train.py --ps_hosts=... " in shown
+
+
+def test_one_task_is_shown_with_all_that_it_is_given(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_whole_tasks(large, [TaskId("worker", 33)])
+    shown = capsys.readouterr().out
+    lines = shown.splitlines()
+    assert lines[0] == "worker:33 on x-1, x-1:2223, GPU 1"
+    assert "  OMP=1" in lines
+    assert "  KEY=***" in lines
+    assert "  directories: data /ssd, output ~/dtctl/large/out" in lines
+    assert "--task_index=33" in shown
+    assert shown.count("10.0.0.28:2226") == 2  # in the flags and in TF_CONFIG
+
+
+def test_every_task_can_be_shown_as_a_whole(large: RunPlan, capsys: pytest.CaptureFixture[str]) -> None:
+    show_whole_tasks(large, None)
+    shown = capsys.readouterr().out
+    assert shown.startswith("large: 48 tasks on ")
+    assert all(f"\n\n{task.id} on {task.host}, " in shown for task in large.tasks)
+
+
+def test_the_machine_form_may_be_of_some_tasks(large: RunPlan) -> None:
+    assert [task["task"] for task in document.plan(large, [TaskId("ps", 3)])["tasks"]] == ["ps:3"]
+    assert len(document.plan(large)["tasks"]) == 48
+
+
+def test_a_port_that_its_host_is_to_choose_is_auto(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(LARGE + "ports: auto\n")
+    names = {f"gpu-{number}": f"gpu-{number}" for number in range(1, 9)} | {"x-1": "x-1", "x-2": "x-2"}
+    show_plan(plan_run(load_cluster(file), names, local_python="python3"))
+    shown = capsys.readouterr().out
+    assert "coordinator on gpu-1, gpu-1:auto" in shown
+    assert "worker:0-31   gpu-[1-8]  :auto" in shown
+
+
+def test_the_rank_layout_is_computed_once_for_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[object] = []
+    of = dialects.RankLayout.of
+
+    def counted(*given: Any) -> dialects.RankLayout:
+        found.append(given)
+        return of(*given)
+
+    monkeypatch.setattr(dialects.RankLayout, "of", counted)
+    launch = dataclasses.replace(cluster().jobs["worker"].launch, dialect="pytorch")
+    value = cluster(job("worker", ["a"] * 40, list(range(2222, 2262)), launch=launch))
+    tasks = plan_run(value, NAMES, local_python="python3").tasks
+    assert [task.env["RANK"] for task in tasks] == [str(rank) for rank in range(40)]
+    assert len(found) == 1

@@ -1,15 +1,31 @@
-"""`dtctl explain` knows every key, every exit code and every answer of a host."""
+"""`dtctl explain` knows every key, exit code and answer; scalars stay within their frame."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dtctl.agent.records.answers import CheckpointReport
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.metrics import MetricsResult
 from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
+from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
+from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
+from dtctl.render.machine.document import checkpoints
+from dtctl.render.machine.results import point
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
+from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
+from tests.fuzz import cases
+from tests.unit.render.test_safe_output import FOUND, run_status
 
 PACKAGE = Path(__file__).resolve().parents[3] / "dtctl"
 
@@ -104,3 +120,114 @@ def test_a_screen_shows_type_default_and_an_example(capsys: pytest.CaptureFixtur
 
 def test_every_key_has_a_meaning() -> None:
     assert [key.path for key in all_keys() if not (key.meaning and key.type)] == []
+
+
+def series(*values: float, tag: str = "loss", name: str = "train") -> Series:
+    points = tuple(Point(step, 1000.0 + step, value) for step, value in enumerate(values))
+    return Series(tag, name, "a", "/data", points, len(values), min(values), max(values), 1100.0)
+
+
+def found(*some: Series) -> Metrics:
+    return Metrics("demo-1", some, {"a": made(MetricsResult, run="demo-1", time=1.0, dirs=["/data"])})
+
+
+def drawn(curves: list[Curve], **options: bool) -> list[str]:
+    return ["".join(text for text, _ in line) for line in plot(curves, 40, 10, **options)]
+
+
+def test_a_rising_curve_goes_from_the_lower_left_to_the_upper_right() -> None:
+    lines = drawn([Curve("", [(step, float(step)) for step in range(100)])], braille=False)
+    assert [line.index("*") for line in lines[:-2]] == sorted((line.index("*") for line in lines[:-2]), reverse=True)
+    assert lines[0].startswith("  99 |")
+    assert lines[-3].split() == ["0", "|***"]
+    assert lines[-1].split() == ["0", "99"]
+
+
+def test_a_log_scale_makes_decades_equal_and_leaves_out_what_is_not_above_zero() -> None:
+    lines = drawn([Curve("", [(0, 100.0), (1, 10.0), (2, 1.0), (3, -1.0)])], log=True, braille=False)
+    assert lines[0].split()[0] == "100"
+    assert lines[4].split()[0] == "10"
+    assert lines[7].split()[0] == "1"
+    assert lines[-1].split() == ["0", "2"]
+
+
+def test_what_is_no_number_is_a_gap_and_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sparkline([0.0, math.nan, 1.0], 10) == "▁ █"
+    assert plot([Curve("", [(0, math.nan)])], 40, 10) == []
+    show_plots(found(series(0.5, math.nan, math.inf)), log=False)
+    assert "train: nan at step 1, and 2 such points in all" in capsys.readouterr().out
+
+
+@cases
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 2**53), st.floats()), max_size=20), min_size=1, max_size=8),
+    st.booleans(),
+    st.booleans(),
+)
+def test_whatever_the_values_the_frame_keeps_its_form(
+    curves: list[list[tuple[int, float]]], log: bool, braille: bool
+) -> None:
+    lines = drawn([Curve("", points) for points in curves], log=log, braille=braille)
+    assert len(lines) in (0, 10)
+    assert all(len(line) <= 60 for line in lines)
+    assert all(len(sparkline([value for _, value in points], 16)) <= 16 for points in curves)
+
+
+def test_the_table_has_a_row_for_each_tag_and_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    show_table(found(series(1.0, 0.25), series(2.0, 0.5, name="validation")))
+    head, train, validation = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert head == ["TAG", "RUN", "STEP", "LAST", "MIN", "MAX", "POINTS", "AGE", "CURVE", "WHERE"]
+    assert train == ["loss", "train", "1", "0.25", "0.25", "1", "2", "1m39s", "█▁", "a:/data"]
+    assert validation[:4] == ["loss", "validation", "1", "0.5"]
+
+
+def test_lines_of_points() -> None:
+    one = series(0.5)
+    assert line_of(one, one.points[0]).split()[1:] == ["train", "loss", "step", "0", "0.5"]
+    assert csv_line(one, one.points[0]) == "0,1000.0,loss,train,0.5\n"
+    assert point(Point(3, 0.0, math.nan)) == {"step": 3, "time": "1970-01-01T00:00:00.000Z", "value": "nan"}
+
+
+def test_a_tag_can_be_neither_a_formula_nor_another_line_of_csv() -> None:
+    hostile = series(0.5, tag="=cmd|' /C calc'!A0\n1,2,3")
+    assert csv_line(hostile, hostile.points[0]) == "0,1000.0,\"'=cmd|' /C calc'!A0\\n1,2,3\",train,0.5\n"
+
+
+PROBLEM = "/dir: only part of it was searched: there are more than 100000 names"
+UNKNOWN = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(), problem=PROBLEM)
+
+
+def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
+    nothing: Any = {"newest_complete": None, "incomplete": [], "all": []}
+    [found] = read_checkpoints("a", [made(CheckpointReport, dir="/dir", problem=PROBLEM, **nothing)])
+    assert found == UNKNOWN
+    assert newest_of_run([found]) == found
+    assert checkpoints(found)["problem"] == PROBLEM
+
+
+def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
+    show_checkpoints([UNKNOWN], 10.0)
+    said = " ".join(capsys.readouterr().out.split())
+    assert said == f"a:/dir there may be more than those found: {PROBLEM} none found"
+    status = dataclasses.replace(run_status(), checkpoints=(UNKNOWN,))
+    assert checkpoint_lines(status) == ["checkpoint: none known on a", f"            there may be others: {PROBLEM}"]
+
+
+def test_hosts_that_share_a_directory_stand_before_it_together(capsys: pytest.CaptureFixture[str]) -> None:
+    shared = dataclasses.replace(FOUND, host="node-1", others=("node-2", "node-3"), problem="")
+    show_checkpoints([shared], 10.0)
+    assert capsys.readouterr().out.startswith("node-[1-3]:/dir\n")
+
+
+def test_a_directory_that_only_a_command_line_names_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    show_checkpoints([dataclasses.replace(FOUND, guessed=True)], 10.0)
+    assert capsys.readouterr().out.startswith("a:/dir (which no setting names)\n")
+
+
+def test_what_other_hosts_hold_is_shown_in_the_place_of_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    part = dataclasses.replace(FOUND.all[0], complete=False, problem="a shard is missing", shards=3, held=(0,))
+    place = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(part,), problem="")
+    show_checkpoints([place], 10.0, lambda *_: {1: "b", 2: "c"})
+    assert "2 shards of 3 on b,c alone, which a restore here does not see" in capsys.readouterr().out
+    show_checkpoints([place], 10.0, lambda *_: {1: "b"})
+    assert "1 shard of 3 on b, others on no host that answers" in capsys.readouterr().out

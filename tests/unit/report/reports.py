@@ -11,7 +11,6 @@ from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.whole_run import RunView, StoryLine
 from dtctl.agent.run import goodput
-from dtctl.agent.run.goodput import Seen
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import Story
@@ -33,11 +32,11 @@ def account() -> dict[str, Any]:
 
     def passed(seconds: int, situation: str, **said: Any) -> None:
         for _ in range(seconds):
-            goodput.look(kept, Seen(situation, {}, {}, **said), 1.0)
+            goodput.look(kept, 1.0, situation, {}, {}, **said)
 
     def train(first: int, last: int) -> None:
         for step in range(first, last + 1):
-            goodput.look(kept, Seen("train", {"worker:0": step}, {"worker:0": step - 1}), 1.0)
+            goodput.look(kept, 1.0, "train", {"worker:0": step}, {"worker:0": step - 1})
 
     passed(10, "wait")
     passed(9, "start")

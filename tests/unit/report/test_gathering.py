@@ -1,24 +1,33 @@
-"""What is asked of whom for a report, and what becomes of hosts that do not answer."""
+"""A report: who is asked what, what becomes of hosts that do not answer, and the file that is written."""
 
 from __future__ import annotations
 
+import os
+import stat
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from dtctl.errors import DtctlError, TransportError
+from dtctl.errors import DtctlError, TransportError, UsageError
+from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
+from dtctl.operations.report.configuration import read_configuration
 from dtctl.operations.report.gathering import gather
+from dtctl.operations.report.timeline import by_trouble, timeline
+from dtctl.operations.report.writing import MARK, write_report
 from dtctl.operations.status import status_elsewhere
 from dtctl.render.report.markdown import markdown
 from dtctl.render.report.page import page
 from dtctl.render.report.sections import show_unasked
+from dtctl.render.report.timeline import described
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
-from tests.unit.report.reports import account
+from tests.unit.report.reports import CAUSE, account, happening, status, story
+from tests.unit.tasks import changed, past_attempt, task_status
 
 
 class Told(Agents):
@@ -163,3 +172,182 @@ def test_a_rate_that_trainers_tell_themselves_is_not_made_anew(tag: str) -> None
             return said
 
     assert gather(record(), FakeTransport(Rates(told())), {}).rates == ()
+
+
+TEXT = f"<!DOCTYPE html>\n{MARK} -->\n<html>\u00e4\ud800</html>\n"
+
+
+def test_it_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        written = write_report(tmp_path / "a.html", TEXT, force=False)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
+    assert (tmp_path / "a.html").stat().st_size == written
+    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
+
+
+def test_a_report_is_replaced_and_anything_else_only_if_that_is_said(tmp_path: Path) -> None:
+    path = tmp_path / "a.html"
+    write_report(path, TEXT, force=False)
+    write_report(path, TEXT + "new", force=False)
+    assert path.read_text().endswith("new")
+    other = tmp_path / "thesis.html"
+    other.write_text("a thesis")
+    with pytest.raises(UsageError, match="no report"):
+        write_report(other, TEXT, force=False)
+    assert other.read_text() == "a thesis"
+    write_report(other, TEXT, force=True)
+    assert MARK in other.read_text()
+    empty = tmp_path / "empty"
+    empty.touch()
+    write_report(empty, TEXT, force=False)
+
+
+@pytest.mark.parametrize("force", [True, False])
+def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path, force: bool) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path, tmp_path / "pipe", tmp_path / "none" / "a.html"):
+        with pytest.raises(UsageError):
+            write_report(path, TEXT, force=force)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError):
+        write_report(tmp_path / "file" / "a.html", TEXT, force=force)
+
+
+@pytest.mark.parametrize("target", ["real.html", "authorized_keys", "not-there"])
+@pytest.mark.parametrize("force", [True, False])
+def test_a_link_is_refused_whatever_it_leads_to(tmp_path: Path, target: str, force: bool) -> None:
+    write_report(tmp_path / "real.html", TEXT, force=False)
+    (tmp_path / "authorized_keys").touch()
+    (tmp_path / "link.html").symlink_to(target)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()}
+    with pytest.raises(UsageError, match="is a link, which is not followed"):
+        write_report(tmp_path / "link.html", TEXT + "new", force=force)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()} == before
+    assert (tmp_path / "link.html").is_symlink()
+
+
+def test_a_directory_of_the_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "out").symlink_to("..")
+    with pytest.raises(UsageError, match=r"out is a link \(to \.\.\), which is not followed"):
+        write_report(tmp_path / "project" / "out" / "a.html", TEXT, tmp_path / "project", force=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["project"]
+
+
+def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("dtctl.operations.report.writing.replace_file", full)
+    with pytest.raises(DtctlError, match="No space left"):
+        write_report(tmp_path / "a.html", TEXT, force=False)
+
+
+FILE = """\
+name: digits   # a comment
+hosts: {a: user@10.0.0.1, b: {gpus: 2, env: {}}}
+trainer:
+  command: [python, train.py, --api_key, sk-12345, --wandb_key=w5ndb, --steps, 10]
+  secrets: [WANDB, DB_PASSWORD]
+  env_file: secrets.env
+  setup: |
+    pip install --index-url https://joe:pw@pypi.example/simple x
+    export GH_TOKEN=ghp_abc
+  args: {auth_token: t0p, data: "s3://key:pass@bucket/x", author: Ann, note: the w1-value-z9 is in here}
+  program: {wandb_key: w4ndb, url: "https://x/?sig=s1g&a=b", header: "Cookie: c00kie"}
+  env:
+    PASSWORDS: [one, two]
+    DB_PASS: d8pass
+    EMPTY:
+"""
+
+
+def shown(tmp_path: Path, environ: dict[str, str] | None = None) -> str:
+    file = tmp_path / "cluster.yaml"
+    file.write_text(FILE)
+    (tmp_path / "secrets.env").write_text("DB_PASSWORD=w1-value-z9\n")
+    return "\n".join(read_configuration(file, environ or {}).lines)
+
+
+def test_what_is_no_secret_is_told_as_it_was_written(tmp_path: Path) -> None:
+    text = shown(tmp_path)
+    for line in ("name: digits", "  a: user@10.0.0.1", "    gpus: 2", "  - DB_PASSWORD", "  author: Ann", "  - 10"):
+        assert line in text, line
+    assert "comment" not in text
+
+
+@pytest.mark.parametrize("secret", ["sk-12345", "joe", "pw@", "ghp_abc", "t0p", "key:pass", "w1-value-z9", "- one",
+                                    "w4ndb", "w5ndb", "s1g", "c00kie", "d8pass"])  # fmt: skip
+def test_secrets_are_masked_wherever_they_stand(tmp_path: Path, secret: str) -> None:
+    text = shown(tmp_path)
+    assert secret not in text
+    assert text.count("***") >= 7
+
+
+def test_the_value_of_a_secret_in_the_environment_is_masked_too(tmp_path: Path) -> None:
+    assert "Ann" in shown(tmp_path, {"DB_PASSWORD": "x", "WANDB": "abc"})
+    file = tmp_path / "other.yaml"
+    file.write_text("trainer: {secrets: [MINE], env: {A: before-mine-after}}\n")
+    assert "A: before-***-after" in "\n".join(read_configuration(file, {"MINE": "mine"}).lines)
+
+
+def test_a_file_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
+    assert "not known" in read_configuration(None, {}).problem
+    assert "No such file" in read_configuration(tmp_path / "none.yaml", {}).problem
+    (tmp_path / "odd.yaml").write_text("a: [")
+    assert read_configuration(tmp_path / "odd.yaml", {}).problem
+    (tmp_path / "bytes.yaml").write_bytes(b"\xff\xfe")
+    assert "cannot be read" in read_configuration(tmp_path / "bytes.yaml", {}).problem
+    (tmp_path / "list.yaml").write_text("[a, b]")
+    assert read_configuration(tmp_path / "list.yaml", {}).lines == ("- a", "- b")
+
+
+WORKER = TaskId("worker", 0)
+
+
+def lines(now: float = 1100.0):  # type: ignore[no-untyped-def]
+    return timeline(story().lines, status().tasks.values(), now, cut=False)
+
+
+def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
+    told = lines()
+    (line,) = [one for one in told.tasks if one.task == WORKER]
+    assert [(one.number, one.state) for one in line.attempts] == [(1, TaskState.BACKOFF), (2, TaskState.FAILED)]
+    first, second = line.attempts
+    assert [(bar.state.value, bar.begin, bar.end) for bar in first.bars] == [
+        ("starting", 1010.0, 1011.0), ("running", 1011.0, 1062.0), ("backoff", 1062.0, 1068.0),
+    ]  # fmt: skip
+    assert first.why == second.why == [CAUSE]
+    assert second.bars[-1].begin == second.bars[-1].end == 1100.0
+    assert (told.begin, told.end) == (1000.0, 1100.0)
+    assert described(line) == "attempt 1 ended after 52s, attempt 2 failed after 32s"
+
+
+def test_what_goes_on_lasts_until_now() -> None:
+    moves = [happening(1.0, "worker:0", "pending", "starting"), happening(3.0, "worker:0", "starting", "running")]
+    task = task_status(str(WORKER), "c", attempt=1)
+    told = timeline(moves, [task], 50.0, cut=False)
+    assert told.tasks[0].attempts[0].bars[-1].end == told.end == 50.0
+    assert described(told.tasks[0]) == "attempt 1 running for 49s"
+
+
+def test_without_a_story_the_tasks_own_history_is_told() -> None:
+    task = status().tasks[WORKER]
+    told = timeline((), [task], 1200.0, cut=False)
+    assert [(one.number, one.state) for one in told.tasks[0].attempts] == [(1, TaskState.FAILED), (2, TaskState.FAILED)]
+    waits = task_status(str(WORKER), "c", "pending", since=5.0)
+    assert timeline((), [waits], 9.0, cut=False).tasks[0].attempts == ()
+    runs = changed(waits, state=TaskState.RUNNING, attempt=1, history=[past_attempt(0, 1, 2, 0)])
+    assert timeline((), [runs], 9.0, cut=False).tasks[0].attempts[-1].end == 9.0
+
+
+def test_among_many_tasks_those_with_trouble_come_first() -> None:
+    told = lines()
+    assert by_trouble(told.tasks, WORKER)[0].task == WORKER
+
+
+def test_no_task_and_no_story_are_a_timeline_too() -> None:
+    assert timeline((), (), 7.0, cut=True).tasks == ()

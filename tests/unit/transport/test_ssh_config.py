@@ -1,17 +1,29 @@
-"""What is taken from ssh_config, and what wins over it."""
+"""What is taken from ssh_config, which keys may be named, and what a login says before it has heard anything."""
 
 from __future__ import annotations
 
+import base64
+import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from paramiko.ecdsakey import ECDSAKey
+from paramiko.message import Message
+from paramiko.pkey import PKey
+from paramiko.rsakey import RSAKey
 
 from dtctl.errors import TransportError, UsageError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.ssh.config import ConfigFiles, LoginTarget, known_hosts_files, split_target
+from dtctl.transport.ssh.keyring import Keyring, read_key_file
 from dtctl.transport.ssh.openssh import ssh_command
+from dtctl.transport.ssh.protocol import PromptLogin
+from tests.hosts import keys
 
 
 @pytest.fixture
@@ -145,3 +157,136 @@ def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
     words = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
     options = ["-J", "a,b", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15"]
     assert words == ["ssh", *options, "gpu-a"]
+
+
+def fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def sparse(path: Path) -> None:
+    with path.open("wb") as stream:
+        stream.truncate(1 << 40)
+
+
+def directory(path: Path) -> None:
+    path.mkdir()
+
+
+NO_KEYS: list[Callable[[Path], None]] = [fifo, endless, sparse, directory]
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", NO_KEYS)
+def test_what_is_no_file_of_a_key_is_said_to_be_none_and_holds_nobody_up(
+    tmp_path: Path, make: Callable[[Path], None]
+) -> None:
+    """/dev/zero has no end, and took all memory of the machine."""
+    make(tmp_path / "id")
+    assert Keyring().file(tmp_path / "id").problem
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("make", NO_KEYS)
+@pytest.mark.parametrize("beside", [".pub", "-cert.pub"])
+def test_what_lies_beside_a_key_holds_nobody_up(tmp_path: Path, make: Callable[[Path], None], beside: str) -> None:
+    key = tmp_path / "id"
+    key.write_bytes(keys.make_key("login").read_bytes())
+    make(key.with_name(key.name + beside))
+    file = read_key_file(key)
+    assert file.type == "ssh-ed25519"
+    key.write_text("-----BEGIN RSA PRIVATE KEY-----\nAAAA\n-----END RSA PRIVATE KEY-----\n")
+    assert read_key_file(key).problem
+
+
+def test_a_key_whose_type_is_no_text_is_none(tmp_path: Path) -> None:
+    key = tmp_path / "id"
+    parts = (b"none", b"none", b"")
+    raw = b"openssh-key-v1\0" + b"".join(len(part).to_bytes(4, "big") + part for part in parts) + b"\0\0\0\1"
+    blob = b"\0\0\0\2\xff\xfe"
+    body = base64.b64encode(raw + len(blob).to_bytes(4, "big") + blob).decode()
+    key.write_text(f"-----BEGIN OPENSSH PRIVATE KEY-----\n{body}\n-----END OPENSSH PRIVATE KEY-----\n")
+    assert read_key_file(key).problem == "not a key in a known format"
+
+
+SERVICE_REQUEST, USERAUTH_REQUEST = 5, 50
+
+
+class Line:
+    """As much of a paramiko Transport as a login needs; `sent` has the messages' numbers."""
+
+    session_id = b"the exchange hash"
+    preferred_pubkeys = ("rsa-sha2-512", "rsa-sha2-256")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.server_extensions: dict[str, bytes] = {}
+        self.sent: list[int] = []
+        self.last = b""
+        self.at_once: Callable[[], None] = lambda: None
+        """What the server's answer for the service does, before its request has been sent for long."""
+
+    def _send_message(self, message: Any) -> None:
+        self.last = message.asbytes()
+        self.sent.append(self.last[0])
+        if self.sent == [SERVICE_REQUEST]:
+            self.at_once()
+
+    def _log(self, *words: object) -> None:
+        pass
+
+
+def key_of(kind: str) -> PKey:
+    return RSAKey.generate(2048) if kind == "rsa" else ECDSAKey.generate()
+
+
+def granted() -> Message:
+    message = Message()
+    message.add_string("ssh-userauth")
+    message.rewind()
+    return message
+
+
+def test_the_service_is_asked_for_and_the_key_is_offered_in_one_go() -> None:
+    line: Any = Line()
+    login = PromptLogin(line, first=True)
+    login.auth_publickey("train", key_of("ecdsa"), threading.Event())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
+    login._parse_service_accept(granted())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST], "the key is not offered twice"
+
+
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+def test_a_server_that_answers_before_anything_else_happens_is_offered_the_key_once(kind: str) -> None:
+    line: Any = Line()
+    login = PromptLogin(line, first=True)
+    line.at_once = lambda: login._parse_service_accept(granted())
+    login.auth_publickey("train", key_of(kind), threading.Event())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
+
+
+def test_an_rsa_key_waits_until_the_server_has_said_how_it_may_sign() -> None:
+    line: Any = Line()
+    login = PromptLogin(line, first=True)
+    login.auth_publickey("train", key_of("rsa"), threading.Event())
+    assert line.sent == [SERVICE_REQUEST]
+    line.server_extensions = {"server-sig-algs": b"rsa-sha2-256"}
+    login._parse_service_accept(granted())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]
+    assert b"rsa-sha2-256" in line.last
+
+
+@pytest.mark.parametrize("kind", ["ecdsa", "rsa"])
+def test_the_service_is_asked_for_once_on_a_connection(kind: str) -> None:
+    line: Any = Line()
+    PromptLogin(line, first=False).auth_publickey("train", key_of(kind), threading.Event())
+    assert line.sent == [USERAUTH_REQUEST]
+
+
+def test_a_login_without_a_key_waits_for_nothing_either() -> None:
+    line: Any = Line()
+    PromptLogin(line, first=True).auth_none("train", threading.Event())
+    assert line.sent == [SERVICE_REQUEST, USERAUTH_REQUEST]

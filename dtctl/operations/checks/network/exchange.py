@@ -40,7 +40,7 @@ class Pace:
 
 @dataclass(frozen=True)
 class Behind:
-    """A host that is slow whoever its partner is: its own figures, and those of the others in the middle."""
+    """A host that is slow with every partner: its own figures, and the median of the others'."""
 
     host: str
     own: Pace
@@ -65,7 +65,7 @@ class Behind:
 
 
 def next_round(hosts: Sequence[str], rounds: Sequence[Round]) -> tuple[Pair, ...]:
-    """Who exchanges data with whom now; nobody: it is over."""
+    """The pairs that exchange data now; none: it is over."""
     meetings = len(hosts) - 1 + len(hosts) % 2
     several = min(ROUNDS, meetings)
     if len(rounds) < several:

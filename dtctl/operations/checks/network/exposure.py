@@ -1,4 +1,4 @@
-"""Who else gets at the ports of tasks, and whether gRPC would send their traffic through a proxy. Pure."""
+"""Who else can reach the ports of tasks, and whether gRPC would send their traffic through a proxy. Pure."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
 
 
 def through(env: Mapping[str, str], names: Iterable[str]) -> tuple[str, tuple[str, ...]] | None:
-    """The variable, and those of `names` (hosts of addresses) that would be reached by its proxy; None: nobody."""
+    """The variable, and those of `names` (hosts of addresses) that would be reached by its proxy; None: none would."""
     variable = next((name for name in TAKEN if env.get(name)), None)
     if variable is None:
         return None

@@ -1,4 +1,4 @@
-"""Rules that let the cluster's hosts reach the ports of its tasks, and nobody else. Pure."""
+"""Rules that let only the cluster's hosts reach the ports of its tasks. Pure."""
 
 from __future__ import annotations
 

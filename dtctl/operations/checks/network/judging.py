@@ -119,7 +119,7 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
 
 
 def _other_hosts(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
-    """The right address, and somebody else answers there."""
+    """The address is right, but another host or program answers there."""
     answered = [attempt for attempt in rest if attempt.hindrance in ("other_host", "stranger")]
     causes = []
     for group in _alike(answered, lambda attempt: (attempt.target, attempt.at, attempt.hindrance, attempt.by)):
@@ -173,9 +173,7 @@ MOST_PAIRS = 6
 
 @dataclass(frozen=True)
 class _Whole:
-    """A host that nobody reaches (in), or that reaches nobody (out), at these of its ports; all of them: `limited` is
-    false.
-    """
+    """A host that no other reaches (in), or that reaches no other (out), at these ports; `limited`: it has others."""
 
     host: str
     direction: Direction
@@ -185,7 +183,7 @@ class _Whole:
 
 
 def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[Cause]:
-    """Every failed attempt is explained by one of them. What was never tried is nobody's fault."""
+    """Each failed attempt is explained by one of them."""
     if not failed:
         return []
     lost = set(failed)
@@ -229,7 +227,7 @@ def _partition(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[
 
 
 def _cover(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[_Whole], set[Attempt]]:
-    """The fewest hosts whose rows and columns fail as a whole; what fits two of them alike is left."""
+    """The fewest hosts whose rows and columns fail as a whole; what two of them explain equally well is left."""
     wholes = _wholes(attempts, failed)
     chosen: list[_Whole] = []
     rest = set(failed)

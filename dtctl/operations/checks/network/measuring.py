@@ -155,7 +155,7 @@ def describe(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | S
     exchanged = _exchanged(scene, heard, since) if scene.deep else []
     paces = exchange.paces(exchanged)
     if scene.deep and not exchanged and _pairs(scene, heard, since):
-        yield Statement("not_exchanged")  # nobody listens for this check
+        yield Statement("not_exchanged")  # no host listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})

@@ -82,7 +82,7 @@ def _reaching(scene: Scene, heard: Heard[Facts]) -> Mapping[str, NetworkQuestion
 
 
 def _doubted(scene: Scene, heard: Heard[Facts]) -> dict[str, list[Place]]:
-    """Places of the live run, by host, that somebody did not reach."""
+    """Places of the live run, by host, that some host did not reach."""
     missed = {
         (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
     }
@@ -132,7 +132,7 @@ def _view(scene: Scene, heard: Heard[Facts]) -> View:
     second = heard.rounds[1] if len(heard.rounds) > 1 else {}
     doubted = {place for places in _doubted(scene, heard).values() for place in places} if second else set()
     gone = {place for place in doubted if _is_gone(place, heard)}
-    # who listens on a host that was lost meanwhile, nobody knows
+    # what listens on a host that was lost meanwhile is unknown
     places = {
         place.whose: place
         for place in _open_places(scene, heard)
@@ -222,7 +222,7 @@ TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 MOST = 4000
 """Connections of one check, over all hosts."""
 MOST_IN_PASSING = 16
-"""Of each host while a run starts: enough to notice a host that nobody reaches, or that reaches nobody."""
+"""Of each host while a run starts: enough to notice a host that no other reaches, or that reaches no other."""
 
 
 @dataclass(frozen=True)

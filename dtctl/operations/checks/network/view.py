@@ -26,7 +26,7 @@ class Place:
     address: str
     """HOST:PORT, as the others are given it."""
     serves: bool = True
-    """Others connect to it. An evaluator is talked to by nobody."""
+    """Other tasks connect to it, as they do not to an evaluator."""
 
     @property
     def name(self) -> str:
@@ -84,7 +84,7 @@ def addresses_of(facts: NetworkFacts) -> list[str]:
 
 
 def places_of(plan: RunPlan) -> list[Place]:
-    """Of all tasks, and of the coordinator where there is somebody to dial it."""
+    """Of all tasks, and of the coordinator if there is more than one host."""
     found = [Place(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.hosts) > 1:
         found.append(Place(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
@@ -92,7 +92,7 @@ def places_of(plan: RunPlan) -> list[Place]:
 
 
 def open_places(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Place, bool]:
-    """Those that somebody listens at now, with the ports that hosts have chosen; True: a trainer of the live run does.
+    """Those where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run does.
 
     What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
     """

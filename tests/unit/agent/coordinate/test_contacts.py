@@ -256,7 +256,7 @@ def test_the_run_warns_of_an_agent_that_is_gone_until_it_calls_or_the_machine_is
     world.cut.add("d")
     world.run_for(60)
     for answered in (True, True, False, True):
-        world.coordinator.machine_answers("d", answered, world.wall)
+        world.coordinator.contacts.note_answer("d", answers=answered)
         assert any(text.startswith("d answers, but its agent") for text in world.data["warnings"]) is answered
     assert len(world.data["warnings"]) == 1
     assert set(world.coordinator.away) == {"d"}

@@ -197,7 +197,7 @@ def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> 
         desk.hear("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
     assert len([text for text in desk.contacts() if "cannot be true" in text]) == 2
     for round_ in range(50):
-        desk.hear("bad", {"type": "lied", "reason": f"lie {round_}"})
+        desk.hear("bad", {"type": "invalid", "reason": f"lie {round_}"})
     assert len([text for text in desk.contacts() if "cannot be true" in text]) == 10
 
 

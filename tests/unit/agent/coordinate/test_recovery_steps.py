@@ -307,7 +307,7 @@ def test_what_was_judged_before_is_passed_over() -> None:
     run.dies("ps:0")
     views.told(run.view, "ps:0", attempt=2)
     run.dies("ps:0")
-    run.recovery.pass_over(run.view.tasks)
+    run.recovery.ignore_past(run.view.tasks)
     assert run.view.data["noted"] == {**dict.fromkeys(ALL, 0), "ps:0": 2}
     run.step()
     assert run.incidents == []

@@ -273,10 +273,10 @@ class Trial(World):
                 self.tasks[name].intent = intent.copy()
             self.recovering[host] = message["mending"]
             self.first_steps[host] = message["first_steps"]
-        self.story += self.coordinator.story
-        if self.coordinator.story:
+        self.story += self.coordinator.history
+        if self.coordinator.history:
             self._saved, self._saved_at = json.dumps(self.data), self.now
-        self.coordinator.story.clear()
+        self.coordinator.history.clear()
 
     def _exchange(self, host: str) -> None:
         own = self.spec["host"]

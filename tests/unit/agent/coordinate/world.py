@@ -221,8 +221,8 @@ class World:
             self.recovering[host] = message["mending"]
             if message["over"]:
                 self._over.add(host)
-        self.story += self.coordinator.story
-        self.coordinator.story.clear()
+        self.story += self.coordinator.history
+        self.coordinator.history.clear()
 
     def _exchange(self, host: str) -> None:
         if host in self.crashed or host in self._over:

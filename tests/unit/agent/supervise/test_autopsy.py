@@ -16,7 +16,8 @@ from dtctl.agent.run import policy
 from dtctl.agent.supervise.attempt import LEAVE_S, Attempt
 from dtctl.agent.supervise.autopsy import hung_in, left_behind
 from dtctl.agent.supervise.context import TaskContext
-from dtctl.agent.supervise.task import ENDING_LOOK_S, LOOK_S, Task
+from dtctl.agent.supervise.observation import LOOK_S
+from dtctl.agent.supervise.task import ENDING_LOOK_S, Task
 from tests.unit.agent.supervise import supervised
 
 FAULTHANDLER = """\
@@ -82,7 +83,7 @@ class Table:
         monkeypatch.setattr(processes, "send_signal", self._signal)
 
     def has(self, *pids: int) -> None:
-        stat = b" ".join([b"S", b"1", *[b"0"] * 17, b"77"])
+        stat = b" ".join([b"S", b"1", *[b"0"] * 17, b"77", b"0", b"0"])
         self.there = [processes.Process(pid, b"1 (x) " + stat) for pid in pids]
 
     def _signal(self, found: Iterable[Any], number: int) -> None:

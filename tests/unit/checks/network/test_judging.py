@@ -1,4 +1,4 @@
-"""Causes that names, addresses and ports tell, before any matrix is looked at."""
+"""Causes that names, addresses, ports and proxies tell, before any matrix is looked at."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Resolved
+from dtctl.operations.checks.network.exposure import through
 from dtctl.operations.checks.network.judging import judge
 from dtctl.operations.checks.network.view import Attempt, Cause, View
 from tests.unit.checks.network.networks import address, attempts, names, place, view
@@ -177,3 +178,29 @@ def test_a_name_that_one_host_alone_does_not_know_is_told_with_the_systems_words
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
     assert (cause.hosts, cause.others) == (("gpu-2",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "text": "not known"}
+
+
+NAMES = ("gpu-1.lab", "10.0.0.2")
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, None),
+        ({"HTTP_PROXY": "http://p:1"}, None),  # capitals are not for gRPC
+        ({"http_proxy": ""}, None),
+        ({"http_proxy": "http://p:1"}, ("http_proxy", NAMES)),
+        ({"http_proxy": "http://p:1", "grpc_proxy": "http://q:1"}, ("grpc_proxy", NAMES)),
+        ({"https_proxy": "http://p:1", "no_proxy": "gpu-1.lab"}, ("https_proxy", ("10.0.0.2",))),
+        ({"http_proxy": "http://p:1", "no_proxy": ".lab, 10.0.0.0/24"}, None),
+        (
+            {"http_proxy": "http://p:1", "no_proxy": ".lab,10.0.0.2", "no_grpc_proxy": "elsewhere"},
+            ("http_proxy", NAMES),
+        ),
+        ({"http_proxy": "http://p:1", "no_grpc_proxy": "gpu-1.lab,10.0.0.2"}, None),
+    ],
+)
+def test_the_variables_that_grpc_heeds_and_what_they_exempt(
+    env: dict[str, str], expected: tuple[str, tuple[str, ...]] | None
+) -> None:
+    assert through(env, NAMES) == expected
