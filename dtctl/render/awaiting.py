@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
+from dtctl.render.errors import note
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import one_line
@@ -19,6 +20,9 @@ SHOWN_AFTER_S = 1.0
 
 WAITED_S = 2.0
 """Who has taken so long is waited for; the others are simply at work."""
+
+LOOKED_EVERY_S = 0.5
+LONGEST_NOTE = 500
 
 
 class Awaiting(ExitStack):
@@ -62,20 +66,48 @@ class Awaiting(ExitStack):
 def dialling(
     waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]] = dict
 ) -> Iterator[None]:
-    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for, on a terminal."""
+    """While a command asks hosts before it shows anything: who has `failed`, and whom it waits for."""
     if not console.interactive():
-        yield
+        with failures_noted(waits, failed):
+            yield
         return
     with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield
 
 
+@contextmanager
+def failures_noted(
+    waits: Callable[[], Mapping[str, float]], failed: Callable[[], Mapping[str, DtctlError]]
+) -> Iterator[None]:
+    """Prints a line when another host has failed for certain while others are still waited for."""
+    over = threading.Event()
+
+    def look() -> None:
+        shown = 0
+        while not over.wait(LOOKED_EVERY_S):
+            awaited, known = waits(), failed()
+            certain = len(known.keys() - awaited.keys())
+            line = dialling_line(awaited, known, LONGEST_NOTE)
+            if line and certain > shown:
+                shown = certain
+                note(line)
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        looking.join()
+
+
 def dialling_line(waits: Mapping[str, float], failed: Mapping[str, DtctlError], width: int) -> str:
     """What has failed for certain is shown while others are waited for."""
     line = waiting_for(waits, width, " to connect")
-    if not (line and failed):
+    certain = [error for host, error in failed.items() if host not in waits]
+    if not (line and certain):
         return line
-    first, *more = failed.values()
+    first, *more = certain
     return f"{one_line(first.summary)}{f' and {len(more)} more' if more else ''}; {line}"[:width]
 
 

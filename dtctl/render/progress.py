@@ -14,7 +14,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.stop import Stopping
-from dtctl.render.awaiting import dialling_line, waiting_for
+from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
 from dtctl.render.words import duration, fold
@@ -35,7 +35,7 @@ _SIGKILL = 9
 class StopProgress(ExitStack):
     """One line that counts on a terminal, elsewhere one for each change; with `quiet` nothing. A context manager.
 
-    `dialled`, for that line: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
+    `dialled`: hosts that have not answered yet, and since when; `failed`: those that cannot be asked.
     """
 
     def __init__(
@@ -61,6 +61,8 @@ class StopProgress(ExitStack):
         if not self._quiet and console.interactive():
             self.enter_context(moving(self._live()))
             self._quiet = True
+        elif not self._quiet:
+            self.enter_context(failures_noted(self._dialled, self._failed))
         return self
 
     def __call__(self, stopping: Stopping) -> None:

@@ -154,8 +154,8 @@ def words(pid: int) -> List[str]:
 
 def environment(pid: int) -> Dict[str, str]:
     """The variables that a process was started with; empty when they cannot be read."""
-    pairs = (pair.decode("utf-8", "surrogateescape").partition("=") for pair in _read_proc(pid, "environ").split(b"\0"))
-    return {name: value for name, _, value in pairs if name}
+    pairs = _read_proc(pid, "environ").decode("utf-8", "surrogateescape").split("\0")
+    return dict(pair.split("=", 1) for pair in pairs if "=" in pair[1:])
 
 
 def proc_text(pid: int, name: str) -> str:

@@ -270,10 +270,10 @@ def _text(most: int) -> Kind:
 
 
 def _pattern(most: int, pattern: str, words: str) -> Kind:
-    matches = re.compile(r"(?:%s)\Z" % pattern).match
+    whole = r"(?:%s)\Z" % pattern  # compiled when it is used: a process needs few of them
 
     def fits(raw: "Any") -> bool:
-        return type(raw) is str and len(raw) <= most and matches(raw) is not None
+        return type(raw) is str and len(raw) <= most and re.match(whole, raw) is not None
 
     return _simple(words, fits, "pattern", most, pattern)
 

@@ -38,7 +38,7 @@ def cause_of_end(log: str, code: Optional[int]) -> str:
     return found if found or code != 1 else _last_words(log)
 
 
-_GOES_WELL = re.compile(
+_GOES_WELL = (
     r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
     r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
 )
@@ -47,7 +47,7 @@ _GOES_WELL = re.compile(
 
 def _last_words(log: str) -> str:
     last = next((line for line in reversed(_lines(log)) if line), "")
-    return _shown(last if " " in last and not _GOES_WELL.match(last) else "")
+    return _shown(last if " " in last and not re.match(_GOES_WELL, last) else "")
 
 
 _RANK = re.compile(r"\A\[rank\d+\]: ?")
@@ -243,17 +243,17 @@ NEVER_RETRIED = (CANNOT_LOAD,)
 """Where the exit code says no more than that it failed."""
 
 
-def _exceptions(names: str) -> Pattern[str]:
+def _exceptions(names: str) -> str:
     """One of these classes, at the beginning, and nothing else of the name."""
-    return re.compile(r"(?:%s)(?=:|\Z)" % "|".join(names.split()))
+    return r"(?:%s)(?=:|\Z)" % "|".join(names.split())
 
 
-def _phrases(*phrases: str) -> Pattern[str]:
+def _phrases(*phrases: str) -> str:
     """Anywhere in the text, as whole words."""
-    return re.compile(r".*?(?<!\w)(?:%s)(?!\w)" % "|".join(phrases))
+    return r".*?(?<!\w)(?:%s)(?!\w)" % "|".join(phrases)
 
 
-SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
+SIGNATURES: Tuple[Tuple[str, str], ...] = (
     # Python's errors of programming, whatever their messages.
     (
         OWN,
@@ -349,13 +349,13 @@ SIGNATURES: Tuple[Tuple[str, Pattern[str]], ...] = (
 """What the error that ended a program means for another try.
 
 A row matches by the exception's class, which stands first, or by a phrase of the message. The first row that matches
-holds; what no row matches is the program's own error.
+holds; what no row matches is the program's own error. Compiled at first use: most processes import this and need none.
 """
 
 
 def kind_of_error(text: str) -> str:
     """`text`: the line that shows a program's cause of death, an exception without its module."""
-    return next((kind for kind, pattern in SIGNATURES if pattern.match(text)), OWN)
+    return next((kind for kind, pattern in SIGNATURES if re.match(pattern, text)), OWN)
 
 
 _DAMAGED = re.compile(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ..records.reasons import fact, headline, why_of
 from ..records.words import FINAL
-from . import policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -163,6 +162,8 @@ def _cannot_have_succeeded(facts: Facts) -> bool:
 
 def failing_since(entry: Entry) -> float:
     """When the unbroken row of failures began that ended in the final one: a cause fails before its followers do."""
+    from . import policy  # not before: few who ask for an outcome ask for a failure's
+
     since = entry["since"] or 0.0
     for past in reversed(entry["history"]):
         if not policy.is_own(past) or past["code"] == 0:
@@ -172,6 +173,8 @@ def failing_since(entry: Entry) -> float:
 
 
 def _how(entry: Entry) -> List[Fact]:
+    from . import policy
+
     return why_of(entry) or (policy.why_ended(entry["exit"]) if entry["exit"] else [fact("exit_unknown")])
 
 

@@ -36,7 +36,7 @@ def exec(  # noqa: A001 (the command's own name)
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
-    from dtctl.render.awaiting import Awaiting
+    from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.logs import OutputPrinter
     from dtctl.render.machine import document
     from dtctl.render.machine.results import Outputs
@@ -48,7 +48,8 @@ def exec(  # noqa: A001 (the command's own name)
     on_output = kept.print if output == "json" else printer.print
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
     awaiting = Awaiting(len(places), shown=len(places) > 1)
-    with scope.on_interrupt("the hosts end what was started there"), awaiting:
+    failing = failures_noted(scope.transport.dialled, scope.transport.failed)
+    with scope.on_interrupt("the hosts end what was started there"), awaiting, failing:
         outcome = run(
             record, scope.transport, places, command, on_output, cwd="home" if home else "code", report=awaiting
         )

@@ -407,8 +407,31 @@ def test_a_host_that_has_failed_is_shown_while_others_are_waited_for() -> None:
     line = dialling_line({"gpu-2": 12.0}, failed, 80)
     assert line == "cannot connect to gpu-1: connection refused; waiting for gpu-2 to connect, 12 s"
     assert dialling_line({}, failed, 80) == ""
+    assert dialling_line({"gpu-1": 12.0}, failed, 80) == "waiting for gpu-1 to connect, 12 s", "it is tried again"
     more = dialling_line({"gpu-2": 12.0}, {**failed, "gpu-3": TransportError("down")}, 60)
     assert more == "cannot connect to gpu-1: connection refused and 1 more; waiting for gpu-2"[:60]
+
+
+def test_off_a_terminal_a_failed_host_is_shown_once_while_others_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(awaiting, "LOOKED_EVERY_S", 0.001)
+    shown: list[str] = []
+    monkeypatch.setattr(awaiting, "note", shown.append)
+    asked: list[object] = []
+    failed = {"gpu-1": TransportError("gpu-1 (10.0.0.1:22) refuses connections")}
+
+    def waits() -> dict[str, float]:
+        asked.append(None)
+        return {"gpu-2": 12.0}
+
+    with dialling(waits):
+        eventually(lambda: len(asked) > 3)
+    assert shown == []
+    asked.clear()
+    with dialling(waits, lambda: failed):
+        eventually(lambda: len(asked) > 3)
+    assert shown == ["gpu-1 (10.0.0.1:22) refuses connections; waiting for gpu-2 to connect, 12 s"]
 
 
 def test_hosts_count_as_dialled_until_they_are_connected_to(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Story
 from dtctl.operations.gc import GcResult, Written
