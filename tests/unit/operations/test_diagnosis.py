@@ -471,7 +471,7 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in told(found)
-    assert "nobody has told a step since the start" in told(found)
+    assert "no task has reported a step since the start" in told(found)
 
 
 def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:

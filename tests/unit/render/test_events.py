@@ -19,7 +19,7 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
-from dtctl.render.events import event_line, incident_lines, news, story_line
+from dtctl.render.events import event_line, history_line, incident_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
@@ -155,7 +155,7 @@ def decided(at: float, text: str) -> StoryLine:
 
 
 def attempts_shown(*story: StoryLine) -> list[str]:
-    return [re.sub(r"^\S+ \S+  ", "", story_line(one)) for one in folded(story)]
+    return [re.sub(r"^\S+ \S+  ", "", history_line(one)) for one in folded(story)]
 
 
 def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[StoryLine]:
@@ -264,5 +264,5 @@ def test_who_follows_sees_an_attempt_when_it_ends() -> None:
     assert seen[:2] == [[], []]
     (entry,) = seen[2]
     assert isinstance(entry, Attempted)
-    assert story_line(entry).endswith(", to be restarted")
+    assert history_line(entry).endswith(", to be restarted")
     assert folding.rest() == []
