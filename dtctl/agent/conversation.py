@@ -55,7 +55,7 @@ class Wire:
         self._fault: Optional[BaseException] = None
         self._last_sent = time.monotonic()
         self.noticed = False
-        """Whoever works for the controller has been told that it is gone."""
+        """Whoever works for the controller knows that it is gone."""
 
     def send(self, fields: Mapping[str, object], payload: bytes = b"") -> None:
         """Writes one frame; `bytes` is added when there is a payload. Raises Gone."""
@@ -307,7 +307,7 @@ def word(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
 
 
 def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
-    """A frame as the record that its name stands for. Raises Refused, which tells the field."""
+    """A frame as the record that its name stands for. Raises Refused, which names the field."""
     try:
         return checked(kind, frame)
     except Wrong as wrong:

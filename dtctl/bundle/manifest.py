@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -68,6 +69,8 @@ class Bundle:
     """What holds secrets as a rule and was left out though no rule of the user's says so."""
     twins: tuple[str, ...] = ()
     """Other names and copies of files that are known to be secret: nothing can make them travel."""
+    digests: Mapping[str, bytes] = field(default_factory=dict)
+    """The SHA-256 of each block of the large files that this scan has read, by path."""
 
     @property
     def id(self) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
+from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle.entries import (
     IGNORE_HINT,
     Fingerprints,
@@ -31,7 +32,6 @@ from dtctl.secret_files import needs_a_look, rule_of_content, rule_of_name
 ScanReport = Callable[[int, int], None]
 """Called with the number of files seen and of bytes read so far, at most ten times a second."""
 
-_BLOCK = 1 << 20
 _REPOSITORY = {"HEAD", "config", "objects", "refs"}
 """What a bare repository of git has; its config holds logins of remotes."""
 
@@ -73,6 +73,7 @@ def scan(
         skipped=tuple(sorted(found.skipped)),
         withheld=tuple(sorted(found.withheld)),
         twins=tuple(sorted(found.twins)),
+        digests=found.digests,
     )
 
 
@@ -90,6 +91,7 @@ class _Found:
         self.skipped: list[LeftOut] = []
         self.withheld: list[LeftOut] = []
         self.twins: list[str] = []
+        self.digests: dict[str, bytes] = {}
         self.fingerprints = Fingerprints(code)
         self._report = report
         self._bytes_read = 0
@@ -168,6 +170,7 @@ class _Found:
     def _read(self, parent: int, path: str) -> tuple[os.stat_result, str, bytes]:
         """What the file is and holds, of one moment; and how it begins."""
         hasher = hashlib.sha256()
+        digests = bytearray()
         size = 0
         start = b""
         place = self._place(path)
@@ -178,6 +181,8 @@ class _Found:
                 for block in _blocks(file.fileno(), found.st_size):
                     start = start or block
                     hasher.update(block)
+                    if found.st_size >= LARGE_BYTES:
+                        digests += hashlib.sha256(block).digest()
                     size += len(block)
                     self._bytes_read += len(block)
                     self._tell()
@@ -187,6 +192,8 @@ class _Found:
             ) from error
         if size != found.st_size:
             raise PreflightError(f"{place} changed while it was read", hint=f"try again, {IGNORE_HINT}")
+        if digests:
+            self.digests[path] = bytes(digests)
         return found, hasher.hexdigest(), start
 
     def _place(self, path: str) -> str:
@@ -207,7 +214,7 @@ def _beside(path: str, *, any_ending: bool = True) -> str:
 
 def _blocks(descriptor: int, size: int) -> Iterator[bytes]:
     """Reads at most a block beyond the size: a file may grow as fast as it is read."""
-    while size >= 0 and (block := os.read(descriptor, _BLOCK)):
+    while size >= 0 and (block := os.read(descriptor, BLOCK_BYTES)):
         size -= len(block)
         yield block
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+from dtctl.agent.records.answers import BLOCK_BYTES
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular
@@ -48,21 +49,48 @@ class Chunks:
     def __init__(self, bundle: Bundle, in_memory_bytes: int = _IN_MEMORY) -> None:
         self._bundle = bundle
         self._room = in_memory_bytes
-        self._made: dict[int, tuple[Chunk, ...]] = {}
+        self._made: dict[tuple[int, int | None], tuple[Chunk, ...]] = {}
+        self._digests: dict[int, bytes] = {}
         self._file_locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
         self._overflow: int | None = None
         self._overflow_size = 0
 
-    def of(self, index: int) -> tuple[Chunk, ...]:
-        """The chunks of one file, at least one. Raises PreflightError when the file is not what was scanned."""
+    def of(self, index: int, block: int | None = None) -> tuple[Chunk, ...]:
+        """The chunks of one file or of a block of it, at least one.
+
+        Raises PreflightError when the file is not what was scanned.
+        """
+        digests = b"" if block is None else self.digests(index)
         with self._lock:
             file_lock = self._file_locks[index]
         with file_lock:
-            made = self._made.get(index)
+            made = self._made.get((index, block))
             if made is None:
-                made = self._made[index] = self._make(self._bundle.manifest.files[index])
+                file = self._bundle.manifest.files[index]
+                made = self._made[index, block] = (
+                    self._make(file) if block is None else self._block(file, block, digests)
+                )
             return made
+
+    def digests(self, index: int) -> bytes:
+        """The SHA-256 of each block of one file. Raises PreflightError when the file is not what was scanned."""
+        with self._lock:
+            file_lock = self._file_locks[index]
+        with file_lock:
+            if index not in self._digests:
+                file = self._bundle.manifest.files[index]
+                self._digests[index] = self._bundle.digests.get(file.path) or self._read_digests(file)
+            return self._digests[index]
+
+    def _read_digests(self, file: FileEntry) -> bytes:
+        whole, digests = hashlib.sha256(), b""
+        for block in _read(self._bundle.root / file.path, file.size, size=file.size, at_once=BLOCK_BYTES):
+            whole.update(block)
+            digests += hashlib.sha256(block).digest()
+        if whole.hexdigest() != file.sha256:
+            raise _changed(self._bundle.root / file.path)
+        return digests
 
     def data(self, chunk: Chunk) -> bytes:
         if chunk.offset < 0:
@@ -79,16 +107,23 @@ class Chunks:
                 self._overflow = None
 
     def _make(self, file: FileEntry) -> tuple[Chunk, ...]:
+        return self._chunks(file, 0, file.size, file.sha256)
+
+    def _block(self, file: FileEntry, number: int, digests: bytes) -> tuple[Chunk, ...]:
+        digest = digests[32 * number : 32 * number + 32].hex()
+        return self._chunks(file, number * BLOCK_BYTES, block_size(file, number), digest)
+
+    def _chunks(self, file: FileEntry, offset: int, size: int, sha256: str) -> tuple[Chunk, ...]:
         """Reads the file once, so that what is sent is what was hashed."""
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
-        for plain in _read(self._bundle.root / file.path, file.size):
+        for plain in _read(self._bundle.root / file.path, file.size, offset=offset, size=size):
             hasher.update(plain)
             for shrinks, run in _runs(plain):
                 packed = zlib.compress(run, 1) if shrinks else run
                 smaller = len(packed) < len(run)
                 chunks.append(self._kept(smaller, len(run), packed if smaller else run))
-        if hasher.hexdigest() != file.sha256:
+        if hasher.hexdigest() != sha256:
             raise _changed(self._bundle.root / file.path)
         return tuple(chunks) or (Chunk(compressed=False, plain_size=0),)
 
@@ -120,11 +155,18 @@ def _shrinks(data: bytes) -> bool:
     return len(zlib.compress(sample, 1)) <= _WORTH_IT * len(sample)
 
 
-def _read(path: Path, size: int) -> Iterator[bytes]:
-    """Reads at most a chunk beyond the size: a file that has grown is not the one that was scanned."""
+def block_size(file: FileEntry, number: int) -> int:
+    return min(BLOCK_BYTES, file.size - number * BLOCK_BYTES)
+
+
+def _read(path: Path, whole: int, *, size: int, offset: int = 0, at_once: int = CHUNK) -> Iterator[bytes]:
+    """So many bytes of a file that has `whole`: one that has grown is not the one that was scanned."""
     try:
         with os.fdopen(open_regular(path, follow=False), "rb", buffering=0) as file:
-            while size >= 0 and (plain := _read_fully(file.fileno(), CHUNK)):
+            if os.fstat(file.fileno()).st_size != whole:
+                raise _changed(path)
+            file.seek(offset)
+            while size > 0 and (plain := _read_fully(file.fileno(), min(size, at_once))):
                 size -= len(plain)
                 yield plain
     except OSError as error:
@@ -185,22 +227,28 @@ class Sender:
         try:
             if need.fields.get("manifest"):
                 session.send({"type": "manifest"}, zlib.compress(self.bundle.manifest.canonical, 1))
-            indexes: Sequence[int] = need.fields.get("files", ())
-            self._send_files(session, indexes, report)
+            for index in need.fields.get("digests", ()):
+                session.send({"type": "digests", "index": index}, self._chunks.digests(index))
+            wanted: list[tuple[int, int | None]] = [(index, None) for index in need.fields.get("files", ())]
+            wanted += [(one["index"], one["number"]) for one in need.fields.get("blocks", ())]
+            self._send_files(session, wanted, report)
         except ConnectionLost:
             raise_agents_reason(session)
             raise
-        return len(indexes)
+        return len({index for index, _ in wanted})
 
-    def _send_files(self, session: Session, indexes: Sequence[int], report: SendReport | None) -> None:
-        if indexes:
+    def _send_files(
+        self, session: Session, wanted: Sequence[tuple[int, int | None]], report: SendReport | None
+    ) -> None:
+        """Files, and of those with a number that block."""
+        if wanted:
             sys.setswitchinterval(_SWITCH_S)
         files = self.bundle.manifest.files
-        total = sum(files[index].size for index in indexes)
+        total = sum(files[at].size if block is None else block_size(files[at], block) for at, block in wanted)
         done = 0
         next_report = next_listen = time.monotonic()
-        for index in indexes:
-            chunks = self._chunks.of(index)
+        for index, block in wanted:
+            chunks = self._chunks.of(index, block)
             for number, chunk in enumerate(chunks, 1):
                 fields = {
                     "type": "file",
@@ -217,7 +265,7 @@ class Sender:
                 if done < total and now >= next_listen:
                     next_listen = now + _LISTEN_EVERY_S
                     _hear(session)
-        if report is not None and indexes:
+        if report is not None and wanted:
             report(session.host.name, total, total)
 
 

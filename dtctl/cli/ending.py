@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def left(what: str | Callable[[], Sequence[str]], *next_steps: str) -> Iterator[None]:
+def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> Iterator[None]:
     """Says `what` an interrupt leaves, and what to type next; then the command ends.
 
     What has to be asked for answers with both, in this order.
 
-    What is interrupted within another `left` is said by the inner one alone.
+    What is interrupted within another one is said by the inner one alone.
     """
     from dtctl.render import errors
 

@@ -13,7 +13,7 @@ import typer
 
 from dtctl import durations
 from dtctl.cli.completion import complete_clusters, complete_runs, complete_tasks
-from dtctl.cli.ending import left
+from dtctl.cli.ending import on_interrupt
 from dtctl.cli.scope import DEFAULTS
 from dtctl.cli.scope import Scope as Scope
 from dtctl.durations import NoDuration
@@ -105,7 +105,7 @@ def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callabl
             from dtctl.render.errors import show_trace
 
             show_trace()
-        with left("nothing was changed"):
+        with on_interrupt("nothing was changed"):
             command(scope, **values)
 
     run.__name__, run.__doc__, run.__module__ = command.__name__, command.__doc__, command.__module__

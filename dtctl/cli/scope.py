@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from dtctl.cli import which
-from dtctl.cli.ending import left
+from dtctl.cli.ending import on_interrupt
 from dtctl.cli.table import may_guess
 from dtctl.errors import ExitCode, UsageError
 
@@ -62,12 +62,12 @@ class Scope:
         from dtctl.transport.connect import Transports, terminal_passphrase
 
         passphrase = terminal_passphrase(one_line, still)
-        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_tell_of_silence)
+        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_report_silence)
 
-    def left(
+    def on_interrupt(
         self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
     ) -> AbstractContextManager[None]:
-        """As `ending.left`, once a host was reached; before that nothing can have changed.
+        """As `ending.on_interrupt`, once a host was reached; before that nothing can have changed.
 
         Nor has it before what is about to end was announced, where that is done, and agreed to.
         """
@@ -79,7 +79,7 @@ class Scope:
                 return ("nothing was changed",)
             return what if isinstance(what, str) else what(), *next_steps
 
-        return left(said)
+        return on_interrupt(said)
 
     @contextmanager
     def detached(self, *next_steps: str) -> Iterator[None]:
@@ -281,7 +281,7 @@ class Scope:
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
 
 
-def _tell_of_silence(host: str, silent_s: float, limit_s: float) -> None:
+def _report_silence(host: str, silent_s: float, limit_s: float) -> None:
     """Shown with -q and -o json too: it is on stderr, and nothing else says why nothing happens."""
     from dtctl.render import errors
 

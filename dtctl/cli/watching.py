@@ -90,6 +90,7 @@ def watch(
 
     Hooks that are allowed run: those of `started`, or else of the run's cluster file.
     """
+    from dtctl.agent.run.run_events import events_of
     from dtctl.cli.consent import allowed_hooks, is_allowed
     from dtctl.operations.follow import Ended, follow
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
@@ -121,7 +122,7 @@ def watch(
             if isinstance(event, RunStatus):
                 latest = event
                 if event.coordination:
-                    commands.see(event.coordination.events)
+                    commands.see(events_of(event.coordination.view))
             if isinstance(event, Ended):
                 return ended(event.status)
             narrate(event)
@@ -135,10 +136,10 @@ def watch(
 
 def end_of(status: RunStatus) -> Sequence[RunEvent]:
     """The events that hooks receive for a run that has ended, also without a coordinator."""
-    from dtctl.agent.run.run_events import ENDED, ended
+    from dtctl.agent.run.run_events import ENDED, ended, events_of
 
     if status.coordination is not None:
-        return status.coordination.events
+        return events_of(status.coordination.view)
     verdict, run = status.verdict, status.record.run
     if run is None or verdict.outcome.value not in ENDED:
         return ()

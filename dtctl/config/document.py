@@ -42,7 +42,7 @@ class Document:
     problems: list[Problem]
 
     def find(self, loc: KeyPath) -> KeyPath:
-        """`loc` without the steps that are not in the data: pydantic has names for its own inner steps."""
+        """`loc` without the steps that are not in the data: a single value may stand for a section."""
         path: list[str | int] = []
         data = self.data
         for step in loc:

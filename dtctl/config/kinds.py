@@ -1,7 +1,7 @@
 """Kinds of values: the words that a person reads, how a value is read, and the JSON Schema of what is accepted.
 
-pydantic would not say less: each of its errors had to be replaced by one in the words and with the place of the file,
-and to import it takes longer than to read the file.
+pydantic is not used: each of its errors would have to be reworded and placed in the file, and importing it takes longer
+than reading the file.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ class ListOf:
     said: str = ""
     split: Callable[[str], list[str]] | None = None
     may_be_empty: bool = False
-    names: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -114,7 +113,6 @@ class MapOf:
 
     key: Kind
     value: AnyKind
-    names: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def words(self) -> str:
@@ -146,8 +144,6 @@ class AnyKind(Protocol):
     def words(self) -> str: ...
     @property
     def schema(self) -> Mapping[str, Any]: ...
-    @property
-    def names(self) -> Mapping[str, object]: ...
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any: ...
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.config.document import Scalar
-from dtctl.config.kinds import AnyKind, MapOf
+from dtctl.config.kinds import AnyKind, Kind, MapOf
 from dtctl.config.launching import TASK_FIELDS
 from dtctl.config.section import KeySpec, Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, HostSsh, SshDefaults
@@ -79,8 +79,8 @@ def _section_in(kind: AnyKind) -> type[Section] | None:
 
 def _default(key: KeySpec) -> str:
     value = key.default
-    name = next((name for name, meant in key.kind.names.items() if meant == value), None)
-    if name is not None:
+    names = key.kind.names if isinstance(key.kind, Kind) else {}
+    if name := next((name for name, meant in names.items() if meant == value), None):
         return name
     if isinstance(value, bool):
         return str(value).lower()

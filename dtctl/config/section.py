@@ -87,7 +87,6 @@ class SectionKind:
     """The kind of a key whose value is a section."""
 
     section: type[Section]
-    names: Mapping[str, object] = dataclasses.field(default_factory=dict)
 
     @property
     def words(self) -> str:

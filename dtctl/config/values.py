@@ -269,7 +269,6 @@ class _FlagsOrWords:
     )
     words = f"{_flags.words}; or {_words.words}"
     schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _words.schema]}
-    names: Mapping[str, object] = {}
 
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
         if isinstance(raw, list | dict):

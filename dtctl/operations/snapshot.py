@@ -13,7 +13,6 @@ from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
 from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
-from dtctl.agent.run.run_events import RunEvent, events_of
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints, newest_of_run
@@ -139,11 +138,6 @@ class Coordination:
     @property
     def verdict(self) -> Verdict:
         return Verdict.of_condition(self.view["condition"])
-
-    @property
-    def events(self) -> list[RunEvent]:
-        """What hooks are sent."""
-        return events_of(self.view)
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
 from dtctl.render.errors import note
 from dtctl.render.terminal import console
-from dtctl.render.terminal.moving import moving
+from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import one_line
 from dtctl.render.words import fold
 
@@ -40,8 +40,6 @@ class Awaiting(ExitStack):
 
     def __enter__(self) -> Awaiting:
         if self._shown and console.interactive():
-            from dtctl.render.terminal.moving import LastLine
-
             self.enter_context(moving(LastLine(self._now)))
         return self
 
@@ -73,8 +71,6 @@ def dialling(
         with failures_noted(waits, failed):
             yield
         return
-    from dtctl.render.terminal.moving import LastLine
-
     with moving(LastLine(lambda: dialling_line(waits(), failed(), console.columns() - 1))):
         yield
 

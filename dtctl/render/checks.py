@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from configparser import ConfigParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checks.checking import Checked
-from dtctl.operations.checks.network.firewall import Kind, Rules
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
@@ -17,6 +15,10 @@ from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 from dtctl.render.words import count, fold, summarize_hosts
+
+if TYPE_CHECKING:
+    from dtctl.operations.checks.checking import Checked
+    from dtctl.operations.checks.network.firewall import Kind, Rules
 
 _TEXTS = ConfigParser(interpolation=None, delimiters="=")
 _TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))

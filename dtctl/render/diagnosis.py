@@ -15,8 +15,7 @@ from dtctl.render.terminal import console
 from dtctl.render.words import count, duration, fold, size, spans
 
 if TYPE_CHECKING:
-    from dtctl.operations.diagnosis.facts import End
-    from dtctl.operations.diagnosis.signature import Finding, Seen, Wait
+    from dtctl.operations.diagnosis.signature import End, Finding, Seen, Wait
     from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
@@ -67,7 +66,8 @@ def advice_lines(status: RunStatus) -> list[str]:
 
 def paragraph(found: Finding, *, shown: bool = False, most_lines: int | None = None) -> list[str]:
     """`shown`: how its tasks have ended, and the end of their log, stand above already."""
-    what, means = happened(found.seen), filled(found.signature.means, words(found))
+    known = {name: word for name, word in words(found).items() if not (shown and name == "log_of")}
+    what, means = happened(found.seen), filled(found.signature.means, known)
     head = [] if shown and not found.seen.waiting else [what] if what else []
     lines = last_lines(found)[-most_lines:] if most_lines else last_lines(found)
     return [*head, means, *(f"  {line}" for line in ([] if shown else lines)), *remedies(found)]

@@ -182,14 +182,14 @@ def _labelled(label: str, style: str, words: str) -> None:
 
 def show_trace() -> None:
     """Shows what dtctl's own loggers say; request bodies, which may hold secrets, are never logged."""
-    handler = _Told()
+    handler = _TraceHandler()
     handler.setFormatter(logging.Formatter("%(relativeCreated)6d ms  %(message)s"))
     logger = logging.getLogger("dtctl")
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
 
 
-class _Told(logging.Handler):
+class _TraceHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         for line in lines_of(self.format(record)):
             console.report(line)

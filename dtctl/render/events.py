@@ -27,7 +27,7 @@ def attempt_line(one: Attempted) -> str:
     return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
 
 
-def story_line(entry: StoryLine | Attempted) -> str:
+def history_line(entry: StoryLine | Attempted) -> str:
     return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
 
 

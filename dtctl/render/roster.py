@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import clipped
 from dtctl.model import TaskState
-from dtctl.operations.diagnosis.facts import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
+from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
 from dtctl.render.tables import styled, table
 from dtctl.render.words import count, duration, fold, size

@@ -202,5 +202,5 @@ def test_a_collective_that_hangs_at_its_very_first_start_is_restarted_once(user:
     (file,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/state.json")  # questions over SSH would be traffic
     eventually(lambda: json.loads(file.read_text())["tasks"]["worker:0"]["step"], what="the restart, and steps")
     assert {task["attempt"] for task in user.status()["tasks"]} == {2}
-    nothing_done = r"worker:0: nobody has told a step since the start, nor done anything for 1\d s at "
+    nothing_done = r"worker:0: no task has reported a step since the start, and all have been idle for 1\d s at "
     assert re.search(nothing_done + ".*; restarted with it: worker:1; ", user.dtctl("status"))

@@ -11,8 +11,7 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
-from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.diagnosis.signature import Facts, Seen
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from tests.unit.coordinated import told as view_told

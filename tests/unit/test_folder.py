@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import os
-import re
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -261,9 +260,6 @@ ALLOWED = {
     ("paths.py", "directory.chmod"): "a directory of dtctl's own that others may look into",
     ("operations/up/up.py", "starting.replace"): "of a run",
 }
-
-
-_MODE = re.compile("[rbt]*[wax+][rbtwax+]*")
 
 
 def written(tree: ast.AST) -> list[str]:

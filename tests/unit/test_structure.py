@@ -99,7 +99,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "config", "secret_files", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},

@@ -296,7 +296,7 @@ def test_an_interrupt_at_the_question_changes_nothing(
     before = Announced(scope, started(project(tmp_path / "one"), "digits-1"), "stopping", agreed=agreed)
 
     def end() -> None:
-        with scope.left(lambda: "it goes on there", "dtctl status", announced=before):
+        with scope.on_interrupt(lambda: "it goes on there", "dtctl status", announced=before):
             before(Ending("digits-1"))
             raise KeyboardInterrupt
 

@@ -6,10 +6,13 @@ import errno
 import os
 import time
 import zlib
+from contextlib import suppress
 
 from ..conversation import Aborted, word
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
+from ..records.answers import LARGE_BYTES
+from .blocks import DIGEST_BYTES, PARTIAL, Partial
 from .tree import MOST_BYTES, Manifest, Tree, read_blocks
 
 TYPE_CHECKING = False
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Dict, Iterator, List, Optional, Tuple
 
     from ..conversation import Wire
-    from ..records.answers import Need, Progress
+    from ..records.answers import BlockAt, Need, Progress
 
 CHUNK = 256 * 1024
 """Bytes of a file in one frame at most, before compression."""
@@ -65,6 +68,10 @@ class Sources:
                 return False
             raise
 
+    def seeds(self, path: str) -> List[str]:
+        """Files of that name in other bundles, the newest first: a new version has much of an old one."""
+        return [one.place(path) for one in reversed(self._trees) if os.path.lexists(one.place(path))]
+
     def remember(self) -> None:
         """A file that has got another name has another signature."""
         for tree in self._trees:
@@ -72,7 +79,7 @@ class Sources:
 
 
 def receive_manifest(wire: Wire) -> bytes:
-    need: Need = {"manifest": True, "files": []}
+    need: Need = {"manifest": True, "files": [], "digests": [], "blocks": []}
     wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
     if word(fields, "manifest", "abort")["type"] == "abort":
@@ -107,12 +114,25 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
             asked.append(index)
     if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree.base):
         raise _disk_full(tree, asked + twins)
-    need: Need = {"manifest": False, "files": asked}
+    partly = _missing_blocks(tree, asked, sources, staging, wire)
+    whole = [index for index in asked if index not in partly]
+    blocks: List[BlockAt] = [
+        {"index": index, "number": number} for index, missing in partly.items() for number in missing
+    ]
+    need: Need = {"manifest": False, "files": whole, "digests": [], "blocks": blocks}
     wire.send(dict(need, type="need"))
-    progress = _Progress(tree, asked, wire, lock)
-    for index in asked:
+    total = sum(tree.manifest.files[index][2] for index in whole)
+    total += sum(_partial(tree, one["index"], staging).length(one["number"]) for one in blocks)
+    progress = _Progress(total, wire, lock)
+    for index in [*whole, *partly]:
         path, _, _, sha256 = tree.manifest.files[index]
-        if not tree.install(index, _chunks(index, wire, progress), staging):
+        if index in partly:
+            for number in partly[index]:
+                _partial(tree, index, staging).put(number, _chunks(index, wire, progress))
+            right = tree.adopt(index, tree.part(index, staging))
+        else:
+            right = tree.install(index, _chunks(index, wire, progress), staging)
+        if not right:
             raise Refused("bundle_damaged", "a file was damaged on its way here", path, "try again")
         sources.add(sha256, tree.place(path))
     for index in twins:
@@ -121,6 +141,43 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
     tree.settle()
     sources.remember()
     return len(asked)
+
+
+def _missing_blocks(tree: Tree, asked: List[int], sources: Sources, staging: str, wire: Wire) -> Dict[int, List[int]]:
+    """Of the large files of which something may be here already, the blocks that are not."""
+    seeds: Dict[int, List[str]] = {}
+    for index in asked:
+        path, _, size, sha256 = tree.manifest.files[index]
+        if size < LARGE_BYTES:
+            continue
+        part = tree.part(index, staging)
+        with suppress(OSError):
+            os.rename(os.path.join(os.path.dirname(staging), "." + PARTIAL + sha256), part)
+        found = [one for one in (tree.place(path), *sources.seeds(path)) if os.path.lexists(one)]
+        if found or os.path.lexists(part):
+            seeds[index] = found
+    if not seeds:
+        return {}
+    need: Need = {"manifest": False, "files": [], "digests": list(seeds), "blocks": []}
+    wire.send(dict(need, type="need"))
+    return {
+        index: _partial(tree, index, staging).missing(_digests(tree, index, staging, wire), found)
+        for index, found in seeds.items()
+    }
+
+
+def _partial(tree: Tree, index: int, staging: str) -> Partial:
+    return Partial(tree.part(index, staging), tree.manifest.files[index][2])
+
+
+def _digests(tree: Tree, index: int, staging: str, wire: Wire) -> bytes:
+    fields, payload = wire.receive()
+    said = word(fields, "digests", "abort")
+    if said["type"] == "abort":
+        raise Aborted()
+    if said["index"] != index or len(payload) != DIGEST_BYTES * _partial(tree, index, staging).blocks:
+        raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
+    return payload
 
 
 def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
@@ -142,8 +199,8 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
 class _Progress:
     """Says how far it is, at most ten times a second."""
 
-    def __init__(self, tree: Tree, asked: List[int], wire: Wire, lock: Optional[int]) -> None:
-        self._total = sum(tree.manifest.files[index][2] for index in asked)
+    def __init__(self, total: int, wire: Wire, lock: Optional[int]) -> None:
+        self._total = total
         self._done = 0
         self._wire = wire
         self._lock = lock

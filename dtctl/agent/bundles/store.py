@@ -3,6 +3,7 @@
 bundles/ID/               complete: it came into place by one rename
 bundles/ID.lock           shared by the sessions that need the bundle, exclusive while it is received or removed
 bundles/.incoming-*/      work of one session: `lock`, held as long as it lives, and what it has received so far
+bundles/.partial-SHA256   what a session that was cut off has received of a large file, for a day
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from ..host import locks
 from ..host.errors import Refused, from_os_error
 from ..host.files import private
 from ..host.paths import entries, is_component, make_directory, modified, modified_ns, used_bytes
-from . import receiver
+from . import blocks, receiver
 from .tree import Manifest, Tree, is_bundle_id, remove_tree
 
 TYPE_CHECKING = False
@@ -241,7 +242,8 @@ _ORPHAN_S = 24 * 3600.0
 
 
 class Incoming:
-    """A directory below `bundles/` for this session alone; removed at the end with whatever is still in it."""
+    """A directory below `bundles/` for this session alone; removed at the end with what is still in it, but `blocks`
+    keeps what has arrived of large files."""
 
     def __init__(self, store: str) -> None:
         self._store = store
@@ -263,6 +265,7 @@ class Incoming:
         return self._lock is not None
 
     def __exit__(self, *_: Any) -> None:
+        blocks.keep(self._store, self.path)
         remove_tree(self.path)
         if self._lock is not None:
             os.close(self._lock)
@@ -272,7 +275,13 @@ def remove_abandoned(store: str) -> None:
     """Removes what sessions that were killed have left behind."""
     for path in abandoned(store):
         with contextlib.suppress(OSError):  # its session is faster, or it is another user's
+            blocks.keep(store, path)
             remove_tree(path)
+    for name in entries(store):
+        path = os.path.join(store, name)
+        if name.startswith("." + blocks.PARTIAL) and time.time() - modified(path) > _ORPHAN_S:
+            with contextlib.suppress(OSError):
+                os.unlink(path)
 
 
 def abandoned(store: str) -> Iterator[str]:

@@ -16,6 +16,8 @@ import time
 
 from ..host import files
 from ..host.errors import Refused
+from ..records.answers import LARGE_BYTES
+from .blocks import PARTIAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -192,14 +194,16 @@ class Tree:
     def install(self, index: int, chunks: Iterable[bytes], staging: str) -> bool:
         """Puts one file into place, whole or not at all; False when `chunks` are not what its hash says.
 
-        It is renamed over what is there, so a trainer that has the old file open keeps it.
+        It is renamed over what is there, so a trainer that has the old file open keeps it. Where `chunks` raises,
+        what has arrived of a large file stays.
         """
         path, mode, size, sha256 = self.manifest.files[index]
-        part = os.path.join(staging, f"part-{index}")
+        part = self.part(index, staging)
         hasher = hashlib.sha256()
         written = 0
+        stays = False
         try:
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            descriptor = files.descriptor(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
                 for chunk in chunks:
                     written += len(chunk)
@@ -213,8 +217,27 @@ class Tree:
             if written != size or hasher.hexdigest() != sha256:
                 return False
             self._put(part, path)
+        except BaseException:
+            stays = size >= LARGE_BYTES
+            raise
         finally:
+            if not stays:
+                _unlink(part)
+        return True
+
+    def part(self, index: int, staging: str) -> str:
+        """Where a file arrives; a large one under a name by which another session finds what has arrived."""
+        _, _, size, sha256 = self.manifest.files[index]
+        return os.path.join(staging, PARTIAL + sha256 if size >= LARGE_BYTES else f"part-{index}")
+
+    def adopt(self, index: int, part: str) -> bool:
+        """Puts a file that has arrived by blocks into place; False, and it goes, when it is not what its hash says."""
+        path, mode, _, sha256 = self.manifest.files[index]
+        if file_sha256(part) != sha256:
             _unlink(part)
+            return False
+        os.chmod(part, mode)
+        self._put(part, path)
         return True
 
     def share(self, index: int, other: Tree, at: int, staging: str) -> bool:

@@ -35,7 +35,8 @@ def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
         "resolved": naming.own_names(question["names"], question["limit_s"]) if question["names"] else [],
         "proxies": naming.proxies() if first else {},
         "reached": connecting.reach(question["reach"], question["nonce"], question["limit_s"]),
-        "measured": _measure(question["measure"], question["nonce"], question["measure_s"]),
+        # one after the other, so that none takes the bandwidth of another
+        "measured": [_measure(peer, question["nonce"], question["measure_s"]) for peer in question["measure"]],
     }
 
 
@@ -65,12 +66,7 @@ _ECHOES = 21
 _LIMIT_S = 10.0
 
 
-def _measure(peers: List[Peer], nonce: str, seconds: float) -> List[Measured]:
-    """One after the other, so that none takes the bandwidth of another."""
-    return [_one(peer, nonce, seconds) for peer in peers]
-
-
-def _one(peer: Peer, nonce: str, seconds: float) -> Measured:
+def _measure(peer: Peer, nonce: str, seconds: float) -> Measured:
     answer = made(Measured, whose=peer["whose"], host=peer["host"])
     try:
         with _connected(peer["address"], nonce, "echo") as connection:

@@ -121,7 +121,8 @@ class Shutdown:
     def stop_now(self, how: How, now: float) -> None:
         """A person asks for the end of everything: no task may finish first. `how`: grace_s, why and by."""
         self._how = how
-        self._stop(self._ending())  # they may be given less time than before
+        stopped = [task for task, intent in self._view.intents.items() if intent["want"] == "stop"]
+        self._stop([task for task in stopped if not self._view.final(task)])  # they may be given less time than before
         self._begin_to_stop(now)
 
     def step(self, now: float) -> None:
@@ -155,17 +156,11 @@ class Shutdown:
 
     def _others(self) -> List[str]:
         """Tasks that still run and are not servers. Hosts that are away are not waited for."""
-        view = self._view
-        return [
-            task for task in view.tasks if not (view.final(task) or view.roster[task]["serves"]) and view.reached(task)
-        ]
+        going = [task for task in self._view.tasks if self._view.reached(task) and not self._view.final(task)]
+        return outcome.without_servers(self._view.roster.values(), going)
 
     def _not_stopped(self) -> List[str]:
         return [task for task in self._view.tasks if self._view.intents[task]["want"] != "stop"]
-
-    def _ending(self) -> List[str]:
-        stopped = [task for task in self._view.tasks if self._view.intents[task]["want"] == "stop"]
-        return [task for task in stopped if not self._view.final(task)]
 
     def _stop(self, tasks: List[str]) -> None:
         self._view.wanted(tasks, want="stop", **self._how)

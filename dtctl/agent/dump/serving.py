@@ -7,7 +7,7 @@ import time
 
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
-from ..records.vitals import MOST_PROCESSES
+from ..records.vitals import MOST_PROCESSES, MOST_THREADS
 from . import threads
 from .stacks import Room, Stacks, ask_py_spy, find_py_spy
 
@@ -84,8 +84,9 @@ class _Asked:
         stacks: List[Stack] = []
         missing: Optional[Missing] = None
         way: Optional[str] = None
-        kernel, kernel_omitted = threads.of_process(pid, self._room.threads)  # before it is asked, which wakes it
-        self._room.count_threads(len(kernel))
+        most = min(MOST_THREADS, self._room.threads)
+        kernel, kernel_omitted = threads.of_process(pid, most)  # before it is asked, which wakes it
+        self._room.threads -= len(kernel)
         if time.monotonic() > self._until:
             missing = "no_time"
         elif not self._is_python(pid):
@@ -95,7 +96,7 @@ class _Asked:
         kept, omitted = self._room.take(sorted(stacks, key=lambda stack: not stack["main"]))
         return {
             "pid": pid,
-            "command": self._command(pid),
+            "command": self._masks.hide_text(processes.command(pid))[: processes.LONGEST_COMMAND],
             "way": way,  # type: ignore[typeddict-item]
             "stacks": kept,
             "stacks_omitted": omitted,
@@ -117,9 +118,6 @@ class _Asked:
         if hindrance == "no_handler" and not variables.get("PYTHONFAULTHANDLER"):
             hindrance = "off"
         return ("faulthandler" if stacks else None), stacks, hindrance, text
-
-    def _command(self, pid: int) -> str:
-        return self._masks.hide_text(processes.command(pid))[: processes.LONGEST_COMMAND]
 
     def _is_python(self, pid: int) -> bool:
         """It runs Python's own program, or one that has loaded Python and answers."""

@@ -12,12 +12,11 @@ import time
 
 from ..host import files, processes
 from ..records import kinds
-from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS, MOST_THREADS
+from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS
 from .threads import FILE, SIGNAL, Signals, descriptors_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import subprocess
     from typing import Any, Dict, List, Optional, Set, Tuple
 
     from ..host.secrets import Masks
@@ -39,15 +38,7 @@ class Room:
 
     def __init__(self) -> None:
         self._left = MOST_FRAMES_IN_ALL
-        self._threads_left = MOST_THREADS_IN_ALL
-
-    @property
-    def threads(self) -> int:
-        """How many threads of the next process there is room for."""
-        return min(MOST_THREADS, self._threads_left)
-
-    def count_threads(self, number: int) -> None:
-        self._threads_left -= number
+        self.threads = MOST_THREADS_IN_ALL
 
     def take(self, stacks: List[Stack]) -> Tuple[List[Stack], int]:
         """Those that there is room for, the innermost frames of each; and how many stacks there is none for."""
@@ -189,12 +180,13 @@ def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
 
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            spy = subprocess.Popen(
-                py_spy_command(program, pid, "--json"), stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/"
+            words = py_spy_command(program, pid, "--json")
+            spy = subprocess.run(
+                words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", timeout=LIMIT_S, check=False
             )
         except OSError as error:
             return [], "%s: %s" % (program, error.strerror)
-        if not _ends(spy):
+        except subprocess.TimeoutExpired:
             return [], "%s has not answered within %g s" % (program, LIMIT_S)
         text, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
     if spy.returncode == 0:
@@ -203,17 +195,6 @@ def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
         except (ValueError, TypeError, KeyError, AttributeError):
             wrong = "%s printed no list of stacks" % program
     return [], wrong.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)
-
-
-def _ends(spy: subprocess.Popen[bytes]) -> bool:
-    until = time.monotonic() + LIMIT_S
-    while spy.poll() is None and time.monotonic() < until:
-        time.sleep(_LOOK_S)
-    if spy.poll() is None:
-        spy.kill()
-        spy.wait()
-        return False
-    return True
 
 
 def _read_file(file: Any) -> bytes:

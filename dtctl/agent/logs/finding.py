@@ -201,7 +201,7 @@ class ErrorFinder:
         self._blank = []
         found: List[bool] = []
         for number, line in enumerate(lines_of(shown)):
-            mark = self._is_told(number, line)
+            mark = self._belongs(number, line)
             if mark:
                 for blank in self._blank:
                     found[blank] = True
@@ -210,7 +210,7 @@ class ErrorFinder:
             found.append(bool(mark))
         return found if True in found else None
 
-    def _is_told(self, number: int, data: bytes) -> Optional[bool]:
+    def _belongs(self, number: int, data: bytes) -> Optional[bool]:
         """None: only if a later line of the same error says so."""
         if not self._inside and not self._ignored and not _hints(data):
             return False
@@ -227,7 +227,7 @@ class ErrorFinder:
         return self._begins(whole)
 
     def _begins(self, line: str) -> bool:
-        """Whether an error is told from this line on."""
+        """Whether an error begins with this line."""
         ignored, self._ignored = self._ignored, line.startswith(_IGNORED)
         self._inside, self._prefix, self._left, self._vague = "", "", MOST_LINES, 0
         if line.endswith(_TRACEBACK) and _MARK.match(line[: -len(_TRACEBACK)]):
@@ -240,7 +240,7 @@ class ErrorFinder:
         return False
 
     def _within(self, line: str) -> Optional[bool]:
-        """Whether the error that is being told goes on; None for a line that says nothing."""
+        """Whether the error continues; None for a line that says nothing."""
         indented = line[:1].isspace()
         if self._inside == "ignored":
             if not indented:
@@ -257,10 +257,10 @@ class ErrorFinder:
         if _NEXT.match(line):
             return False
         what = cause.is_substance(line)
-        told = what or indented or self._vague > 0 or cause.is_location(line) or _CHAIN.match(line) is not None
+        belongs = what or indented or self._vague > 0 or cause.is_location(line) or _CHAIN.match(line) is not None
         if what or "[Op:" in line:
             self._vague = 0
-        return told
+        return belongs
 
 
 def _hints(data: bytes) -> bool:

@@ -141,7 +141,7 @@ def front(descriptor: int) -> int:
     try:
         start = os.lseek(descriptor, 0, os.SEEK_DATA)
     except OSError:
-        return 0  # there is no data at all, or the file system cannot tell
+        return 0  # there is no data at all, or the file system does not report holes
     if not start:
         return 0
     newline = os.pread(descriptor, _BLOCK, start).find(b"\n")
@@ -209,7 +209,7 @@ class Times:
 
 
 def size_when(path: str, fits: Callable[[float], bool]) -> int:
-    """The size that the log had at the last sample whose time `fits`; 0 where no sample tells."""
+    """The size that the log had at the last sample whose time `fits`; 0 where no sample shows it."""
     samples, _ = _last_samples(path, lambda sample: fits(sample[0]))
     return samples[0][1] if samples and fits(samples[0][0]) else 0
 

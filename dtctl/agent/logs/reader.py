@@ -66,7 +66,7 @@ class AttemptLog:
         return found
 
     def has_grown(self) -> bool:
-        """Whether it has another length than at the last look; what is wrong with it is told by `read`."""
+        """Whether it has another length than at the last look; `read` reports what is wrong with it."""
         try:
             return self._looked is not None and os.lstat(self._log).st_size != self._looked[0]
         except OSError:
@@ -79,11 +79,11 @@ class AttemptLog:
         except FileNotFoundError:
             return
         except files.Unfit as unfit:
-            yield from self._tell("it %s" % unfit.strerror)
+            yield from self._report("it %s" % unfit.strerror)
         except OSError as error:
-            yield from self._tell(str(error.strerror))
+            yield from self._report(str(error.strerror))
 
-    def _tell(self, trouble: str) -> Iterator[LogFrame]:
+    def _report(self, trouble: str) -> Iterator[LogFrame]:
         """What is wrong with the log, as a line of it, once."""
         if trouble != self._trouble:
             self._trouble = trouble

@@ -35,7 +35,7 @@ _ATTEMPT = re.compile(r"attempt-([0-9]{1,9})\Z")
 
 
 class TaskLog:
-    """`entry` is what state.json tells of the task, here and in `read`."""
+    """`entry` is that of state.json, here and in `read`."""
 
     def __init__(
         self, run_dir: str, task: str, request: LogsRequest, selection: Selection, entry: Optional[Entry]
@@ -182,7 +182,7 @@ def serve(run_dir: str, request: LogsRequest, wire: Wire, states: States, gone: 
         if request["follow"]:
             _follow(logs, state, request, wire, states, gone)
             return
-        _tell_states(state, None, request, wire)
+        _send_states(state, None, request, wire)
         for fields, data in _merged(logs, state):
             wire.send(fields, data)
     except Gone:
@@ -202,7 +202,7 @@ def _follow(
 ) -> None:
     shown_serial = None
     while True:
-        shown_serial = _tell_states(state, shown_serial, request, wire)
+        shown_serial = _send_states(state, shown_serial, request, wire)
         _send_new(logs, state, wire)
         if all(log.ended for log in logs) or gone():
             return
@@ -218,12 +218,12 @@ def _send_new(logs: List[TaskLog], state: Optional[State], wire: Wire) -> None:
             wire.send(fields, data)
 
 
-def _tell_states(state: Optional[State], shown: Optional[int], request: LogsRequest, wire: Wire) -> Optional[int]:
-    """The serial of what has been told."""
+def _send_states(state: Optional[State], shown: Optional[int], request: LogsRequest, wire: Wire) -> Optional[int]:
+    """The serial of the newest state that was sent."""
     if not request["states"] or state is None or state["serial"] == shown:
         return shown
-    told: answers.States = {"run": state["run"], "state": state, "coordination": None}
-    wire.send(dict(told, type="states"))
+    states: answers.States = {"run": state["run"], "state": state, "coordination": None}
+    wire.send(dict(states, type="states"))
     return state["serial"]
 
 

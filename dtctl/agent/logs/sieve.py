@@ -60,7 +60,7 @@ class Sieve:
                 offset += len(line)
 
     def rest(self) -> Iterator[Dated]:
-        """Of an attempt that has ended badly the last lines, unless an error was told in them."""
+        """Of an attempt that has ended badly the last lines, unless an error was among them."""
         if self._last_words and self._since_found >= _SAID_LATELY:
             yield from list(self._before)[-LAST_WORDS:]
             self._forget()

@@ -173,11 +173,10 @@ def decode(data: bytes, known: Container[str]) -> Event:
 
 
 def _add_summary(event: Event, data: bytes, span: Span, known: Container[str]) -> None:
-    for number, _, value in fields(data, span):
-        if number == 1 and isinstance(value, tuple) and len(event.scalars) < MOST_VALUES:
-            found = _scalar(data, value, known)
-            if found is not None:
-                event.scalars.append(found)
+    for value in _parts(data, span, 1):
+        found = _scalar(data, value, known) if len(event.scalars) < MOST_VALUES else None
+        if found is not None:
+            event.scalars.append(found)
 
 
 def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[str, float]]:
@@ -203,14 +202,8 @@ def _scalar(data: bytes, span: Span, known: Container[str]) -> Optional[Tuple[st
 
 def _is_scalar(data: bytes, span: Span) -> bool:
     """A SummaryMetadata."""
-    for number, _, value in fields(data, span):
-        if number == 4 and value == _SCALAR_CLASS:
-            return True
-        if number == 1 and isinstance(value, tuple):
-            names = (inner for field, _, inner in fields(data, value) if field == 1)
-            if any(isinstance(name, tuple) and data[slice(*name)] == _PLUGIN for name in names):
-                return True
-    return False
+    names = [data[slice(*name)] for plugin in _parts(data, span, 1) for name in _parts(data, plugin, 1)]
+    return _PLUGIN in names or (4, _SCALAR_CLASS) in _numbers(data, span)
 
 
 def _number(data: bytes, span: Span) -> Optional[float]:
@@ -235,14 +228,13 @@ def _number(data: bytes, span: Span) -> Optional[float]:
 
 def _elements(data: bytes, shape: Span) -> int:
     """0 for a shape that is not known."""
+    if dict(_numbers(data, shape)).get(3):
+        return 0
     found = 1
-    for number, _, value in fields(data, shape):
-        if number == 3 and value:
+    for size in _parts(data, shape, 2):
+        found *= dict(_numbers(data, size)).get(1, 0)
+        if found > 1:
             return 0
-        if number == 2 and isinstance(value, tuple):
-            found *= dict(_numbers(data, value)).get(1, 0)
-            if found > 1:
-                return 0
     return found
 
 
@@ -281,6 +273,11 @@ def _upper_half(bits: int) -> float:
 
 def _signed(value: int) -> int:
     return value - (1 << 64) if value >> 63 else value
+
+
+def _parts(data: bytes, span: Span, field: int) -> Iterator[Span]:
+    """Texts and messages of one field."""
+    return (value for number, _, value in fields(data, span) if number == field and isinstance(value, tuple))
 
 
 def _numbers(data: bytes, span: Span) -> Iterator[Tuple[int, int]]:

@@ -28,7 +28,6 @@ from .words import (
     ExitCode,
     Line,
     Name,
-    OptionalTask,
     Path,
     Pid,
     Port,
@@ -70,7 +69,7 @@ class Greeting(Record):
     free_bytes: Count
     cpus: Count
     system: Default[Line, ""]
-    """The operating system, its kernel and the kind of processor, as the host tells them."""
+    """The operating system, its kernel and the kind of processor."""
     memory_bytes: Default[Count, 0]
 
 
@@ -88,7 +87,7 @@ class Refused(Record):
 
 
 class Alive(Record):
-    """The frame `beat`: nothing to tell, and still at work."""
+    """The frame `beat`: the session is still at work."""
 
     at: Default[Line, ""]
     """What it is at: `checkpoints`, `bundle`, `setup`, ..., or the request's name."""
@@ -105,11 +104,27 @@ class Progress(Record):
     text: Default[Text, ""]
 
 
+LARGE_BYTES = 16 << 20
+"""Of a file of this size or more a host may ask for blocks."""
+BLOCK_BYTES = 1 << 20
+
+
+class BlockAt(Record):
+    """A block of one of the bundle's files."""
+
+    index: Count
+    number: Count
+
+
 class Need(Record):
-    """The manifest of the bundle, or these of its files."""
+    """The manifest of the bundle, or these of its files, by their index in it."""
 
     manifest: Default[bool, False]
     files: Default[AtMost[List[Count], 1_000_000], []]
+    digests: Default[AtMost[List[Count], 1_000_000], []]
+    """Files of which the digests of all blocks are wanted."""
+    blocks: Default[AtMost[List[BlockAt], 1_000_000], []]
+    """They come after the files."""
 
 
 class TakenPort(Record):
@@ -122,7 +137,7 @@ class TakenPort(Record):
 
 
 class Facts(Record):
-    """What a host tells of itself by the way: with `prepared`, and as the frame `looked`."""
+    """What a host found when it was checked: with `prepared`, and as the frame `looked`."""
 
     facts: Default[Optional[CheckFacts], None]
     """What was asked for with `up`, or with `look`."""
@@ -228,7 +243,7 @@ class StatusResult(Coordinated):
     run: Optional[Name]
     time: Epoch
     problem: Default[Optional[Reason], None]
-    """Why the host cannot tell which run is the current one, where it cannot."""
+    """Why the current run is unknown, where it is."""
     agent_alive: Default[bool, False]
     inventory: Default[Optional[Inventory], None]
     state: Default[Optional[State], None]
@@ -244,7 +259,7 @@ class RunResult(Record):
 
 
 class KnownRun(Record):
-    """A run as one host tells it."""
+    """A run as one host knows it."""
 
     run: Name
     cluster: Name
@@ -253,7 +268,7 @@ class KnownRun(Record):
     live: bool
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
-    """As its coordinator last told it; null on the other hosts."""
+    """As its coordinator last recorded it; null on the other hosts."""
 
 
 class DamagedRun(Record):
@@ -276,9 +291,9 @@ class RunsResult(Record):
 
 
 class Survivor(Record):
-    """A process that outlives SIGKILL. `task` null: of which one cannot be told."""
+    """A process that outlives SIGKILL. `task` null: that of an unknown task."""
 
-    task: Default[OptionalTask, None]
+    task: Default[Optional[TaskName], None]
     pid: Pid
     command: Line
 
@@ -398,7 +413,7 @@ class DeadRun(Record):
 
     run: Name
     cluster: Optional[Name]
-    """null: its files do not tell any more."""
+    """null: its files do not name it any more."""
     host: Name
     reason: Reason
     size_bytes: Default[Count, 0]

@@ -1,4 +1,4 @@
-"""What a host tells of checkpoints."""
+"""What a host reports of checkpoints."""
 
 import re
 
@@ -6,7 +6,7 @@ from .kinds import AtMost, Default, List, OneOf, Optional, Record
 from .words import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds
 
 MOST_SHARDS = 1000
-"""That are told of a checkpoint."""
+"""That are reported of a checkpoint."""
 
 MOST_STORED = MOST_SHARDS + 2
 """Files of a checkpoint that is stored: its shards, the index and the graph."""
@@ -30,7 +30,7 @@ class OutputMark(Record):
 
 
 class Checkpoint(Record):
-    """One checkpoint as its files tell it."""
+    """One checkpoint, by its files."""
 
     prefix: Path
     step: Optional[Count]
@@ -70,7 +70,7 @@ class Saved(Record):
     dir: Path
     checkpoint: Checkpoint
     seen: bool
-    """The run that is to start looks where it lies, as far as its settings and its command line tell."""
+    """The run that is to start looks where it lies, by its settings and its command line."""
 
 
 class Verified(Record):

@@ -1,4 +1,4 @@
-"""What `check` asks of a host before a run, and what the host tells: a question and its facts for each topic."""
+"""What `check` asks of a host before a run: a question and its facts for each topic."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
@@ -37,7 +37,7 @@ class SoftwareQuestion(Record):
 
     pythons: AtMost[List[PythonAsked], MOST_PYTHONS]
     started: Default[bool, False]
-    """Each is started and asked itself; else the names of its directories tell."""
+    """Each is started and asked itself; else the names of its directories are read."""
     imported: Default[bool, False]
     """The modules are imported, which takes its time."""
 
@@ -219,7 +219,7 @@ class SpeedQuestion(Record):
 
 
 class GpuSpeed(Record):
-    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not tell."""
+    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not report it."""
 
     gpu: Count
     name: Default[AtMost[str, 200], ""]
@@ -276,7 +276,7 @@ class CheckFacts(Record):
 
 
 class CheckResult(Record):
-    """What one host tells in one round."""
+    """The facts of one host in one round."""
 
     time: Epoch
     facts: CheckFacts

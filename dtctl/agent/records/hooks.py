@@ -1,4 +1,4 @@
-"""Who is told of a run: hooks.json, told.json, and what a sender is given and answers."""
+"""Who is notified of a run: hooks.json, told.json, and what a sender is given and answers."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown
 from .words import Line, Name, Reason, Seconds
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
-"""What a hook may be told of."""
+"""What a hook may be notified of."""
 
 RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered", "stalled"]
 
@@ -54,11 +54,11 @@ class Told(Record):
     """What has become of one hook."""
 
     events: Default[AtMost[List[Line], MOST_TOLD], []]
-    """Ids of those that it was told of, or that it is not told of any more; the newest last."""
+    """Ids of those that were sent to it, or will not be sent any more; the newest last."""
     tries: Default[int, 0]
     """Of the next one."""
     broken: Default[bool, False]
-    """It could not be told of the last one, which stands in the run's story."""
+    """The last one could not be sent to it, which is in the run's event history."""
 
 
 class ToldBook(Record):

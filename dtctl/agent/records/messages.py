@@ -1,4 +1,4 @@
-"""What agents say to their coordinator and hear from it."""
+"""Messages between agents and their coordinator."""
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
@@ -11,7 +11,7 @@ EVENTS_AT_ONCE = 100
 
 
 class Told(Record):
-    """What an agent tells of its host."""
+    """The state of an agent's host."""
 
     state: State
     intents: Intents
@@ -85,7 +85,7 @@ class Orders(Record):
     mending: bool
     """A task or a host was lost and is not back yet: no lack of progress is judged."""
     first_steps: Default[Dict[TaskName, Seconds], {}]
-    """Of tasks that have told no step: how long their peers, who have, took for theirs."""
+    """Of tasks that have reported no step: how long the first step of their peers took."""
     may_start: Default[bool, True]
     """As in the welcome."""
     over: bool

@@ -1,4 +1,4 @@
-"""What agents tell of the scalars that trainers write for TensorBoard."""
+"""The scalars that trainers write for TensorBoard."""
 
 from .kinds import AtMost, Default, Dict, List, Optional, Pattern, Record, Within, Wrong, also
 from .words import Count, Epoch, Inode, Name, Path, Reason
@@ -23,7 +23,7 @@ class SeriesPoints(Record):
 
     tag: AtMost[str, 1000]
     count: Count
-    """Of all its points; those that are told may be fewer."""
+    """Of all its points; those that are sent may be fewer."""
     least: Optional[Number]
     most: Optional[Number]
     """Of the numbers among its values."""
@@ -106,7 +106,7 @@ class Memory(Record):
 
 
 class MetricsResult(Record):
-    """What the files told in this look."""
+    """What was read from the files."""
 
     run: Name
     time: Epoch

@@ -1,4 +1,4 @@
-"""What `check` asks of the network between tasks, and what a host tells of it."""
+"""What `check` asks of the network between tasks, and what a host answers."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .words import Count, Hex32, Line, Name, Port, Seconds
@@ -171,6 +171,6 @@ class SshFacts(Record):
     """As in sshd_config(5): so many logins at once, then by chance, then none."""
     max_sessions: Default[Optional[Count], None]
     told_by: Default[OneOf["", "sshd", "file", "default"], ""]
-    """Who tells these: `sshd -T`, its file, or its manual."""
+    """The source of these: `sshd -T`, its file, or its manual."""
     machine: Default[Line, ""]
     """The same for all hosts of the inventory that are one machine with one sshd."""

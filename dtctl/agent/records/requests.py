@@ -11,14 +11,14 @@ from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
 from .words import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 2
-"""Of the conversation between a controller and a session; the greeting tells it."""
+"""Of the conversation between a controller and a session; it is in the greeting."""
 
 START = b"\x1e"
 """What a session writes before its greeting; whatever comes before it is the noise of a login shell."""
 
 
 MOST_POINTS = 2000
-"""That are told of a series."""
+"""That are sent of a series."""
 
 
 MOST_CONTEXT = 1000
@@ -45,7 +45,7 @@ class Credentials(Record):
     authority: Pem
     """Whose certificates are taken for the run's."""
     knock: Hex64
-    """The secret by which strangers are told from agents before any TLS."""
+    """The secret that an agent shows before any TLS."""
 
 
 class Latecomers(Record):
@@ -62,7 +62,7 @@ class UpRequest(Request):
     secrets: Default[Optional[Variables], None]
     credentials: Default[Optional[Credentials], None]
     hooks: Default[Posts, []]
-    """Those that its coordinator tells; of the coordinator's host alone."""
+    """Those that its coordinator notifies; of the coordinator's host alone."""
     withheld: Default[AtMost[List[Line], 1000], []]
     """Names of variables that no trainer inherits: they hold what hooks need."""
     replace: Default[bool, False]
@@ -71,7 +71,7 @@ class UpRequest(Request):
     outputs: Default[Paths, []]
     """Directories that the run writes to and reads checkpoints from, with marks."""
     ask: Default[Optional[Questions], None]
-    """What the host is to tell of itself with `prepared`."""
+    """What the host is asked to check before `prepared`."""
 
 
 class PortsRequest(Request):
@@ -116,7 +116,7 @@ class LogsRequest(Request):
     grep: Default[Optional[AtMost[str, 65536]], None]
     """A regular expression."""
     errors: Default[bool, False]
-    """Only tracebacks and the lines by which programs tell why they end."""
+    """Only tracebacks and the lines in which programs report why they end."""
     context: Default[Within[int, 0, MOST_CONTEXT], 0]
     """Lines before and after each that was found."""
     previous: Default[bool, False]
@@ -170,7 +170,7 @@ class EventFilesRequest(Request):
 
 
 class VerifyRequest(Request):
-    """Reads every byte of checkpoints, as `status` tells them."""
+    """Reads every byte of checkpoints, as `status` lists them."""
 
     wanted: AtMost[List[CheckpointPlace], 100]
     limit_s: Default[Seconds, 600.0]
@@ -272,7 +272,7 @@ EventsRequest = Record(
         "whole": Default[bool, False],
     },
 )
-"""The story from line `from` on; a negative number counts from its end. With `follow` it ends when the run has."""
+"""The event history from line `from` on; a negative number counts from its end. `follow`: until the run has ended."""
 
 
 class GcRequest(Record):
@@ -303,7 +303,7 @@ class StartWord(Record):
 
 
 class LookWord(Record):
-    """`look`: another round of what the host is to tell of itself, before `start`."""
+    """`look`: another round of checks before `start`."""
 
     ask: Questions
 
@@ -319,15 +319,22 @@ class ManifestWord(Record):
     """`manifest`: the bundle's, as the bytes of the frame (zlib)."""
 
 
+class DigestsWord(Record):
+    """`digests`: the SHA-256 of each MiB of one of the bundle's files, as the bytes of the frame."""
+
+    index: Count
+    """In the manifest's list."""
+
+
 class FileWord(Record):
-    """`file`: a part of one of the bundle's files, as the bytes of the frame."""
+    """`file`: a part of one of the bundle's files or of a block of it, as the bytes of the frame."""
 
     index: Count
     """In the manifest's list."""
     encoding: Default[OneOf["raw", "zlib"], "raw"]
     """zlib: the bytes of each frame are a whole stream."""
     last: Default[bool, False]
-    """The file is complete."""
+    """The file, or the block, is complete."""
 
 
 @also(UpRequest)
@@ -393,6 +400,7 @@ WORDS = {
     "keep": Word,
     "abort": Word,
     "manifest": ManifestWord,
+    "digests": DigestsWord,
     "file": FileWord,
     "part": PartWord,
     "alive": Word,

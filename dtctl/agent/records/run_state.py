@@ -102,7 +102,7 @@ class Left(Record):
 
 
 class Exit(Ending):
-    """An ending as state.json tells it."""
+    """An ending as state.json has it."""
 
     retry: Default[bool, True]
     """Its class of exit may be tried again."""
@@ -125,9 +125,9 @@ class Past(Record):
     code: Default[Optional[Within[int, 0, 255]], None]
     signal: Default[Optional[SignalNumber], None]
     cause: Default[Reason, ""]
-    """What its log tells of its end."""
+    """The cause of its end, by its log."""
     step: Default[Optional[Count], None]
-    """The last that it told."""
+    """The last that it reported."""
     short_of_memory: Default[bool, False]
     """The kernel of its host ended processes for want of memory meanwhile."""
     hung: Default[bool, False]
@@ -156,20 +156,20 @@ class Entry(Because):
     ready: Default[bool, False]
     """Its port listens, by a process of its own; or it runs, where nothing is to listen."""
     step: Default[Optional[Count], None]
-    """The last that its log tells."""
+    """The last in its log."""
     step_line: Default[Line, ""]
     """The line of the log that `step` was read from, secrets masked."""
     step_time: Default[Optional[Epoch], None]
     rate: Default[Optional[PerSecond], None]
-    """Steps a second, when the last one was told."""
+    """Steps a second, at the last one."""
     loss: Default[Optional[Loss], None]
-    """The last that its log tells, in the log's own digits."""
+    """The last in its log, in the log's own digits."""
     progress: Default[Optional[Epoch], None]
     """When its log last grew."""
     longest_gap_s: Default[Seconds, 0.0]
     """Between two signs of progress."""
     first_step_s: Default[Seconds, 0.0]
-    """The longest that an attempt took until it told its first step; 0: none has told any."""
+    """The longest time from the start of an attempt to its first step; 0: there was no step."""
     ready_s: Default[Seconds, 0.0]
     """The longest that an attempt took until it was ready; 0: none was, or nobody saw it."""
     cpu: Default[Optional[Processors], None]
@@ -215,7 +215,7 @@ Entries = Dict[TaskName, Entry]
 
 
 class State(Record):
-    """state.json: what one host tells of its tasks."""
+    """state.json: the state of the tasks of one host."""
 
     version: Default[Within[int, 1, 1], 1]
     serial: Default[Count, 1]
@@ -278,7 +278,7 @@ class Code(Record):
     """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
 
     id: Hex32
-    """Of the directory, by which hosts that share it can be told from hosts that have one each."""
+    """Of the directory, which hosts that share it have in common."""
     run: Default[Optional[Name], None]
     """That it was last laid out for."""
     bundle: Default[Optional[BundleId], None]

@@ -236,7 +236,7 @@ def coordinates(spec: Spec) -> bool:
 
 
 def is_alone(spec: Spec) -> bool:
-    """Whether no other host has a task of the run: then its coordinator hears nobody, needs neither port nor key."""
+    """Whether no other host has a task of the run: then its coordinator needs neither port nor key."""
     return all(member["host"] == spec["host"] for member in spec["roster"])
 
 

@@ -1,4 +1,4 @@
-"""What is asked and told of TensorBoard: where event files are, their bytes, and the connections of a browser."""
+"""TensorBoard: where event files are, their bytes, and the connections of a browser."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .metrics import FolderAt

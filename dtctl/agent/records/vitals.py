@@ -12,7 +12,7 @@ Processors = Within[float, 0, 1e6]
 
 
 class Waiting(Record):
-    """In which share of the last 10 s something had to wait for it (/proc/pressure); null: the kernel does not tell."""
+    """The share of the last 10 s in which something had to wait for it (/proc/pressure); null: it is not known."""
 
     cpu: Default[Optional[Share], None]
     memory: Default[Optional[Share], None]
@@ -38,7 +38,7 @@ class Machine(Record):
 
 
 class Complaint(Record):
-    """A line of a log that tells what its task waits for, or cannot do."""
+    """A line of a log that reports what its task waits for, or cannot do."""
 
     text: Line
     since: Epoch
@@ -76,7 +76,7 @@ class Unreached(Record):
 
 
 class Gpu(Record):
-    """As nvidia-smi tells it."""
+    """As nvidia-smi reports it."""
 
     index: Count
     name: AtMost[str, 200]
@@ -117,7 +117,7 @@ class TaskVitals(Record):
 
 
 class DiagnoseResult(Record):
-    """What one host tells of its part of a run, and of itself."""
+    """The state of one host and of its part of a run."""
 
     run: Name
     time: Epoch
@@ -168,7 +168,7 @@ class Stack(Record):
     """The Python calls of one thread, innermost first."""
 
     thread: Pattern[str, 18, r"0x[0-9a-f]+", "the number of a thread in hex"]
-    """As Python's `threading.get_ident` tells it."""
+    """As Python's `threading.get_ident` returns it."""
     name: _Name
     """Empty where it is not known."""
     tid: Optional[Pid]
@@ -183,7 +183,7 @@ class Stack(Record):
 
 
 class Thread(Record):
-    """One thread as the kernel tells it."""
+    """One thread as the kernel shows it."""
 
     tid: Pid
     name: Line
@@ -201,12 +201,12 @@ class ProcessDump(Record):
     pid: Pid
     command: Line
     way: Optional[OneOf["py-spy", "faulthandler"]]
-    """Who has told the stacks; null: there are none."""
+    """The source of the stacks; null: there are none."""
     stacks: AtMost[List[Stack], MOST_STACKS]
     stacks_omitted: Default[Count, 0]
     missing: Default[Optional[Missing], None]
     said: Default[Reason, ""]
-    """By py-spy, when it could not tell."""
+    """What py-spy printed when it could not read them."""
     threads: AtMost[List[Thread], MOST_THREADS]
     threads_omitted: Default[Count, 0]
 

@@ -1,4 +1,4 @@
-"""What the coordinator knows and tells: cluster.json, requests.json, and the lines of the story."""
+"""What the coordinator knows: cluster.json, requests.json, and the lines of the event history."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
@@ -8,7 +8,6 @@ from .words import (
     Count,
     Epoch,
     Name,
-    OptionalTask,
     Outcome,
     Phase,
     Reason,
@@ -34,7 +33,7 @@ class Span(Record):
     end_s: Seconds
     """Since the account was begun."""
     step: Default[Optional[Count], None]
-    """The newest that had been told by then."""
+    """The newest that had been reported by then."""
 
 
 class Account(Record):
@@ -46,17 +45,17 @@ class Account(Record):
     before: Default[Dict[Spent, Seconds], {}]
     """In spans that there is no room for."""
     training: Default[bool, False]
-    """A step was told, and nothing has interrupted the training since: the time after the last span is not judged."""
+    """A step was reported, and nothing has interrupted the training since: the time since the last span is open."""
     again_to: Default[Optional[Count], None]
-    """Up to this step the training has been already: what is told until then is done again."""
+    """The training had reached this step before: steps until then are done again."""
     away: Default[bool, False]
     """A host was away in the time that is not judged yet."""
     gap_s: Default[Seconds, 0.0]
-    """The usual time between two steps that are told."""
+    """The usual time between two reported steps."""
     pace: Default[Within[float, 0, 1e12], 0.0]
     """The usual steps a second."""
     reached: Default[Optional[Count], None]
-    """The highest step that was told."""
+    """The highest step that was reported."""
 
 
 MOST_HOSTS = 4096
@@ -70,7 +69,7 @@ class Condition(Because):
     """What held of the run since a moment, in the words of Kubeflow's TFJob."""
 
     type: Outcome
-    cause: OptionalTask
+    cause: Optional[TaskName]
     since: Epoch
 
 
@@ -84,7 +83,7 @@ class Contact(Record):
     absent: Default[bool, False]
     """The run was started without it, and it has not joined since."""
     state: Default[Optional[State], None]
-    """As it was last told."""
+    """As it was last reported."""
 
 
 class Collateral(Because):
@@ -124,7 +123,7 @@ class Incident(Because):
 
 
 def tells_steps(incident: Incident) -> bool:
-    """Whether its run had told steps. If not, nobody can say from outside that it trains."""
+    """Whether its run had reported steps. If not, nobody can see from outside that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 
@@ -198,7 +197,7 @@ StoryLine = Record(
         "kind": Default[StoryKind, "task"],
         "host": Default[Optional[Name], None],
         "index": Default[Optional[Count], None],
-        "task": Default[OptionalTask, None],
+        "task": Default[Optional[TaskName], None],
         "attempt": Default[Optional[Count], None],
         "from": Default[Optional[AtMost[str, 100]], None],
         "to": Default[Optional[AtMost[str, 100]], None],

@@ -2,7 +2,7 @@
 
 import re
 
-from .kinds import AtMost, Dict, List, OneOf, Optional, Pattern, Within
+from .kinds import AtMost, Dict, List, OneOf, Pattern, Within
 
 HOME, CODE, PATH = "\0HOME", "\0CODE", "\0PATH"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
@@ -43,7 +43,7 @@ ExitCode = Within[int, 0, 255]
 SignalNumber = Within[int, 1, 64]
 LAST_EPOCH = 1e12
 Epoch = Within[float, 0, LAST_EPOCH]
-"""Seconds since 1970, by the clock of the host that tells them."""
+"""Seconds since 1970, by the clock of the host that reports them."""
 Seconds = Within[float, 0, 1e9]
 
 MOST_REASON = 4096
@@ -59,8 +59,7 @@ Pem = AtMost[str, 65536]
 TaskState = OneOf["pending", "starting", "running", "backoff", "stalled", "succeeded", "failed", "stopped"]
 FINAL = ("succeeded", "failed", "stopped")
 StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
-"""How far a task is on its way out: it waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or nobody can
-tell."""
+"""How a stop gets on: the task waits for others, was sent SIGTERM, outlives SIGKILL, has ended, or is unknown."""
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
@@ -70,7 +69,6 @@ StoryKind = OneOf["task", "contact", "decision", "condition", "request"]
 
 Tasks = AtMost[List[TaskName], MOST_TASKS]
 Variables = Dict[VariableName, str]
-OptionalTask = Optional[TaskName]
 
 
 def brief(text: str) -> str:

@@ -76,7 +76,7 @@ def store(talk: Conversation, request: StoreRequest) -> StoreResult:
 
 def refuse_live(talk: Conversation, cluster: str) -> None:
     for run in runs.every(talk, cluster):
-        with suppress(paths.Damaged):  # nobody can tell, and `up` will say so
+        with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
             if run.live():
                 hint = "dtctl stop    ends it; then type the same again"
                 raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)

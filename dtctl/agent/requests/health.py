@@ -39,7 +39,7 @@ def dump(talk: Conversation, request: DumpRequest) -> RunResult:
     run = runs.need(talk, request)
     state = run.state()["tasks"]
     stacks.serve(
-        run.files, {task: state[task] for task in run.tasks(request["tasks"])}, lambda told: talk.send("dump", told)
+        run.files, {task: state[task] for task in run.tasks(request["tasks"])}, lambda record: talk.send("dump", record)
     )
     return {"run": run.id}
 

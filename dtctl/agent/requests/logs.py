@@ -46,20 +46,20 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
     run = runs.need(talk, request)
     if request["whole"] and not coordinates(run.spec):
         raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
-    teller = _Teller(talk, run, request["from"] or 0)
+    lines = _HistoryLines(talk, run, request["from"] or 0)
 
     def look() -> bool:
         ended = run.has_ended()  # before the lines are read: what has ended by then has written all that it will
-        teller.tell()
+        lines.send_new()
         return ended
 
-    teller.tell()
+    lines.send_new()
     if request["follow"]:
         talk.wait(look, float("inf"))
-    return {"run": run.id, "next": teller.number, "passed_over": teller.passed_over}
+    return {"run": run.id, "next": lines.number, "passed_over": lines.passed_over}
 
 
-class _Teller:
+class _HistoryLines:
     """Sends lines as they come."""
 
     def __init__(self, talk: Conversation, run: runs.Run, begin: int) -> None:
@@ -74,18 +74,18 @@ class _Teller:
         self._lines = Lines(path)
         self._host = None if whole else run.spec["host"]
 
-    def tell(self) -> None:
+    def send_new(self) -> None:
         """What is new."""
         for line in self._lines.new():
             if self.number >= self._begin:
-                told = _story_line(line, self.number, self._host)
-                if told is not None:
-                    self._talk.send("event", told)
-                self.passed_over += told is None
+                event = _history_line(line, self.number, self._host)
+                if event is not None:
+                    self._talk.send("event", event)
+                self.passed_over += event is None
             self.number += 1
 
 
-def _story_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:
+def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:
     """Of a line of history.jsonl, or with `host` of its events.jsonl; None for one that something has damaged."""
     if line is None:
         return None

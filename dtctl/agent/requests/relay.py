@@ -1,7 +1,7 @@
 """The connections of a browser, as frames of a conversation, to a server that this session has started itself.
 
 No port is named by the controller. What is on its way is bounded: neither side sends more of a connection than the
-other has room for, and tells the other what has reached whom it was for.
+other has room for, and each reports what has reached its receiver.
 """
 
 from __future__ import annotations

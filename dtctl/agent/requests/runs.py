@@ -1,4 +1,4 @@
-"""Runs as sessions see them: they find a run by name, revive it, and tell it what is wanted."""
+"""Runs as sessions see them: they find a run by name, revive it, and change what is wanted of it."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def current_path(root: str, cluster: str, host: str) -> str:
 
 
 def current(root: str, cluster: str, host: str) -> Tuple[Optional[str], str]:
-    """The id of the current run, None if there is none; and why it cannot be told, where it cannot."""
+    """The id of the current run, None if there is none; and why it is unknown, where it is."""
     path = current_path(root, cluster, host)
     try:
         run = paths.read_text(path)
@@ -300,7 +300,7 @@ def need(talk: Conversation, request: Request) -> Run:
 
 
 def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
-    """All runs below the root, of one cluster or of all; oldest first. damaged_runs.py has those that tell nothing."""
+    """Runs below the root, of one cluster or of all, oldest first; damaged_runs.py has those that cannot be read."""
     found = []
     for directory in run_directories(talk.root):
         with suppress(OSError, paths.Damaged):
@@ -314,7 +314,7 @@ def run_directories(root: str) -> Iterator[str]:
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
-    """Bundles used by all runs except those in the directories `without`. A run that does not tell may use any."""
+    """Bundles used by all runs except those in the directories `without`. A run that cannot be read may use any."""
     used: Set[str] = set()
     for directory in run_directories(talk.root):
         if directory in without:

@@ -202,7 +202,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
         why = handle.missing() or "it goes on trying"
         raise Refused(
-            "not_started", "the tasks have not started again yet", why, "dtctl diagnose    tells what is in the way"
+            "not_started", "the tasks have not started again yet", why, "dtctl diagnose    shows what is in the way"
         )
     if run.spec["recovery"]["reboot"] == "auto":
         reboot.offer(talk.root)  # a run that had ended has taken it away

@@ -137,8 +137,8 @@ def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
     run = runs.need(talk, request)
     copying = Copying(directories(run), request["without"], request["have"])
 
-    def send(told: EventFile, data: bytes) -> None:
-        talk.wire.send(dict(told, type="event_file"), data)
+    def send(part: EventFile, data: bytes) -> None:
+        talk.wire.send(dict(part, type="event_file"), data)
         talk.pause(0)
 
     talk.wire.start_listening()

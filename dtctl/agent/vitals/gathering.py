@@ -128,7 +128,7 @@ def _end_of_log(directory: str, masks: Masks) -> str:
 
 
 def unreached(peers: List[Peer], limit_s: float) -> List[Unreached]:
-    """`peers` are trainers: they are connected to, and hear nothing."""
+    """`peers` are trainers: they are connected to, and sent nothing."""
     addresses = {peer["whose"]: peer["address"] for peer in peers}
     return [
         {

@@ -66,7 +66,7 @@ def dashboard(
         scope.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
-        stack.enter_context(scope.left(f"the dashboard has ended{continues}"))
+        stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
         answer = answering(board, whole, headers())
         server = stack.enter_context(Server(here, door, entrance("dtctl dashboard"), answer))
         stack.callback(board.close)
@@ -165,7 +165,7 @@ def tensorboard(
 
     with ExitStack() as stack:
         stack.enter_context(hang_up_interrupts())
-        stack.enter_context(scope.left("TensorBoard has ended, and nothing of it is left"))
+        stack.enter_context(scope.on_interrupt("TensorBoard has ended, and nothing of it is left"))
         here = stack.enter_context(listener(port, apart=True))
         serving = stack.enter_context(ExitStack())
 

@@ -162,7 +162,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     shown.show_pull(one, directory)
     again = "dtctl checkpoints pull    the same once more goes on from there"
     with (
-        scope.left(f"what has arrived is kept in {directory}, without its final name", again),
+        scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
         UpProgress(one.hosts) as progress,
     ):
         _refuse_damaged(scope, record, one)
@@ -219,7 +219,9 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
         if outcome is not None:
             failed = {**failed, **outcome.errors}
             found = outcome.told(found)
-        with scope.left("hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"):
+        with scope.on_interrupt(
+            "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
+        ):
             outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
     assert outcome is not None
     if output == "json":
@@ -262,7 +264,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     if own.unread:
         errors.note(f"not all of it was checked: {own.unread}")
     with (
-        scope.left("what has arrived is kept beside its place, without its name", AGAIN),
+        scope.on_interrupt("what has arrived is kept beside its place, without its name", AGAIN),
         UpProgress([one.host for one in where], quiet=output == "json") as progress,
     ):
         pushed = push.push(record, scope.transport, own, where, controller_name(), progress)

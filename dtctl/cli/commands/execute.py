@@ -53,7 +53,7 @@ def exec(  # noqa: A001 (the command's own name)
     # What one place alone prints is passed on as it comes, and may end in the midst of a line.
     awaiting = Awaiting(len(places), shown=len(places) > 1)
     failing = failures_noted(scope.transport.dialled, scope.transport.failed)
-    with scope.left("the hosts end what was started there"), awaiting, failing:
+    with scope.on_interrupt("the hosts end what was started there"), awaiting, failing:
         outcome = run(
             record, scope.transport, places, command, on_output, cwd="home" if home else "code", report=awaiting
         )

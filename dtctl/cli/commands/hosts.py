@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from dtctl.cli.consent import may_start
-from dtctl.cli.ending import exit_for, left
+from dtctl.cli.ending import exit_for, on_interrupt
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -79,7 +79,7 @@ def trust(
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
     wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
     pinned: list[Pinned] = []
-    with left(lambda: _left_pinned(pinned)):
+    with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")
     if output == "json":
         document.print_json("Trust", results.trust(found, pinned))
@@ -176,7 +176,7 @@ def check(
     scene = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
     record = record_of(plan)
     with (
-        scope.left("nothing was started; what was written to try is removed"),
+        scope.on_interrupt("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         checked = look(scene, record, scope.transport, progress)

@@ -169,7 +169,7 @@ def events(
     """Show the event history: attempts, requests and decisions (-v: every state)."""
     from dtctl.operations.events import folded, read_events
     from dtctl.render import errors, result
-    from dtctl.render.events import story_line
+    from dtctl.render.events import history_line
     from dtctl.render.machine import document
     from dtctl.render.terminal.console import say
 
@@ -183,7 +183,7 @@ def events(
         document.print_json("Events", {"events": happenings, "errors": document.errors(story.errors)})
     else:
         for one in (story.lines if states else folded(story.lines))[-(tail or 0) :]:
-            say(story_line(one))
+            say(history_line(one))
         result.show_away(story)
         errors.show_host_errors(story.errors)
     exit_for(story.errors, others=story.lines)
@@ -195,7 +195,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
     from dtctl.operations.client.streams import Away, Back
     from dtctl.operations.events import Folding, follow_events
     from dtctl.render.errors import show_contact
-    from dtctl.render.events import story_line
+    from dtctl.render.events import history_line
     from dtctl.render.machine import document
     from dtctl.render.terminal.console import say
 
@@ -211,18 +211,18 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
                 document.print_json_line(document.event(event))
             else:
                 for entry in [event] if states else folding.take(event):
-                    say(story_line(entry))
+                    say(history_line(entry))
         for rest in folding.rest():
-            say(story_line(rest))
+            say(history_line(rest))
 
 
 def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple[list[str], int | None]:
     """The last lines so far, and the number of the first event that is not in them."""
     from dtctl.operations.events import read_events
-    from dtctl.render.events import story_line
+    from dtctl.render.events import history_line
 
     story = read_events(record, scope.transport, last=None)
     if story.away is not None:
         return [], None  # the numbers are those of single hosts
-    lines = [story_line(entry) for one in story.lines for entry in folding.take(one)]
+    lines = [history_line(entry) for one in story.lines for entry in folding.take(one)]
     return lines[-tail:], (story.lines[-1]["n"] + 1 if story.lines else None)

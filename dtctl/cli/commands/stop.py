@@ -45,7 +45,7 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     some = chosen(record, tasks)
     before = Announced(scope, record, "stopping", say=output == "text")
     progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
-    with scope.left(lambda: still_stopping(progress), LOOK, announced=before):
+    with scope.on_interrupt(lambda: still_stopping(progress), LOOK, announced=before):
         with progress:
             outcome = end(record, scope.transport, some, order, progress, before)
         if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
@@ -98,7 +98,7 @@ def down(
     before = Announced(scope, record, "stopping", say=yes and output == "text", agreed=agreed)
     progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
     with (
-        scope.left(
+        scope.on_interrupt(
             lambda: f"{still_stopping(progress)}; files may be left",
             "dtctl down    removes the rest",
             announced=before,
@@ -106,11 +106,11 @@ def down(
         progress,
     ):
         outcome = take_down(record, scope.transport, order, progress, before)
-    with scope.left("the run has been taken down", "dtctl runs    shows what is left of it"):
-        _tell(scope, record, outcome, output)
+    with scope.on_interrupt("the run has been taken down", "dtctl runs    shows what is left of it"):
+        _report(scope, record, outcome, output)
 
 
-def _tell(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOption) -> None:
+def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOption) -> None:
     """Shows what has become of it, and forgets what was removed."""
     from dtctl.render import errors, result
     from dtctl.render.machine import document, results
@@ -165,7 +165,7 @@ def restart(
     record = scope.record()
     some, before = chosen(record, tasks), Announced(scope, record, "restarting", say=output == "text")
     again = "the hosts start again what they were asked to"
-    with scope.left(again, "dtctl status    shows how far it is", announced=before):
+    with scope.on_interrupt(again, "dtctl status    shows how far it is", announced=before):
         outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
         if output == "json":
             document.print_json("Restart", results.restart(outcome))
@@ -205,7 +205,7 @@ def gc(
     if not (dry_run or yes):
         _ask(found)
     if not dry_run:
-        with scope.left(
+        with scope.on_interrupt(
             "hosts that were asked already still remove what is dead", "dtctl gc --dry-run    shows what is left"
         ):
             found = look(dry_run=False)

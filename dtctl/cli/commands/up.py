@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dtctl.cli.consent import require_consent
-from dtctl.cli.ending import exit_for, left
+from dtctl.cli.ending import exit_for, on_interrupt
 from dtctl.cli.options import (
     ClusterFile,
     Local,
@@ -129,7 +129,7 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
     from dtctl.render import starting
     from dtctl.render.machine import diagnosis, document
 
-    with left(f"run {outcome.run} continues", "dtctl stop    ends it"):
+    with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
         starting.show_unremembered(outcome)
         if output == "json":
             fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
@@ -179,7 +179,7 @@ def push(
     show_left_out(bundle, cluster.file)
     kept = "nothing was started; the hosts keep what has arrived"
     with (
-        scope.left(kept, "dtctl push    sends the rest"),
+        scope.on_interrupt(kept, "dtctl push    sends the rest"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
         outcome = bring(record, bundle, scope.transport, progress)
@@ -250,7 +250,7 @@ def replace(
     outcome = await_tasks(scope, launch, outcome, quiet=quiet or output == "json")
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
-    with scope.left(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
+    with scope.on_interrupt(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
         starting.show_unremembered(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))

@@ -19,9 +19,8 @@ from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.checks import machine, software, speed, ssh, storage
-from dtctl.operations.checks.dialling import dial
 from dtctl.operations.checks.network import tasks
-from dtctl.operations.checks.network.exposure import is_exposed
+from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
 from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request

@@ -11,8 +11,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.agent.records.words import HOME
 from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
-from dtctl.operations.diagnosis.facts import FULL_BYTES, FULL_SHARE
-from dtctl.operations.diagnosis.signature import Finding, commonness, grouped, versions
+from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import TaskPlan
 

@@ -11,7 +11,6 @@ from typing import Any, Generic, TypeVar
 from dtctl.agent.records.words import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.kept import Greeted
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
@@ -53,6 +52,28 @@ class Scene:
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]
+
+
+@dataclass(frozen=True)
+class Door:
+    """Where a task's port might be open to others. `live`: a trainer has it, which is asked nothing."""
+
+    host: str
+    whose: str
+    name: str
+    port: int
+    live: bool = False
+
+
+@dataclass(frozen=True)
+class Dialled:
+    """A door that is open to this machine."""
+
+    door: Door
+    address: str
+    """Behind its name, from here."""
+    seen_from: str
+    """The address of this machine that connected."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,17 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Conversations, Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_run, check_tasks
 from dtctl.operations.coordinator import request_of_status, status_by_coordinator, status_of_hosts
-from dtctl.operations.diagnosis.facts import ENDED, End, Facts
-from dtctl.operations.diagnosis.signature import ENDED_SOMEHOW, Finding, Level, Seen, Signature, grouped
+from dtctl.operations.diagnosis.signature import (
+    ENDED,
+    ENDED_SOMEHOW,
+    End,
+    Facts,
+    Finding,
+    Level,
+    Seen,
+    Signature,
+    grouped,
+)
 from dtctl.operations.diagnosis.signatures import BY_FACTS, BY_STATE, IN_LOGS
 from dtctl.operations.diagnosis.waits import waits
 from dtctl.operations.snapshot import Outcome, RunStatus

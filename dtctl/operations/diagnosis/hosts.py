@@ -7,8 +7,16 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState
-from dtctl.operations.diagnosis.facts import ENDED, FULL_BYTES, FULL_SHARE, Facts
-from dtctl.operations.diagnosis.signature import Seen, commonness, grouped, versions
+from dtctl.operations.diagnosis.signature import (
+    ENDED,
+    FULL_BYTES,
+    FULL_SHARE,
+    Facts,
+    Seen,
+    commonness,
+    grouped,
+    versions,
+)
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Machine

@@ -12,8 +12,7 @@ from dtctl.operations.diagnosis.signature import Join, Signature, table
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.diagnosis.facts import Facts
-    from dtctl.operations.diagnosis.signature import Fields, Join
+    from dtctl.operations.diagnosis.signature import Facts, Fields, Join
     from dtctl.operations.snapshot import TaskStatus
 
 

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.facts import ENDED, LIVING, Facts
-from dtctl.operations.diagnosis.signature import Find, Seen, Wait
+from dtctl.operations.diagnosis.signature import ENDED, LIVING, Facts, Find, Seen, Wait
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Unreached

@@ -86,17 +86,23 @@ class _Needs:
         self._sender = sender
         self._needs = 0
         self._files = 0
+        self._blocks = 0
 
     def serve(self, session: Session, message: Message, report: Report) -> None:
         if self._sender is None:
             raise untrue(self._host, "asks again for files that it was given")
-        indexes = message.of(answers.Need)["files"]
-        known = len(self._sender.bundle.manifest.files)
+        need = message.of(answers.Need)
+        files = self._sender.bundle.manifest.files
+        indexes = [*need["files"], *need["digests"], *(one["index"] for one in need["blocks"])]
         self._needs += 1
-        self._files += len(indexes)
-        if any(index >= known for index in indexes):
-            raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {known}")
-        if self._needs > MOST_NEEDS or self._files > 2 * known:
+        self._files += len(need["files"]) + len(need["digests"])
+        self._blocks += len(need["blocks"])
+        if any(index >= len(files) for index in indexes):
+            raise untrue(self._host, f"needs a file {max(indexes)} of a bundle of {len(files)}")
+        if any(one["number"] * answers.BLOCK_BYTES >= files[one["index"]].size for one in need["blocks"]):
+            raise untrue(self._host, "needs what lies beyond the end of a file")
+        most_blocks = sum(-(-file.size // answers.BLOCK_BYTES) for file in files)
+        if self._needs > MOST_NEEDS or self._files > 2 * len(files) or self._blocks > 2 * most_blocks:
             raise untrue(self._host, "keeps asking for the same files")
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
 

@@ -14,7 +14,7 @@ from dtctl.render import goodput as words
 from dtctl.render.events import event_line
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
-from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, hardware
+from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
 from dtctl.render.words import count
@@ -119,17 +119,7 @@ def _story(report: Report) -> Iterator[str]:
 
 
 def _hosts(report: Report) -> Iterator[str]:
-    rows = [
-        [
-            one.name,
-            ", ".join(map(str, one.tasks)),
-            one.greeting.get("system") or "not known",
-            one.greeting.get("python", ""),
-            hardware(one),
-        ]
-        for one in report.hosts
-    ]
-    yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], rows)
+    yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
     yield from ("", f"This report is by dtctl {report.dtctl} on Python {_text(report.python)}.")
 
 

@@ -195,7 +195,20 @@ def _story(report: Report) -> Html:
 
 
 def _hosts(report: Report) -> Html:
-    rows = [
+    versions = f"dtctl {report.dtctl} on Python {report.python}"
+    columns: list[Column | str] = [
+        "host",
+        Column("tasks", "wide"),
+        Column("system", "wide"),
+        "Python of the agent",
+        "hardware",
+    ]
+    table = scrolled("Hosts of the run", columns, host_rows(report))
+    return joined(table, tag("p", f"This report is by {versions}.", class_="soft"))
+
+
+def host_rows(report: Report) -> list[list[str]]:
+    return [
         [
             one.name + (f" ({hostname})" if (hostname := one.greeting.get("hostname", one.name)) != one.name else ""),
             ", ".join(map(str, one.tasks)),
@@ -205,17 +218,6 @@ def _hosts(report: Report) -> Html:
         ]
         for one in report.hosts
     ]
-    versions = f"dtctl {report.dtctl} on Python {report.python}"
-    columns: list[Column | str] = [
-        "host",
-        Column("tasks", "wide"),
-        Column("system", "wide"),
-        "Python of the agent",
-        "hardware",
-    ]
-    return joined(
-        scrolled("Hosts of the run", columns, rows), tag("p", f"This report is by {versions}.", class_="soft")
-    )
 
 
 def hardware(host: HostFacts) -> str:

@@ -18,7 +18,7 @@ from dtctl.errors import ExitCode
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Feed
 from dtctl.operations.history.record import RunRecord
-from dtctl.render.top.knowledge import Choice, Knowledge, jobs_of
+from dtctl.render.top.model import Choice, Model, jobs_of
 from dtctl.render.top.page import Page, page
 from dtctl.render.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line
 from dtctl.render.top.table import SORTED_BY
@@ -61,7 +61,7 @@ class Top(App[ExitCode]):
     ) -> None:
         super().__init__(ansi_color=True)
         self.failure: BaseException | None = None
-        self.known = Knowledge(run, loss)
+        self.model = Model(run, loss)
         self.choice = Choice()
         self._open_log = open_log
         self._fine = fine
@@ -101,7 +101,7 @@ class Top(App[ExitCode]):
     def look(self) -> None:
         """Takes the news and draws it; without any, draws the ages now and then."""
         try:
-            news = self.known.look(time.monotonic())
+            news = self.model.look(time.monotonic())
         except BaseException as error:  # shown below the screen, once it is gone
             self.failure = error
             self.exit()
@@ -111,13 +111,13 @@ class Top(App[ExitCode]):
             self.draw()
 
     def draw(self) -> None:
-        moment = self.known.moment(time.monotonic())
-        if moment is None or self._room[0] < 1:
+        snapshot = self.model.snapshot(time.monotonic())
+        if snapshot is None or self._room[0] < 1:
             return
         self._drawn, self._news = time.monotonic(), False
         before = self._chosen()
-        points = self.known.losses.best()
-        shown = page(moment, self.known.courses, points, self.choice, self._room, fine=self._fine)
+        points = self.model.losses.best()
+        shown = page(snapshot, self.model.histories, points, self.choice, self._room, fine=self._fine)
         self._page = shown
         tasks = self.screen_stack[0]
         tasks.query_one("#top", Block).show(shown.top)
@@ -178,16 +178,16 @@ class Top(App[ExitCode]):
         self._table.keep_in_sight()
 
     def action_fold_all(self) -> None:
-        moment = self.known.moment(time.monotonic())
-        if moment is not None:
-            self._choose(self.choice.folding_all(frozenset(jobs_of(moment))))
+        snapshot = self.model.snapshot(time.monotonic())
+        if snapshot is not None:
+            self._choose(self.choice.folding_all(frozenset(jobs_of(snapshot))))
 
     def action_open(self) -> None:
         chosen = self._chosen()
         if self._in_filter:
             self._end_filter()
-        elif isinstance(chosen, TaskId) and self.known.status is not None:
-            self.push_screen(LogScreen(chosen, self._open_log(self.known.status.record, chosen)))
+        elif isinstance(chosen, TaskId) and self.model.status is not None:
+            self.push_screen(LogScreen(chosen, self._open_log(self.model.status.record, chosen)))
         elif chosen is not None:
             self.action_fold()
 

@@ -14,7 +14,7 @@ from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
-from dtctl.render.top.knowledge import WORST_FIRST, Choice, Course, Courses, Line, Moment, rates_of, safe
+from dtctl.render.top.model import WORST_FIRST, Choice, Histories, History, Line, Snapshot, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.render.words import count, duration, fold
 from dtctl.transport.group_errors import rows as error_rows
@@ -40,8 +40,8 @@ class Page:
 
 
 def page(
-    moment: Moment,
-    courses: Courses,
+    snapshot: Snapshot,
+    histories: Histories,
     points: Sequence[Point],
     choice: Choice,
     size: tuple[int, int],
@@ -50,20 +50,20 @@ def page(
 ) -> Page:
     """`size`: columns and rows of the terminal; `points`: of the loss in event files."""
     width, height = size
-    shown = rows(moment, courses, choice, fine=fine)
-    moved = curves(courses, points, width, fine=fine)
-    top = [*wrapped(answer(moment), width)[: max(1, height // 4)], *([moved] if moved else [])]
-    top += _troubles(moment, width, max(1, height - len(top) - _LEAST_ROWS))
+    shown = rows(snapshot, histories, choice, fine=fine)
+    moved = curves(histories, points, width, fine=fine)
+    top = [*wrapped(answer(snapshot), width)[: max(1, height // 4)], *([moved] if moved else [])]
+    top += _troubles(snapshot, width, max(1, height - len(top) - _LEAST_ROWS))
     if choice.words:
-        top += [[(f"filter: {safe(choice.words)}   {len(shown)} of {len(moment.status.tasks)} rows", "reverse")]]
+        top += [[(f"filter: {safe(choice.words)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
     columns = layout(shown, width)
     return Page(tuple(top), columns.heading(choice, fine=fine), columns, tuple(shown))
 
 
-def _troubles(moment: Moment, width: int, room: int) -> list[Line]:
+def _troubles(snapshot: Snapshot, width: int, room: int) -> list[Line]:
     """Whole ones, as many as there is room for: the first always."""
     for most in range(room, 0, -1):
-        lines = [part for line in wrong(moment, most) for part in _some(wrapped(line, width))]
+        lines = [part for line in problems(snapshot, most) for part in _some(wrapped(line, width))]
         if len(lines) <= room or most == 1:
             return lines
     return []
@@ -113,9 +113,9 @@ CURVE = 40
 _LEAST = 8
 
 
-def answer(moment: Moment) -> Line:
+def answer(snapshot: Snapshot) -> Line:
     """Run, outcome, step, rate, end, loss, checkpoint."""
-    status = moment.status_now
+    status = snapshot.status_now
     record, verdict = status.record, status.verdict
     running = verdict.outcome is Outcome.RUNNING
     age = f" {duration(status.time - record.created)}" if record.created and running else ""
@@ -132,10 +132,10 @@ Values = list[tuple[float, float]]
 """Where a value stands, and the value."""
 
 
-def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
+def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
     """Loss and rate: those of the event files from the beginning of the run, else since the screen was opened."""
-    losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(courses.run_loss)
-    rates = rates_of(points) if len(points) > 2 else _in_order(courses.run_rate)
+    losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(histories.run_loss)
+    rates = rates_of(points) if len(points) > 2 else _in_order(histories.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
     line: Line = []
     for name, values, from_zero in shown:
@@ -147,8 +147,8 @@ def curves(courses: Courses, points: Sequence[Point], width: int, *, fine: bool 
     return line
 
 
-def _in_order(course: Course) -> Values:
-    return [(float(place), value) for place, value in enumerate(course.values)]
+def _in_order(history: History) -> Values:
+    return [(float(place), value) for place, value in enumerate(history.values)]
 
 
 def _moves(values: Values) -> bool:
@@ -179,9 +179,15 @@ def spread(values: Values, most: int) -> list[float]:
 _WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
 
 
-def wrong(moment: Moment, most: int) -> list[Line]:
+def problems(snapshot: Snapshot, most: int) -> list[Line]:
     """At most so many lines; the last of them counts those that have no room."""
-    lines = [*_contacts(moment), *_cause(moment), *_problem(moment), *_task_lines(moment), *_run_lines(moment)]
+    lines = [
+        *_contacts(snapshot),
+        *_cause(snapshot),
+        *_problem(snapshot),
+        *_task_lines(snapshot),
+        *_run_lines(snapshot),
+    ]
     if len(lines) <= max(1, most):
         return lines
     if most <= 1:
@@ -189,37 +195,39 @@ def wrong(moment: Moment, most: int) -> list[Line]:
     return [*lines[: most - 1], [(f"and {count(len(lines) - most + 1, 'more line')}: dtctl status", "dim")]]
 
 
-def _contacts(moment: Moment) -> Iterator[Line]:
+def _contacts(snapshot: Snapshot) -> Iterator[Line]:
     """Everything below is old while no host can be asked."""
-    for host, away in moment.broken.items():
+    for host, away in snapshot.broken.items():
         again = "" if away.final else "; tried again"
         yield _line("bold red", f"{host} cannot be asked", f"{away.error.summary}{again}")
-    for row in error_rows({host: error for host, error in moment.status.errors.items() if host not in moment.broken}):
+    for row in error_rows(
+        {host: error for host, error in snapshot.status.errors.items() if host not in snapshot.broken}
+    ):
         yield _line("bold red", "no answer", row.text)
 
 
-def _cause(moment: Moment) -> Iterator[Line]:
+def _cause(snapshot: Snapshot) -> Iterator[Line]:
     """The first failure of a run that has failed: the others followed from it."""
-    status, cause = moment.status, moment.status.verdict.cause
-    if cause is None or not _has_failed(moment) or cause in moment.problem.ended:
+    status, cause = snapshot.status, snapshot.status.verdict.cause
+    if cause is None or not _has_failed(snapshot) or cause in snapshot.problem.ended:
         return
     why = sentence(how_it_ended(status.tasks[cause])) or sentence(status.verdict.why)
     yield _line("bold red", f"{cause} on {status.tasks[cause].host} failed first", why, f"dtctl logs {cause}")
 
 
-def _has_failed(moment: Moment) -> bool:
-    return moment.status.verdict.outcome is Outcome.FAILED and moment.status.verdict.cause in moment.status.tasks
+def _has_failed(snapshot: Snapshot) -> bool:
+    return snapshot.status.verdict.outcome is Outcome.FAILED and snapshot.status.verdict.cause in snapshot.status.tasks
 
 
-def _problem(moment: Moment) -> Iterator[Line]:
-    for number, text in enumerate(moment.problem.lines):
+def _problem(snapshot: Snapshot) -> Iterator[Line]:
+    for number, text in enumerate(snapshot.problem.lines):
         yield [(safe(text), "" if number else "bold red")]
 
 
-def _task_lines(moment: Moment) -> Iterator[Line]:
+def _task_lines(snapshot: Snapshot) -> Iterator[Line]:
     """Tasks with the same note share a line."""
-    status = moment.status_now
-    said = moment.problem.ended | ({status.verdict.cause} if _has_failed(moment) else set())
+    status = snapshot.status_now
+    said = snapshot.problem.ended | ({status.verdict.cause} if _has_failed(snapshot) else set())
     alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
     for task in status.tasks.values():
         if task.state in _WRONG and task.id not in said:
@@ -234,8 +242,8 @@ def _first_tasks(tasks: list[TaskId]) -> list[TaskId | str]:
     return [*tasks] if len(tasks) <= 4 else [*tasks[:3], f"{len(tasks) - 3} more"]
 
 
-def _run_lines(moment: Moment) -> Iterator[Line]:
-    status, coordination = moment.status, moment.status.coordination
+def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
+    status, coordination = snapshot.status, snapshot.status.coordination
     if status.going_on_after_the_end:
         yield _line("", "ending", ", ".join(map(str, _first_tasks(list(status.going_on_after_the_end)))))
     if coordination is None:
@@ -244,12 +252,12 @@ def _run_lines(moment: Moment) -> Iterator[Line]:
         yield _line("yellow", "waiting", coordination.view["missing"])
     if coordination.lost_hosts:
         yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
-    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in moment.problem.ended}
+    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in snapshot.problem.ended}
     open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:
             continue  # its line says the same
-        yield _line("yellow", "", incident_lines(incident, moment.now)[0])
+        yield _line("yellow", "", incident_lines(incident, snapshot.now)[0])
     for text in coordination.view["warnings"]:
         yield _line("yellow", "warning", text)
 

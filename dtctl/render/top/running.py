@@ -59,7 +59,7 @@ def show(
         raise app.failure
     if code is None and app.return_code:  # a bug, whose traceback Textual has printed
         code = ExitCode.RUN_FAILED
-    return app.known.status, code
+    return app.model.status, code
 
 
 class _Aside:

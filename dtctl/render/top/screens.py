@@ -23,7 +23,7 @@ from dtctl.model import TaskId
 from dtctl.operations.client.streams import Away, Back, Feed
 from dtctl.operations.logs import LogLines
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.top.knowledge import Line, safe
+from dtctl.render.top.model import Line, safe
 
 _STYLES: dict[str, Style] = {}
 

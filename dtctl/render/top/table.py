@@ -17,7 +17,7 @@ from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render import roster
 from dtctl.render.metrics import sparkline
 from dtctl.render.roster import STATE_STYLE, note
-from dtctl.render.top.knowledge import WORST_FIRST, Choice, Courses, Line, Moment, jobs_of, latest, number, safe
+from dtctl.render.top.model import WORST_FIRST, Choice, Histories, Line, Snapshot, jobs_of, latest, number, safe
 
 CURVE = 10
 """Characters of a task's curve."""
@@ -32,7 +32,7 @@ class Seen:
     """In the order of the run."""
     status: RunStatus
     """With its ages as they are now."""
-    courses: Courses
+    histories: Histories
     fine: bool
     """The terminal can show the bars of curves."""
 
@@ -84,7 +84,7 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
 
 
 def _rates(seen: Seen) -> str:
-    return curve(seen.courses.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
+    return curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
 
 COLUMNS = (
@@ -98,7 +98,7 @@ COLUMNS = (
     Column(
         "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
     ),
-    Column(" LOSS", text=lambda seen: curve(seen.courses.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
+    Column(" LOSS", text=lambda seen: curve(seen.histories.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
     Column("RESTARTS", lambda seen: -seen.task.entry["restarts"], "right", spare=7),
     Column("OUTPUT", lambda seen: _down(_silent(seen)), "right", spare=6),
     Column("NOTE"),
@@ -126,10 +126,10 @@ class Row:
         return self.of if isinstance(self.of, str) else self.of.job
 
 
-def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True) -> list[Row]:
+def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool = True) -> list[Row]:
     """A job that is folded stands where the first of its tasks would."""
-    status = moment.status_now
-    every = [Seen(task, place, status, courses, fine) for place, task in enumerate(status.tasks.values())]
+    status = snapshot.status_now
+    every = [Seen(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
     shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.words)]
     found: list[Row] = []
     folded: set[str] = set()
@@ -139,7 +139,7 @@ def rows(moment: Moment, courses: Courses, choice: Choice, *, fine: bool = True)
             found.append(row)
         elif job not in folded:
             folded.add(job)
-            found.append(_of_job(job, [other for other, _ in shown if other.task.id.job == job], moment))
+            found.append(_of_job(job, [other for other, _ in shown if other.task.id.job == job], snapshot))
     return found
 
 
@@ -168,7 +168,7 @@ def _unknown(key: Key) -> bool:
     return key is None or (isinstance(key, float) and math.isnan(key))
 
 
-def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
+def _of_job(job: str, tasks: Sequence[Seen], snapshot: Snapshot) -> Row:
     """The worst state, the furthest step, the rate in the middle, and how many tasks are in which state."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]
@@ -179,7 +179,7 @@ def _of_job(job: str, tasks: Sequence[Seen], moment: Moment) -> Row:
         if seen.task.entry["rate"] is not None and seen.task.state is TaskState.RUNNING
     ]
     hosts = {seen.task.host for seen in tasks}
-    whole = len(jobs_of(moment)[job])
+    whole = len(jobs_of(snapshot)[job])
     cells = {
         **dict.fromkeys((column.heading for column in COLUMNS), ""),
         "TASK": f"{job} ({len(tasks)})" if len(tasks) == whole else f"{job} ({len(tasks)}/{whole})",

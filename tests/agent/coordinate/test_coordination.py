@@ -190,5 +190,5 @@ def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_ne
     eventually(lambda: not cluster.hosts["a"].processes(), 60, "nothing left of the past")
     assert cluster.hosts["a"].state(old)["tasks"]["ps:0"]["state"] == "stopped"
     reasons = [line["reason"] for line in cluster.story() if line["kind"] == "contact"]
-    assert reasons == [f"a has come back with run {old['run']}, and was told that it is over"]
+    assert reasons == [f"a reconnected with run {old['run']} and was notified that it has ended"]
     assert [cluster.entry(task)["state"] for task in ("chief:0", "worker:0")] == ["running", "running"]

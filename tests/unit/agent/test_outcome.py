@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import made
@@ -60,44 +62,20 @@ def told(judgement: Judgement | None) -> tuple[str, str | None] | None:
     return (judgement.kind, judgement.cause) if judgement is not None else None
 
 
-EVERYTHING = dict.fromkeys(ROSTER, "stop")
-BEFORE = {"want": "run", "generation": 2}
-"""What is wanted of a task whose entry is of the generation before."""
+Expected = tuple[str, str | None] | None
+"""Kind and cause; None while nothing is decided."""
 
-TABLE: dict[str, tuple[Facts, tuple[str, str | None] | None]] = {
-    "nothing is decided while all run": (facts({}), None),
-    "the lead decides, whatever the others do": (facts({"worker:0": "succeeded"}), ("Succeeded", None)),
-    "the exit of another worker is no success": (facts({"worker:1": "succeeded"}), None),
-    "collectives need every worker": (facts({"worker:0": "succeeded"}, deciding=COLLECTIVE), None),
-    "what ends after its stop fails a collective of which one worker has not succeeded": (
-        facts({"ps:0": failed(5.0), "worker:0": "succeeded"}, {"ps:0": "stop"}, deciding=COLLECTIVE),
-        ("Failed", "ps:0"),
-    ),
-    "collectives succeed with all workers": (
-        facts({"worker:0": "succeeded", "worker:1": "succeeded"}, deciding=COLLECTIVE),
-        ("Succeeded", None),
-    ),
-    "an end of the generation before means nothing": (facts({"worker:0": "succeeded"}, {"worker:0": BEFORE}), None),
-    "nor does a failure of it": (facts({"worker:1": failed()}, {"worker:1": BEFORE}), None),
-    "a vital task that has failed for good fails the run": (facts({"ps:0": failed(7.0)}), ("Failed", "ps:0")),
-    "an evaluator that has failed fails nobody": (facts({"evaluator:0": failed(7.0)}), None),
-    "without fail_fast the others go on": (facts({"worker:1": failed(7.0)}, fail_fast=False), None),
-    "but not without a task that decides": (
-        facts({"worker:0": failed(7.0)}, fail_fast=False),
-        ("Failed", "worker:0"),
-    ),
-    "nor for an evaluator that decides": (
-        facts({"evaluator:0": failed(7.0)}, deciding=("evaluator:0",), fail_fast=False),
-        None,
-    ),
-    "the first failure in time is the cause, even if it gave up last": (
-        facts({"ps:0": failed(10.0, 20.0, 30.0), "worker:1": failed(11.0, 12.0)}),
-        ("Failed", "ps:0"),
-    ),
-    "of two that failed at once the first of the roster is": (
-        facts({"worker:1": failed(5.0), "ps:0": failed(5.0)}),
-        ("Failed", "ps:0"),
-    ),
+
+def read_case(tasks: dict[str, Any], outcome: list[Any] | None, **settings: Any) -> tuple[Facts, Expected]:
+    """One of outcomes.yaml."""
+    known = {task: failed(*told["failed"]) if isinstance(told, dict) else told for task, told in tasks.items()}
+    settings["deciding"] = tuple(settings.get("deciding", LEAD))
+    return facts(known, **settings), (outcome[0], outcome[1]) if outcome else None
+
+
+CASES = yaml.safe_load(Path(__file__).with_name("outcomes.yaml").read_text("utf-8"))
+TABLE: dict[str, tuple[Facts, Expected]] = {
+    **{name: read_case(**case) for name, case in CASES.items()},
     "failures before an exit that was asked for are not the cause": (
         facts(
             {
@@ -114,39 +92,7 @@ TABLE: dict[str, tuple[Facts, tuple[str, str | None] | None]] = {
         facts({"ps:0": failed(20.0), "worker:1": {**failed(30.0), "history": [past(1, 5.0), past(2, 8.0, 0)]}}),
         ("Failed", "ps:0"),
     ),
-    "a success stays one whatever fails after it": (
-        facts({"worker:0": "succeeded", "worker:1": failed(9.0)}),
-        ("Succeeded", None),
-    ),
-    "and when all is stopped after it": (
-        facts({**dict.fromkeys(ROSTER, "stopped"), "worker:0": "succeeded"}, EVERYTHING),
-        ("Succeeded", None),
-    ),
-    "a failure stays the outcome when all is stopped after it": (
-        facts({**dict.fromkeys(ROSTER, "stopped"), "ps:0": failed(7.0)}, EVERYTHING),
-        ("Failed", "ps:0"),
-    ),
-    "a run of which everything is told to stop is stopped": (facts({}, EVERYTHING), ("Stopped", None)),
-    "one of which something is not goes on": (facts({}, {**EVERYTHING, "ps:0": "run"}), None),
-    "a lost lead has not succeeded": (facts({"worker:0": None, "worker:1": "succeeded"}), None),
-    "a lost worker has not succeeded either": (
-        facts({"worker:0": "succeeded", "worker:1": None}, deciding=COLLECTIVE),
-        None,
-    ),
-    "a lost task is never the one that failed": (facts({"worker:0": None, "ps:0": None}), None),
-    "a failure is one though the lead is lost": (facts({"worker:0": None, "ps:0": failed(7.0)}), ("Failed", "ps:0")),
-    "but not of a task that was to end: the lead may have succeeded": (
-        facts({"worker:0": None, "worker:1": failed(7.0)}, {"worker:1": "finish"}),
-        None,
-    ),
-    "nor of one that was to stop": (facts({"worker:0": None, "worker:1": failed(7.0)}, {"worker:1": "stop"}), None),
-    "where it is known not to have, they count": (
-        facts({"worker:0": "stopped", "worker:1": failed(7.0)}, {"worker:1": "stop", "worker:0": "stop"}),
-        ("Failed", "worker:1"),
-    ),
-    "nobody knows that a run is stopped of which a host is lost": (facts({"ps:0": None}, {
-        "worker:0": "stop", "worker:1": "stop", "evaluator:0": "stop"}), None),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda name: name.replace(" ", "_"))

@@ -26,8 +26,7 @@ from dtctl.operations.checks.machine import (
 )
 from dtctl.operations.checks.topic import Heard, Line, Scene
 from dtctl.operations.client.kept import Greeted
-from dtctl.operations.diagnosis.facts import FULL_BYTES
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis.signature import FULL_BYTES, Finding
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host

@@ -304,5 +304,5 @@ def test_the_file_is_not_read_where_the_run_is_where_it_was(project: Path, monke
 
 
 def test_a_silent_host_is_reported_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    scope._tell_of_silence("gpu-3", 10.0, 30.0)
+    scope._report_silence("gpu-3", 10.0, 30.0)
     assert capsys.readouterr() == ("", "waiting for gpu-3: silent for 10 s, given up after 30 s\n")

@@ -14,8 +14,7 @@ from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis.diagnose import findings, in_short
-from dtctl.operations.diagnosis.facts import Facts
-from dtctl.operations.diagnosis.signature import Level
+from dtctl.operations.diagnosis.signature import Facts, Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorAway, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
@@ -431,6 +430,7 @@ def test_the_last_lines_of_an_unrecognised_loss_are_shown_while_the_task_runs() 
     assert "unrecognised error; last lines of worker:0:" in paragraph(only)
     assert [line.strip() for line in last_lines(only)] == [*(f"line {n}" for n in range(11, 20)), "ValueError: bad"]
     assert not any("line 11" in line for line in paragraph(only, most_lines=3))
+    assert "unrecognised error" in paragraph(only, shown=True), "which announces no lines, as none follow"
     assert "unrecognised error" in paragraph(
         findings(facts(running("worker:0", attempt=2, history=past, since=990.0)))[0]
     )
@@ -471,7 +471,7 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
     assert "hung 2 times, last at " in told(found)
-    assert "nobody has told a step since the start" in told(found)
+    assert "no task has reported a step since the start" in told(found)
 
 
 def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:

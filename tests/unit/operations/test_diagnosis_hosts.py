@@ -12,8 +12,7 @@ import pytest
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis import hosts
-from dtctl.operations.diagnosis.facts import FULL_BYTES, Facts
-from dtctl.operations.diagnosis.signature import Seen
+from dtctl.operations.diagnosis.signature import FULL_BYTES, Facts, Seen
 from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt
@@ -102,12 +101,6 @@ def test_who_does_not_run_is_not_behind_and_makes_nobody_so() -> None:
     assert who(hosts.behind(facts(first, replace(second, state=TaskState.BACKOFF)))) == []
     assert who(hosts.behind(facts(replace(first, state=TaskState.SUCCEEDED), second))) == []
     assert who(hosts.behind(facts(running("chief:0", step_time=999.0), second))) == []
-
-
-def test_who_is_behind_is_told_with_the_middle_of_the_others() -> None:
-    (seen,) = hosts.behind(facts(*late(1.0, 2.0, 3.0, 40.0), machines={"gpu-3": machine(load=2.0)}))
-    assert (seen.hosts, seen.fields["silent_s"], seen.fields["others_s"]) == (("gpu-3",), 40.0, 2.0)
-    assert seen.fields["load"] == "2"
 
 
 @pytest.mark.parametrize(
@@ -337,22 +330,6 @@ def test_one_that_was_idle_soon_after_its_start_while_the_lead_trains_has_not_be
     assert beside(lead=taught("chief:0", 5.0), idle_since=NOW - 299.0) == ["worker:1"]
 
 
-def test_of_one_whose_start_is_not_known_nothing_is_said() -> None:
-    worker = changed(started("worker:1", idle_since=700.0), since=None)
-    assert who(hosts.not_begun(facts(taught("chief:0"), worker))) == []
-
-
-def test_without_a_lead_that_is_known_here_nothing_is_said() -> None:
-    found = facts(started("worker:0", idle_since=700.0))
-    found = of_record(found, lead=TaskId("chief", 0))
-    assert who(hosts.not_begun(found)) == []
-
-
-def test_the_lead_itself_has_nobody_to_be_compared_with() -> None:
-    lead = started("chief:0", idle_since=700.0)
-    assert who(hosts.not_begun(facts(lead, taught("worker:0")))) == []
-
-
 def idle(*ages: float | None, jobs: tuple[str, ...] = ("ps:0", "worker:0", "worker:1")) -> Facts:
     """So long each has been idle; a run that is to make steps."""
     return facts(
@@ -410,10 +387,6 @@ def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
     tasks = [*idle(300.0, 200.0, 200.0).tasks]
     (seen,) = hosts.nobody_begins(facts(*tasks[:2], replace(tasks[2], state=TaskState.FAILED)))
     assert seen.tasks == (TaskId("worker", 0),)
-
-
-def test_a_run_of_ps_tasks_alone_has_nobody_who_might_begin() -> None:
-    assert not list(hosts.nobody_begins(idle(300.0, jobs=("ps:0",))))
 
 
 def test_a_run_that_has_told_a_step_before_has_begun() -> None:

@@ -24,22 +24,6 @@ TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
 
 
-def test_a_python_is_told_with_the_package_that_has_the_module() -> None:
-    found = signatures.python(facts(TASK), TASK, {"module": "sklearn.svm"})
-    assert found == {"python": "PYTHON", "module": "sklearn", "package": "scikit-learn"}
-    assert signatures.python(facts(TASK), TASK, {"module": "odd"}) == {
-        "python": "PYTHON",
-        "module": "odd",
-        "package": "odd",
-    }
-
-
-def test_versions_are_told_as_far_as_they_are_known() -> None:
-    assert signatures.version(facts(TASK), TASK, {}) == {"python": "PYTHON"}
-    told = {"gpu-a": host({"worker:0": vitals(packages={"tensorflow": "2.21", "numpy": "2"})})}
-    assert signatures.version(facts(TASK, hosts=told), TASK, {}) == {"python": "PYTHON", "version": "2.21"}
-
-
 def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
     assert signatures.port(facts(TASK), TASK, {"port": "7"}) == {"port": "7"}
     assert signatures.port(facts(TASK), TASK, {}) == {"port": "2222"}
@@ -64,11 +48,6 @@ def test_the_fullest_disk_is_the_one_with_the_least_share_left() -> None:
     assert (
         signatures.disk(facts(TASK), TASK, {}) == signatures.disk(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
     )
-
-
-def test_a_disk_of_no_size_that_has_nothing_left_is_full() -> None:
-    told = {"gpu-a": host(disks=[disk("/large", 1, 1000), disk("/none", 0, 0)])}
-    assert signatures.disk(facts(TASK, hosts=told), TASK, {})["where"] == "/none"
 
 
 def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
@@ -135,10 +114,6 @@ def test_an_end_by_a_signal_is_known_by_itself_or_by_the_shells_code(
     assert {number for number, name in NAMES.items() if signatures.killed_by(name)(found, task, {}) == MEMORY} == by
     assert all(signatures.killed_by(NAMES[number])(found, task, {}) is None for number in NAMES.keys() - by)
     assert signatures.killed_by("SIGKILL")(facts(TASK), TASK, {}) is None, "it has not ended"
-
-
-def test_nothing_is_told_of_the_memory_of_a_host_that_nobody_has_asked() -> None:
-    assert signatures.memory(facts(TASK), TASK, {}) == {}
 
 
 GONE = TransportError("cannot reach it")

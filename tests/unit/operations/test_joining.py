@@ -135,7 +135,7 @@ class Live:
             return self._d if joins and self._d is not None else [{**READY, "run": fields["run"]}]
         run = session.run  # type: ignore[attr-defined]
         if kind == "start":
-            return [{"type": "started", "run": run, "tasks": {task: entry(task) for task in session.tasks}}]  # type: ignore[attr-defined]
+            return [{"type": "started", "run": run, "tasks": {task: entry() for task in session.tasks}}]  # type: ignore[attr-defined]
         return [{"type": "result", "run": run, "unchanged": False}]
 
     def said_to(self, host: str) -> list[str]:

@@ -128,6 +128,10 @@ def need(*indexes: int) -> dict[str, Any]:
     return {"type": "need", "files": list(indexes)}
 
 
+def need_block(index: int, number: int) -> dict[str, Any]:
+    return {"type": "need", "blocks": [{"index": index, "number": number}]}
+
+
 @pytest.mark.parametrize(
     ("frames", "why"),
     [
@@ -135,6 +139,11 @@ def need(*indexes: int) -> dict[str, Any]:
         ([need(2**53)], "gpu-3 needs a file"),
         ([need(0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
         ([need() for _ in range(2000)], "gpu-3 keeps asking for the same files"),
+        ([{"type": "need", "digests": [7]}], "gpu-3 needs a file 7 of a bundle of 1"),
+        ([{"type": "need", "digests": [0]} for _ in range(10)], "gpu-3 keeps asking for the same files"),
+        ([need_block(7, 0)], "gpu-3 needs a file 7 of a bundle of 1"),
+        ([need_block(0, 1)], "gpu-3 needs what lies beyond the end of a file"),
+        ([need_block(0, 0) for _ in range(10)], "gpu-3 keeps asking for the same files"),
         ([{"type": "started", "run": "r", "tasks": {}}], "gpu-3 sent a `started` instead of a `result`"),
         ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],

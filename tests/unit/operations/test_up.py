@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.run_state import Entry
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
@@ -24,7 +26,7 @@ from dtctl.operations.up.up import up
 from dtctl.plan.run import plan_run
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.clusters import cluster
-from tests.unit.fakes import FakeSession, FakeTransport, rolled_back
+from tests.unit.fakes import Answer, FakeSession, FakeTransport, rolled_back
 
 READY = {
     "type": "prepared",
@@ -81,11 +83,8 @@ class Notes:
         self.records.append(record)
 
 
-def entry(task: str) -> dict[str, Any]:
-    return {
-        "state": "running", "attempt": 1, "restarts": 0, "pid": 1, "since": 1.0, "next_start": None, "reason": "",
-        "exit": None, "asked": False, "history": [],
-    }  # fmt: skip
+def entry() -> dict[str, Any]:
+    return dict(made(Entry, state="running", attempt=1, pid=1, since=1.0))
 
 
 def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -96,10 +95,23 @@ def willing(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, A
         return [READY]
     if kind == "start":
         run = getattr(session, "run", "digits-1")
-        tasks = {task: entry(task) for task in session.tasks}  # type: ignore[attr-defined]
+        tasks = {task: entry() for task in session.tasks}  # type: ignore[attr-defined]
         return [{"type": "started", "run": run, "tasks": tasks}]
     kept = {"type": "result", "run": "digits-1", "unchanged": False}
     return [kept] if kind == "keep" else [rolled_back()]
+
+
+def unless(kind: str, host: str, answer: dict[str, Any] | DtctlError | type[BaseException]) -> Answer:
+    """Agents that are willing, but for one request to one host; a type of exception is raised in its place."""
+
+    def answers(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+        if (fields["type"], session.host.name) != (kind, host):
+            return willing(session, fields)
+        if isinstance(answer, type):
+            raise answer
+        return [answer]
+
+    return answers
 
 
 def started(launch: Start, transport: FakeTransport) -> tuple[Any, list[RunRecord]]:
@@ -116,6 +128,7 @@ def test_all_hosts_are_prepared_then_started_then_told_to_keep(launch: Start) ->
     }
     assert [name for name, session in transport.sessions.items() if not session.closed] == ["c"]
     assert result.lead is transport.sessions["c"], "whoever watches goes on with it"
+    assert sorted(transport.opened) == list("abcd"), "each once"
     assert remembered == [launch.record] * 2
 
 
@@ -152,15 +165,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
 
 
 def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
-    checkpoint = {
-        "prefix": "m-7",
-        "step": 7,
-        "time": 1.0,
-        "size_bytes": 1,
-        "shards": 1,
-        "complete": True,
-        "problem": "",
-    }
+    checkpoint = saved(None, seen=True)["checkpoint"]
     report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
 
     def resuming(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -217,19 +222,11 @@ def test_a_checkpoint_that_the_run_sees_is_told_as_what_it_continues_from(launch
 
 
 def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:
-    import dataclasses
-
     roster = {task: "gone" if task == launch.record.lead else host for task, host in launch.record.roster.items()}
-    previous = dataclasses.replace(launch.record, run="digits-0", roster=roster)
+    previous = replace(launch.record, run="digits-0", roster=roster)
     result, _ = begun(launch, {}, previous=previous)
     assert (result.unseen.host, result.unseen.run, result.unseen.checkpoint) == ("gone", "digits-0", None)
-    assert begun(launch, {}, previous=dataclasses.replace(launch.record, run="digits-0"))[0].unseen is None
-
-
-def test_each_host_is_connected_to_once(launch: Start) -> None:
-    transport = FakeTransport(willing)
-    started(launch, transport)
-    assert sorted(transport.opened) == list("abcd")
+    assert begun(launch, {}, previous=replace(launch.record, run="digits-0"))[0].unseen is None
 
 
 def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(launch: Start) -> None:
@@ -243,12 +240,7 @@ def test_one_host_that_cannot_be_reached_starts_nothing_anywhere_and_is_named(la
 
 
 def test_a_host_that_cannot_start_takes_the_others_back(launch: Start) -> None:
-    def one_is_taken(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if session.host.name == "d" and fields["type"] == "start":
-            return [AgentError("port_taken", "port 2222 is taken by pid 7 (python)")]
-        return willing(session, fields)
-
-    transport = FakeTransport(one_is_taken)
+    transport = FakeTransport(unless("start", "d", AgentError("port_taken", "port 2222 is taken by pid 7 (python)")))
     with pytest.raises(DtctlError, match="cannot start on 1 of 4 hosts"):
         started(launch, transport)
     assert [transport.sessions[name].received[-1] for name in "abc"] == ["abort"] * 3
@@ -283,21 +275,22 @@ def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0
     return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
 
-def test_a_run_that_goes_on_everywhere_is_left_alone(launch: Start) -> None:
+def test_a_run_that_goes_on_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
     def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         answers = going_on(session, fields)
         return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
 
-    transport = FakeTransport(everywhere)
-    result, remembered = started(launch, transport)
-    assert (result.run, result.started, result.ended, remembered) == ("digits-0", {}, (), [])
+    transport, notes = FakeTransport(everywhere), Notes()
+    result = up(launch, transport, UpReport(), notes)
+    assert (result.run, result.started, result.ended) == ("digits-0", {}, ())
+    assert notes.order == ["begin", "take_back"]
     assert all(session.received == ["up", "start"] for session in transport.sessions.values())
 
 
 def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> None:
     def ended(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "start" and session.host.name == "c":
-            tasks = {"worker:0": {**entry("worker:0"), "state": "stopped"}}
+            tasks = {"worker:0": {**entry(), "state": "stopped"}}
             return [{"type": "started", "run": "digits-0", "tasks": tasks}]
         return going_on(session, fields)
 
@@ -322,12 +315,7 @@ def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
 
 
 def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: Start) -> None:
-    def interrupted(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "start" and session.host.name == "b":
-            raise KeyboardInterrupt
-        return willing(session, fields)
-
-    transport = FakeTransport(interrupted)
+    transport = FakeTransport(unless("start", "b", KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         started(launch, transport)
     assert all("abort" in session.received for session in transport.sessions.values())
@@ -424,14 +412,9 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
 ) -> None:
     """A host with a full disk, say, may not have been able to."""
 
-    def refused(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "start" and session.host.name == "d":
-            return [AgentError(code, "no")]
-        return willing(session, fields)
-
     notes = Notes()
     with pytest.raises(DtctlError):
-        up(launch, FakeTransport(refused), UpReport(), notes)
+        up(launch, FakeTransport(unless("start", "d", AgentError(code, "no"))), UpReport(), notes)
     assert notes.order == then
 
 
@@ -439,16 +422,6 @@ def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
     order, _, error = told(launch, lost="b", deaf="c")
     assert "take back the start" in error.summary
     assert "take_back" not in order
-
-
-def test_a_start_that_finds_the_run_there_is_not_remembered_as_another(launch: Start) -> None:
-    def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        answers = going_on(session, fields)
-        return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
-
-    notes = Notes()
-    up(launch, FakeTransport(everywhere), UpReport(), notes)
-    assert notes.order == ["begin", "take_back"]
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:

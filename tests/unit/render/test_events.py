@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import because, fact
@@ -17,9 +19,11 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
-from dtctl.render.events import event_line, incident_lines, news, story_line
+from dtctl.render.events import event_line, history_line, incident_lines, news
 from tests.unit.coordinated import Agents, Script, incident, record, told
 from tests.unit.fakes import FakeSession, FakeTransport
+
+EVENTS = yaml.safe_load(Path(__file__).with_name("events.yaml").read_text("utf-8"))
 
 
 def line(n: int, at: float, **fields: Any) -> dict[str, Any]:
@@ -83,74 +87,7 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
     assert [type(one) for one in seen if isinstance(one, Away | Back)] == [Away, Back]
 
 
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({}, "ps:0 on a starting -> running"),
-        ({"attempt": 3}, "ps:0 on a starting -> running (attempt 3)"),
-        (
-            {"from": "running", "to": "backoff", "reason": "killed by SIGKILL"},
-            "ps:0 on a running -> backoff: killed by SIGKILL",
-        ),
-        (
-            {"kind": "request", "host": None, "task": None, "reason": "stop", "by": "train@laptop"},
-            "by train@laptop: stop",
-        ),
-        (
-            {"kind": "request", "task": "worker:1", "host": "d", "reason": "restart", "by": "train@laptop"},
-            "by train@laptop: restart (worker:1)",
-        ),
-        ({"kind": "contact", "task": None, "reason": "a is away: silent"}, "a is away: silent"),
-        (
-            {"kind": "contact", "task": None, "why": [{"kind": "back", "host": "a", "seconds": 61}]},
-            "a is back after 61 s",
-        ),
-        (
-            {"kind": "contact", "task": None, "why": [{"kind": "coordinator_restarted", "seconds": 3}]},
-            "a: the coordinator restarted after 3 s",
-        ),
-        (
-            {
-                "kind": "request",
-                "host": None,
-                "task": None,
-                "by": "train@laptop",
-                "why": [
-                    {"kind": "asked_stop"},
-                    {"kind": "asked_of", "tasks": ["ps:0", "ps:1"]},
-                ],
-            },
-            "by train@laptop: stop ps:0, ps:1",
-        ),
-        (
-            {"from": "running", "to": "backoff", "reason": "in words of later", "why": [{"kind": "not_yet_known"}]},
-            "ps:0 on a running -> backoff: in words of later",
-        ),
-        (
-            {"kind": "condition", "host": None, "task": None, "from": "Running", "to": "Failed", "reason": "why"},
-            "Failed: why",
-        ),
-        (
-            {
-                "kind": "condition",
-                "host": None,
-                "task": None,
-                "from": "Created",
-                "to": "Running",
-                "why": [{"kind": "tasks_run", "count": 3, "of": 4}],
-            },
-            "Running",
-        ),
-        (
-            {"kind": "decision", "host": None, "reason": "killed by SIGKILL: it is restarted in 1.0 s"},
-            "ps:0: killed by SIGKILL: it is restarted in 1.0 s",
-        ),
-        (
-            {"kind": "decision", "host": None, "task": None, "reason": "moved ckpt-7 aside"},
-            "moved ckpt-7 aside",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("fields", "words"), EVENTS)
 def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
     happening = checked(StoryLine, line(0, 1000.0, **fields))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
@@ -218,7 +155,7 @@ def decided(at: float, text: str) -> StoryLine:
 
 
 def attempts_shown(*story: StoryLine) -> list[str]:
-    return [re.sub(r"^\S+ \S+  ", "", story_line(one)) for one in folded(story)]
+    return [re.sub(r"^\S+ \S+  ", "", history_line(one)) for one in folded(story)]
 
 
 def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[StoryLine]:
@@ -327,5 +264,5 @@ def test_who_follows_sees_an_attempt_when_it_ends() -> None:
     assert seen[:2] == [[], []]
     (entry,) = seen[2]
     assert isinstance(entry, Attempted)
-    assert story_line(entry).endswith(", to be restarted")
+    assert history_line(entry).endswith(", to be restarted")
     assert folding.rest() == []

@@ -37,6 +37,7 @@ BEFORE: dict[str, Fact] = {
 
 ROWS = Path(__file__).with_name("reasons.yaml").read_text("utf-8")
 TABLE: list[tuple[str, dict[str, Any], str]] = yaml.safe_load(ROWS)
+SENTENCE_ROWS = yaml.safe_load(Path(__file__).with_name("sentences.yaml").read_text("utf-8"))
 
 
 def in_its_place(kind: str, fields: dict[str, Any]) -> list[Fact]:
@@ -66,59 +67,9 @@ def test_every_kind_is_in_the_table() -> None:
     assert [kind for kind, _, _ in TABLE] == list(SENTENCES)
 
 
-@pytest.mark.parametrize(
-    ("why", "words"),
-    [
-        (
-            [
-                fact("run_failed"),
-                fact("task_failed", task="worker:1"),
-                fact("exited", code=1),
-                fact("port_held", port=2222, text="pid 7 (nc)"),
-                fact("after_restarts", count=1),
-            ],
-            "the run has failed: worker:1 failed: exit code 1; port 2222 is held by pid 7 (nc), after 1 restart",
-        ),
-        (
-            [fact("exited", code=1), fact("all_go", count=3, seconds=0.0)],
-            "exit code 1: all 3 tasks are restarted",
-        ),
-        (
-            [fact("exited", code=1), fact("cause", text="ImportError: x"), fact("permanent")],
-            "exit code 1 (ImportError: x), which is not tried again",
-        ),
-        (
-            [fact("restarted_with", task="ps:0"), fact("stalled", seconds=300.0)],
-            "restarted with ps:0 (stalled: no sign of progress for 5 min)",
-        ),
-        (
-            [
-                fact("not_ready", seconds=60.0),
-                fact("starts_again", task="ps:0"),
-                fact("killed", signal=15),
-                fact("and"),
-                fact("waits_in_state", task="ps:1", text="starting"),
-            ],
-            "not ready after 60 s: ps:0 is to start again: killed by SIGTERM; ps:1 is starting",
-        ),
-        (
-            [
-                fact("back_to_step", step=7),
-                fact("steps_lost", count=2),
-                fact("and"),
-                fact("trains_again", seconds=9.44),
-            ],
-            "back to step 7, 2 steps lost; training again after 9.4 s",
-        ),
-        ([fact("run_failed")], "the run has failed"),
-        ([fact("killed", signal=63)], "killed by signal 63"),
-        ([fact("stopped_by", by="")], "stopped by somebody"),
-        ([], ""),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_facts_make_one_sentence(why: list[Fact], words: str) -> None:
-    assert sentence(why) == words
+@pytest.mark.parametrize("row", SENTENCE_ROWS, ids=lambda row: row["sentence"])
+def test_facts_make_one_sentence(row: dict[str, Any]) -> None:
+    assert sentence([fact(**one) for one in row["facts"]]) == row["sentence"]
 
 
 def test_a_reason_of_an_older_build_is_its_sentence() -> None:

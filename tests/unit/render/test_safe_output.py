@@ -45,7 +45,7 @@ from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Away, Back
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.diagnosis.facts import Facts
+from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, Story
 from dtctl.operations.gc import GcResult, Written
@@ -80,7 +80,7 @@ from dtctl.render import (
 from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
-from dtctl.render.events import story_line
+from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_checks
@@ -366,10 +366,10 @@ CHECKED = Checked(
 
 def tell_events() -> None:
     for one in happenings():
-        console.say(story_line(poisoned(one)))
+        console.say(history_line(poisoned(one)))
     for state in ("running", "backoff"):
         one_line = Attempted("worker:0", "a", 1, 10.0, 5.0, state, tuple(said("why")))
-        console.say(story_line(dataclasses.replace(poisoned(one_line), state=state)))
+        console.say(history_line(dataclasses.replace(poisoned(one_line), state=state)))
 
 
 def trust_line() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from dtctl.agent.records.network import NetworkFacts
 from dtctl.model import TaskId
-from dtctl.operations.checks.dialling import Dialled, Door
 from dtctl.operations.checks.network.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
@@ -18,7 +19,7 @@ from dtctl.operations.checks.network.view import (
     open_places,
     places_of,
 )
-from dtctl.operations.checks.topic import Heard, Scene, Statement, found
+from dtctl.operations.checks.topic import Dialled, Door, Heard, Scene, Statement, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
 
 MOST_DOORS = 256
@@ -144,3 +145,38 @@ def _covers(entry: str, name: str) -> bool:
         return ipaddress.ip_address(name) in ipaddress.ip_network(entry, strict=False)
     except ValueError:
         return False
+
+
+LIMIT_S = 1.5
+"""A packet that is lost is sent again after 1 s."""
+_AT_ONCE = 32
+_LONGEST = 300
+
+
+def dial(doors: Iterable[Door], nonce: str, limit_s: float = LIMIT_S) -> tuple[Dialled, ...]:
+    """Those behind which the right host has answered: the same private address may be another machine from here."""
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        found = [one for one in pool.map(lambda door: _dialled(door, nonce, limit_s), doors) if one is not None]
+    return tuple(sorted(found, key=lambda one: (one.door.host, one.door.port, one.door.name)))
+
+
+def _dialled(door: Door, nonce: str, limit_s: float) -> Dialled | None:
+    try:
+        with socket.create_connection((door.name, door.port), limit_s) as connection:
+            if door.live or _greets(connection, door.host, nonce):
+                return Dialled(door, connection.getpeername()[0], connection.getsockname()[0])
+    except (OSError, UnicodeError):
+        pass  # closed, as it should be
+    return None
+
+
+def _greets(connection: socket.socket, host: str, nonce: str) -> bool:
+    """As dtctl/agent/network/listening.py answers who shows the nonce."""
+    connection.sendall(f"{nonce} ask\n".encode())
+    text = b""
+    while b"\n" not in text and len(text) < _LONGEST:
+        piece = connection.recv(_LONGEST)
+        if not piece:
+            break
+        text += piece
+    return text.partition(b"\n")[0] == f"dtctl check {host}".encode()

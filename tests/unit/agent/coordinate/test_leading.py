@@ -153,7 +153,7 @@ def test_an_agent_speaks_of_its_own_tasks_only(desk: Desk, kind: str, field: str
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert not desk.view["hosts"]["bad"]["connected"]
     assert desk.view["hosts"]["good"]["connected"]
-    [told] = [text for text in desk.contacts() if "cannot be true" in text]
+    [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
     assert said in told
     desk.hear("bad", desk.hello("bad"))  # the genuine agent
     assert desk.view["hosts"]["bad"]["connected"]
@@ -182,7 +182,7 @@ def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
     desk.hear("bad", desk.progress(serial=7, tasks={"worker:0": {"step": 10**6}}))
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert desk.state_of("good") == before
-    [told] = [text for text in desk.contacts() if "cannot be true" in text]
+    [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
     assert "it reports worker:0, which is not its own task" in told
     desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
     assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
@@ -195,10 +195,10 @@ def test_agents_are_told_that_progress_alone_will_do(desk: Desk) -> None:
 def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> None:
     for round_ in range(50):
         desk.hear("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
-    assert len([text for text in desk.contacts() if "cannot be true" in text]) == 2
+    assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 2
     for round_ in range(50):
         desk.hear("bad", {"type": "invalid", "reason": f"lie {round_}"})
-    assert len([text for text in desk.contacts() if "cannot be true" in text]) == 10
+    assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 10
 
 
 def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
@@ -215,7 +215,7 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     for first in range(0, 5000, 100):
         desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
     assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
-    [told] = [text for text in desk.contacts() if "more events than the story takes" in text]
+    [told] = [text for text in desk.contacts() if "more events than the event history takes" in text]
     assert told.startswith("bad sends")
     event["task"] = "worker:0"
     desk.hear("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))

@@ -1,4 +1,4 @@
-"""What a task's peers tell of how long it may be silent before its first step."""
+"""What hosts are sent: orders that are new to them, and how long peers took for the first step."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def test_peers_that_were_stopped_or_have_ended_are_none() -> None:
 
 def test_the_lead_teaches_one_that_has_done_nothing_since_about_its_start() -> None:
     view = silent(since=1000.0, idle_since=1010.0)
+    assert orders.first_steps(view) == {"worker:1": 9.0}, "its peers teach 4.0"
     views.told(view, "worker:0", step=None)
     assert orders.first_steps(view) == {"worker:1": 9.0}
     views.told(view, "worker:1", idle_since=1000.0 + orders.START_S + 9.0 * orders.STARTS)
@@ -125,3 +126,81 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
         book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
     assert book.news(recovering=False, done=(), may_start=True) == []
     assert len(looks) < 10 * workers
+
+
+def news(book: OrderBook, *, recovering: bool = False, done: tuple[str, ...] = (), may_start: bool = True) -> Any:
+    return dict(book.news(recovering=recovering, done=done, may_start=may_start))
+
+
+def known(view: View) -> OrderBook:
+    """Every agent follows what is wanted of its tasks."""
+    book = OrderBook(view)
+    for host in view.hosts:
+        book.confirm(host, {task: view.intents[task].copy() for task in view.tasks_on(host)})
+    return book
+
+
+def test_hosts_that_can_be_reached_are_sent_what_is_new_to_them_once() -> None:
+    view = views.running()
+    view.hosts["b"]["connected"] = False
+    book = OrderBook(view)
+    assert {host: list(orders["intents"]) for host, orders in news(book).items()} == {
+        "a": ["ps:0"],
+        "c": ["chief:0"],
+        "d": ["worker:0", "worker:1"],
+    }
+    assert news(book) == {}
+    view.wanted(["worker:0"], want="stop")
+    ((host, sent),) = news(book).items()
+    assert (host, sent["intents"]) == ("d", {"worker:0": view.intents["worker:0"]})
+    view.hosts["b"]["connected"] = True
+    assert list(news(book)) == ["b"]
+
+
+def test_what_an_agent_follows_already_is_not_sent_and_is_confirmed_until_it_changes() -> None:
+    view = views.running()
+    assert not OrderBook(view).is_confirmed("d")
+    book = known(view)
+    assert book.is_confirmed("d")
+    assert news(book) == {}
+    view.wanted(["worker:1"], want="stop")
+    assert not book.is_confirmed("d")
+    assert book.is_confirmed("a")
+    book.confirm("d", {"worker:0": view.intents["worker:0"], "worker:1": view.intents["worker:1"]})
+    assert book.is_confirmed("d")
+    book.confirm("d", {"worker:0": {**view.intents["worker:0"], "version": 1}, "worker:1": view.intents["worker:1"]})
+    assert not book.is_confirmed("d"), "the last that it has reported counts"
+    assert news(book) == {}, "it was sent the newer one before"
+
+
+def test_what_holds_beside_the_intents_is_sent_when_it_changes() -> None:
+    book = known(views.running())
+    changed = news(book, recovering=True)
+    assert {host: (orders["mending"], orders["intents"]) for host, orders in changed.items()} == dict.fromkeys(
+        "abcd", (True, {})
+    )
+    assert news(book, recovering=True) == {}
+    assert all(orders["may_start"] is False for orders in news(book, may_start=False).values())
+    assert set(news(book)) == set("abcd")
+
+
+def test_after_another_hello_all_intents_are_sent_and_the_welcome_counts_as_sent() -> None:
+    view = views.running()
+    book = known(view)
+    book.forget("a", may_start=True)
+    assert list(news(book)["a"]["intents"]) == ["ps:0"]
+    book.forget("a", may_start=False)
+    book.confirm("a", {"ps:0": view.intents["ps:0"]})
+    assert list(news(book, may_start=False)) == ["b", "c", "d"]
+    assert list(news(book)) == ["a", "b", "c", "d"]
+
+
+def test_an_agent_is_released_once_and_again_after_another_hello() -> None:
+    book = known(views.running())
+    assert not book.is_over("a")
+    assert {host: orders["over"] for host, orders in news(book, done=("a",)).items()} == {"a": True}
+    assert (book.is_over("a"), book.is_over("b")) == (True, False)
+    assert news(book, done=("a",)) == {}
+    book.forget("a", may_start=True)
+    assert not book.is_over("a")
+    assert news(book, done=("a",))["a"]["over"] is True

@@ -38,7 +38,7 @@ def test_a_lost_ps_tells_to_which_step_the_run_went_back() -> None:
     world.die("ps:1")
     world.until(lambda: world.attempts["ps:1"] == 2)
     world.run_for(5)
-    assert world.data["phase"] == "recovering"  # it is there, but nobody has told a step since
+    assert world.data["phase"] == "recovering"  # it is there, but no task has reported a step since
     world.tell_step("chief:0", 1001)
     world.until(lambda: recovered(world))
     incident = world.data["incidents"][-1]

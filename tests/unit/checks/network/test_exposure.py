@@ -13,11 +13,10 @@ import pytest
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
 from dtctl.operations.checks import checking
-from dtctl.operations.checks.dialling import Dialled, Door, dial
 from dtctl.operations.checks.network import exposure
-from dtctl.operations.checks.network.exposure import MOST_DOORS, doors
+from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Heard, Scene, Statement, fails
+from dtctl.operations.checks.topic import Dialled, Door, Heard, Scene, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.history.record import record_of
 from tests.unit.checks.network.rounds import listening

@@ -8,7 +8,7 @@ from typing import Any
 from dtctl.agent.records.reasons import fact, said
 from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus, Verdict
-from dtctl.render.top.knowledge import Courses, Line, Moment
+from dtctl.render.top.model import Histories, Line, Snapshot
 from tests.unit.coordinated import record
 from tests.unit.tasks import task_status
 
@@ -41,12 +41,12 @@ def run_status(*tasks: TaskStatus, verdict: Verdict = RUNS, target: int | None =
     return RunStatus(record=known, tasks={one.id: one for one in tasks}, verdict=verdict, **{**usual, **told})
 
 
-def moment(*tasks: TaskStatus, **told: Any) -> Moment:
-    return Moment(run_status(*tasks, **told), NOW)
+def snapshot(*tasks: TaskStatus, **told: Any) -> Snapshot:
+    return Snapshot(run_status(*tasks, **told), NOW)
 
 
-def courses(*statuses: RunStatus) -> Courses:
-    found = Courses()
+def histories(*statuses: RunStatus) -> Histories:
+    found = Histories()
     for status in statuses:
         found.add(status)
     return found

@@ -18,63 +18,65 @@ from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.render.diagnosis import problem_lines
-from dtctl.render.top.knowledge import Choice, Course, Courses, Moment, rates_of
-from dtctl.render.top.page import curves, page, spread, wrapped, wrong
+from dtctl.render.top.model import Choice, Histories, History, Snapshot, rates_of
+from dtctl.render.top.page import curves, page, problems, spread, wrapped
 from dtctl.render.top.table import SORTED_BY, Row, layout, rows
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import incident, record, told
 from tests.unit.render.test_safe_output import poisoned
 from tests.unit.render.test_safe_output import run_status as any_status
-from tests.unit.render.top.runs import NOW, USUAL, courses, moment, run_status, task, training, words
+from tests.unit.render.top.runs import NOW, USUAL, histories, run_status, snapshot, task, training, words
 
 
-def top_of(found: Moment, width: int = 100, height: int = 24) -> list[str]:
-    return [words(line) for line in page(found, Courses(), (), Choice(), (width, height)).top]
+def top_of(found: Snapshot, width: int = 100, height: int = 24) -> list[str]:
+    return [words(line) for line in page(found, Histories(), (), Choice(), (width, height)).top]
 
 
 def test_the_answer_stands_first_and_grows_older_by_itself() -> None:
-    (line,) = top_of(moment())
+    (line,) = top_of(snapshot())
     assert line == "digits-1: Running 1m40s · step 120/1000 · 5 steps/s · done in 2m56s · loss 0.7"
-    later = dataclasses.replace(moment(), now=NOW + 40)
+    later = dataclasses.replace(snapshot(), now=NOW + 40)
     assert top_of(later)[0].startswith("digits-1: Running 2m20s · step 120/1000 · last step 41s ago")
 
 
 def test_a_run_that_trains_has_nothing_wrong() -> None:
-    assert wrong(moment(), 10) == []
+    assert problems(snapshot(), 10) == []
 
 
 def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() -> None:
     failed = Verdict(Outcome.FAILED, tuple(said("ps:1 failed")), TaskId("ps", 1))
     lost = task("ps:1", "failed", host="b", why="ModuleNotFoundError: sklearn")
-    found = moment(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
-    lines = [words(line) for line in wrong(found, 10)]
+    found = snapshot(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
+    lines = [words(line) for line in problems(found, 10)]
     assert lines[0] == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
     assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
 
 
 def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
     lost = task("worker:1", "backoff", host="b", why="ModuleNotFoundError: No module named 'sklearn'")
-    found = moment(task("ps:0"), lost, training("worker:0"))
+    found = snapshot(task("ps:0"), lost, training("worker:0"))
     problem = problem_lines(found.status)
     assert "No module named" in problem[0]
-    lines = [words(line) for line in wrong(found, 10)]
+    lines = [words(line) for line in problems(found, 10)]
     assert lines == problem, "no line of the task tells the same once more"
     assert top_of(found)[1 : 1 + len(problem)] == problem
 
 
 def test_tasks_that_show_the_same_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
-    line, *more = wrong(moment(*tasks), 10)
+    line, *more = problems(snapshot(*tasks), 10)
     assert words(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
     assert "(failed)" not in "".join(map(words, more))
     lost = [task(f"worker:{index}", "lost", host=f"gpu-{index}", why="gone") for index in range(1, 31)]
-    assert words(wrong(moment(*lost), 10)[-1]) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (lost): gone"
+    assert (
+        words(problems(snapshot(*lost), 10)[-1]) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (lost): gone"
+    )
 
 
 def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
     away = Away("c", TransportError("no route to c"))
-    found = dataclasses.replace(moment(task("ps:0", "stalled", why="no step for 90 s")), broken={"c": away})
-    assert [words(line) for line in wrong(found, 10)] == [
+    found = dataclasses.replace(snapshot(task("ps:0", "stalled", why="no step for 90 s")), broken={"c": away})
+    assert [words(line) for line in problems(found, 10)] == [
         "c cannot be asked: no route to c; tried again",
         "ps:0 on host-0 (stalled): no step for 90 s",
     ]
@@ -83,7 +85,7 @@ def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
 def test_what_the_coordinator_waits_for_warns_of_and_mends_is_shown() -> None:
     view = told(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
-    lines = [words(line) for line in wrong(moment(coordination=coordination), 10)]
+    lines = [words(line) for line in problems(snapshot(coordination=coordination), 10)]
     assert lines[0] == "waiting: ps:1 is not there"
     assert "killed by SIGKILL" in lines[1]
     assert lines[2] == "warning: odd"
@@ -91,8 +93,8 @@ def test_what_the_coordinator_waits_for_warns_of_and_mends_is_shown() -> None:
 
 def test_more_than_there_is_room_for_is_counted() -> None:
     tasks = [task(f"worker:{index}", "stalled", why=f"no step for {index} s") for index in range(9)]
-    every = wrong(moment(*tasks), 100)
-    lines = [words(line) for line in wrong(moment(*tasks), 3)]
+    every = problems(snapshot(*tasks), 100)
+    lines = [words(line) for line in problems(snapshot(*tasks), 3)]
     assert len(lines) == 3
     assert lines[-1] == f"and {len(every) - 2} more lines: dtctl status"
 
@@ -100,7 +102,7 @@ def test_more_than_there_is_room_for_is_counted() -> None:
 @pytest.mark.parametrize("size", [(20, 6), (40, 10), (80, 24), (200, 60)])
 def test_whatever_is_wrong_the_table_keeps_some_lines_and_nothing_is_too_wide(size: tuple[int, int]) -> None:
     tasks = [task(f"worker:{index}", "failed", why=f"{index} " + "why " * 60) for index in range(20)]
-    lines = top_of(moment(*tasks), *size)
+    lines = top_of(snapshot(*tasks), *size)
     assert max(map(len, lines)) <= size[0]
     assert any("problem" in line for line in lines)
     if size[1] >= 24:
@@ -114,13 +116,13 @@ def test_lines_are_broken_at_blanks_and_words_that_are_too_long_anywhere() -> No
 
 
 def test_the_curves_show_the_run_since_somebody_looks_or_the_event_files_since_its_beginning() -> None:
-    seen = courses(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
+    seen = histories(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
     assert words(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
     points = [Point(step, 10.0 * step, 5.0 - step) for step in range(5)]
     line = words(curves(seen, points, 80))
     assert line.startswith("loss 5 to 1 █▇▅▃▁")
     assert "rate 0.1 to 0.1" in line
-    assert curves(Courses(), (), 80) == []
+    assert curves(Histories(), (), 80) == []
     assert curves(seen, (), 10) == []
 
 
@@ -130,18 +132,18 @@ def _at(second: float, loss: float, rate: float) -> RunStatus:
 
 
 def test_a_course_stays_small_and_whole() -> None:
-    course = Course(most=10)
+    history = History(most=10)
     for second in range(1000):
-        course.add(float(second), float(second))
-    assert len(course.values) <= 10
-    assert course.values[0] < 200
-    assert course.values[-1] > 800
+        history.add(float(second), float(second))
+    assert len(history.values) <= 10
+    assert history.values[0] < 200
+    assert history.values[-1] > 800
 
 
 def test_another_run_begins_its_curves_anew() -> None:
     first = run_status(training("worker:0"))
     other = dataclasses.replace(first, record=dataclasses.replace(first.record, run="digits-2"))
-    seen = courses(first, other)
+    seen = histories(first, other)
     assert seen.loss(TaskId("worker", 0)) == [0.5]
 
 
@@ -172,9 +174,9 @@ def test_of_several_losses_that_of_the_training_is_drawn() -> None:
 
 def test_nothing_of_what_hosts_say_moves_the_cursor() -> None:
     away = Away("c", TransportError(poisoned("gone")))
-    found = Moment(poisoned(any_status()), NOW, broken={poisoned("c"): away})
-    made = page(found, Courses(), (), Choice(words=poisoned("")), (120, 40))
-    shown = page(found, Courses(), (), Choice(), (120, 40))
+    found = Snapshot(poisoned(any_status()), NOW, broken={poisoned("c"): away})
+    made = page(found, Histories(), (), Choice(words=poisoned("")), (120, 40))
+    shown = page(found, Histories(), (), Choice(), (120, 40))
     text = [words(line) for line in [*made.top, *shown.top, shown.heading, *shown.lines()]]
     assert len(shown.rows) == 3
     assert [left_in(line) for line in text if left_in(line)] == []
@@ -191,7 +193,7 @@ MIXED = (
 
 
 def shown(choice: Choice, *tasks: object) -> list[str]:
-    return [str(row.of) for row in rows(moment(*tasks or MIXED), Courses(), choice)]  # type: ignore[arg-type]
+    return [str(row.of) for row in rows(snapshot(*tasks or MIXED), Histories(), choice)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +243,7 @@ def test_a_filter_finds_each_of_its_words_anywhere_in_the_row(text: str, found: 
 
 
 def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
-    found = rows(moment(*MIXED), Courses(), Choice(folded=frozenset({"worker"})))
+    found = rows(snapshot(*MIXED), Histories(), Choice(folded=frozenset({"worker"})))
     assert [str(row.of) for row in found] == ["worker", "ps:0", "ps:1"]
     cells = found[0].cells
     assert (cells["TASK"], cells["STATE"], cells["STEP"]) == ("worker (3)", "failed", "300")
@@ -249,7 +251,7 @@ def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
 
 
 def test_a_folded_job_counts_what_the_filter_has_left_of_it() -> None:
-    (row,) = rows(moment(*MIXED), Courses(), Choice(words="failed", folded=frozenset({"worker"})))
+    (row,) = rows(snapshot(*MIXED), Histories(), Choice(words="failed", folded=frozenset({"worker"})))
     assert row.cells["TASK"] == "worker (1/3)"
 
 
@@ -261,7 +263,7 @@ def test_folding_is_taken_back_and_all_jobs_fold_at_once() -> None:
 
 
 def test_a_row_shows_what_its_task_does() -> None:
-    found = {row.of: row.cells for row in rows(moment(*MIXED), Courses(), Choice())}
+    found = {row.of: row.cells for row in rows(snapshot(*MIXED), Histories(), Choice())}
     worker = found[TaskId("worker", 0)]
     assert (worker["STEP"], worker["RATE"], worker["LOSS"], worker["FOR"]) == ("300", "9/s", "0.5", "1m")
     assert worker["OUTPUT"] == "2s"
@@ -270,7 +272,7 @@ def test_a_row_shows_what_its_task_does() -> None:
 
 
 def drawn(width: int, found: list[Row] | None = None) -> tuple[str, list[str]]:
-    found = rows(moment(*MIXED), Courses(), Choice()) if found is None else found
+    found = rows(snapshot(*MIXED), Histories(), Choice()) if found is None else found
     made = layout(found, width)
     return words(made.heading(Choice())), [words(made.line(row)) for row in found]
 
@@ -294,7 +296,7 @@ def test_no_line_is_wider_than_the_terminal_and_the_reason_of_a_failure_stays(wi
 def test_characters_that_take_two_columns_or_none_keep_the_columns_in_line() -> None:
     from rich.cells import cell_len
 
-    found = rows(moment(task("worker:0", host="日本"), task("worker:1", host="e\u0301x")), Courses(), Choice())
+    found = rows(snapshot(task("worker:0", host="日本"), task("worker:1", host="e\u0301x")), Histories(), Choice())
     _, lines = drawn(60, found)
     assert len({cell_len(line) for line in lines}) == 1
 
@@ -303,7 +305,7 @@ def test_two_hundred_tasks_are_drawn_in_a_moment() -> None:
     tasks = [training(f"worker:{index}", index) for index in range(200)]
     began = time.process_time()
     for _ in range(5):
-        found = rows(moment(*tasks), Courses(), Choice(sort="STEP"))
+        found = rows(snapshot(*tasks), Histories(), Choice(sort="STEP"))
         made = layout(found, 120)
         lines = [made.line(row) for row in found]
     assert len(lines) == 200
@@ -311,6 +313,6 @@ def test_two_hundred_tasks_are_drawn_in_a_moment() -> None:
 
 
 def test_the_usual_run_fits_on_eighty_columns_with_steps_and_loss() -> None:
-    found = rows(moment(*USUAL), Courses(), Choice())
+    found = rows(snapshot(*USUAL), Histories(), Choice())
     heading, _ = drawn(80, found)
     assert {"STEP", "RATE", "LOSS", "OUTPUT"} <= set(heading.split())

@@ -39,7 +39,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Moment:
+class Snapshot:
     """What is known of the run."""
 
     status: RunStatus
@@ -89,10 +89,10 @@ WORST_FIRST = (
 )
 
 
-def jobs_of(moment: Moment) -> dict[str, list[TaskId]]:
+def jobs_of(snapshot: Snapshot) -> dict[str, list[TaskId]]:
     """In the order of the run."""
     found: dict[str, list[TaskId]] = {}
-    for task in moment.status.tasks:
+    for task in snapshot.status.tasks:
         found.setdefault(task.job, []).append(task)
     return found
 
@@ -108,7 +108,7 @@ MOST = 120
 _LEAST_APART_S = 1.0
 
 
-class Course:
+class History:
     """Values over time, evenly thinned as it grows: the whole of it stays in sight."""
 
     def __init__(self, most: int = MOST) -> None:
@@ -131,14 +131,14 @@ class Course:
         return [value for _, value in self._points]
 
 
-class Courses:
+class Histories:
     """Rate and loss of each task and of the run, since the screen was opened."""
 
     def __init__(self) -> None:
         self._run: str | None = None
-        self.run_rate, self.run_loss = Course(), Course()
-        self._rates: dict[TaskId, Course] = {}
-        self._losses: dict[TaskId, Course] = {}
+        self.run_rate, self.run_loss = History(), History()
+        self._rates: dict[TaskId, History] = {}
+        self._losses: dict[TaskId, History] = {}
         self._seen: dict[TaskId, float] = {}
         """When each task reported the last step that was counted."""
 
@@ -152,9 +152,9 @@ class Courses:
                 continue
             self._seen[task.id] = task.entry["step_time"]
             if task.entry["rate"] is not None:
-                self._rates.setdefault(task.id, Course()).add(task.entry["step_time"], task.entry["rate"])
+                self._rates.setdefault(task.id, History()).add(task.entry["step_time"], task.entry["rate"])
             if (loss := number(task.entry["loss"])) is not None:
-                self._losses.setdefault(task.id, Course()).add(task.entry["step_time"], loss)
+                self._losses.setdefault(task.id, History()).add(task.entry["step_time"], loss)
         progress = status.progress
         if progress.step_time is not None and progress.rate is not None:
             self.run_rate.add(progress.step_time, progress.rate)
@@ -194,11 +194,11 @@ def latest(values: Iterable[float], most: int) -> list[float]:
     return list(values)[-most:]
 
 
-class Knowledge:
+class Model:
     """Fed by the streams of the run and of its loss. Times are of the monotonic clock."""
 
     def __init__(self, run: Feed, loss: Feed) -> None:
-        self.courses = Courses()
+        self.histories = Histories()
         self.losses = Losses()
         self._run, self._loss = run, loss
         self._status: RunStatus | None = None
@@ -222,12 +222,12 @@ class Knowledge:
         """The last."""
         return self._status
 
-    def moment(self, now: float) -> Moment | None:
+    def snapshot(self, now: float) -> Snapshot | None:
         """None before anything is known."""
         if self._status is None:
             return None
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
-        return Moment(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
+        return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
     def _hear(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):
@@ -236,7 +236,7 @@ class Knowledge:
             self._status, self._told_at = event, now
             self._problem = Problem(event)
             self._broken = self._broken if event.coordination is None else {}
-            self.courses.add(event)
+            self.histories.add(event)
         elif isinstance(event, Away):
             self._broken[event.host] = event
         elif isinstance(event, Back):

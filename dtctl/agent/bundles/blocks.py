@@ -1,0 +1,73 @@
+"""Large files of a bundle: what a file of the same name or a broken transfer holds of one is not sent again."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import ExitStack, suppress
+
+from ..host import files
+from ..records.answers import BLOCK_BYTES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Sequence
+
+DIGEST_BYTES = 32
+PARTIAL = "partial-"
+
+
+class Partial:
+    """A large file that arrives at `path`. Nothing of what is there already is believed."""
+
+    def __init__(self, path: str, size: int) -> None:
+        self._path = path
+        self._size = size
+        self.blocks = -(-size // BLOCK_BYTES)
+
+    def length(self, number: int) -> int:
+        return min(BLOCK_BYTES, self._size - number * BLOCK_BYTES)
+
+    def missing(self, digests: bytes, seeds: Sequence[str]) -> List[int]:
+        """Takes the blocks that are right from the file itself and from the seeds; which are in none of them."""
+        missing = []
+        with ExitStack() as stack:
+            sources = []
+            for path in (self._path, *seeds):
+                with suppress(OSError):
+                    sources.append(stack.enter_context(files.opened(path)))
+            part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
+            os.ftruncate(part, self._size)
+            for number in range(self.blocks):
+                digest = digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+                for source in sources:
+                    data = files.read_at(source, number * BLOCK_BYTES, self.length(number))
+                    if hashlib.sha256(data).digest() == digest:
+                        write_at(part, data, number * BLOCK_BYTES)
+                        break
+                else:
+                    missing.append(number)
+        return missing
+
+    def put(self, number: int, chunks: Iterable[bytes]) -> None:
+        """Writes a block, and nothing beyond it; whether it is right is seen when the file is complete."""
+        offset, end = number * BLOCK_BYTES, number * BLOCK_BYTES + self.length(number)
+        with files.opened(self._path, os.O_RDWR) as part:
+            for chunk in chunks:
+                write_at(part, chunk[: end - offset], offset)
+                offset = min(end, offset + len(chunk))
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    view = memoryview(data)
+    while view:
+        written = os.pwrite(descriptor, view, offset)
+        view, offset = view[written:], offset + written
+
+
+def keep(store: str, directory: str) -> None:
+    """What has arrived of large files waits in `store` for another session."""
+    with suppress(OSError):
+        for name in os.listdir(directory):
+            if name.startswith(PARTIAL):
+                os.replace(os.path.join(directory, name), os.path.join(store, "." + name))

@@ -1,0 +1,185 @@
+"""Large files of a bundle: only blocks that the host lacks travel, and a transfer that was cut off resumes."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.bundles import store
+from dtctl.agent.conversation import Gone
+from dtctl.agent.host.errors import Refused
+from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
+from dtctl.bundle import Bundle, Sender, scan
+from dtctl.errors import AgentError, ConnectionLost
+from dtctl.transport.seam import Message
+from tests.agent.bundles.pushing import content, left_in, push
+from tests.agent.link.ends import conversation
+
+SIZE = LARGE_BYTES + BLOCK_BYTES // 2
+BLOCKS = SIZE // BLOCK_BYTES + 1
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Path:
+    code = tmp_path / "large"
+    code.mkdir()
+    (code / "train.py").write_text("print()")
+    (code / "data").write_bytes(random.Random(0).randbytes(SIZE))
+    return code
+
+
+def change(path: Path, *blocks: int) -> None:
+    with path.open("r+b") as file:
+        for number in blocks:
+            file.seek(number * BLOCK_BYTES + 17)
+            file.write(b"changed")
+
+
+def needs(bundle: Bundle, root: Path, *, cut_after: int = 10**9) -> tuple[list[dict[str, Any]], object]:
+    """What the agent asks for, and its outcome; the controller goes after so many frames of files."""
+    asked: list[dict[str, Any]] = []
+    with (
+        conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome),
+        Sender(bundle) as sender,
+    ):
+        real, left = session.send, iter(range(cut_after))
+
+        def send(fields: Mapping[str, Any], payload: bytes = b"") -> None:
+            if fields["type"] == "file" and next(left, None) is None:
+                raise ConnectionLost("gone")
+            real(fields, payload)
+
+        session.send = send  # type: ignore[method-assign]
+        try:
+            while True:
+                message = session.receive()
+                if message.type == "need":
+                    asked.append(dict(message.fields))
+                    sender.serve(session, message)
+        except (ConnectionLost, AgentError):
+            pass
+    return asked, outcome[0]
+
+
+def blocks(asked: list[dict[str, Any]]) -> list[int]:
+    return [one["number"] for need in asked for one in need.get("blocks", ())]
+
+
+def tree_of(root: Path, bundle: Bundle) -> Path:
+    return root / "bundles" / bundle.id / "tree"
+
+
+@pytest.mark.parametrize("changed", [(0,), (3, 9), (BLOCKS - 1,)])
+def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, changed: tuple[int, ...]) -> None:
+    push(scan(large), root)
+    change(large / "data", *changed)
+    bundle = scan(large)
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == list(changed)
+    assert [need["files"] for need in asked if not need["manifest"]] == [[], []]
+    assert content(tree_of(root, bundle)) == content(large)
+
+
+@pytest.mark.parametrize("size", [SIZE + 3 * BLOCK_BYTES + 5, LARGE_BYTES])
+def test_a_large_file_that_has_grown_or_shrunk_sends_its_end_alone(large: Path, root: Path, size: int) -> None:
+    push(scan(large), root)
+    with (large / "data").open("r+b") as file:
+        file.truncate(size)
+    bundle = scan(large)
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == list(range(BLOCKS - 1, -(-size // BLOCK_BYTES)))
+    assert content(tree_of(root, bundle)) == content(large)
+
+
+def test_blocks_that_a_trainer_has_overwritten_are_restored(large: Path, root: Path) -> None:
+    bundle = scan(large)
+    push(bundle, root)
+    change(tree_of(root, bundle) / "data", 5)
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == [5]
+    assert content(tree_of(root, bundle)) == content(large)
+
+
+def test_a_transfer_that_was_cut_off_resumes(large: Path, root: Path) -> None:
+    bundle = scan(large)
+    _, outcome = needs(bundle, root, cut_after=30)
+    assert isinstance(outcome, Gone)
+    [partial] = left_in(root)
+    assert partial.startswith(".partial-")
+    asked, _ = needs(bundle, root)
+    assert 1 <= len(blocks(asked)) <= BLOCKS - 7, "30 frames are 7 blocks, of which train.py had one frame"
+    assert content(tree_of(root, bundle)) == content(large)
+    assert left_in(root) == {bundle.id}
+
+
+def test_what_a_killed_session_has_received_is_used(large: Path, root: Path) -> None:
+    bundle = scan(large)
+    dead = root / "bundles" / ".incoming-dead"
+    dead.mkdir(parents=True)
+    (dead / "lock").touch()
+    [sha256] = [file.sha256 for file in bundle.manifest.files if file.path == "data"]
+    (dead / f"partial-{sha256}").write_bytes((large / "data").read_bytes()[: 4 * BLOCK_BYTES])
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == list(range(4, BLOCKS))
+    assert left_in(root) == {bundle.id}
+
+
+def test_what_nobody_has_resumed_for_a_day_is_removed(large: Path, root: Path) -> None:
+    (root / "bundles").mkdir(parents=True)
+    old, new = root / "bundles" / f".partial-{'0' * 64}", root / "bundles" / f".partial-{'1' * 64}"
+    for path, age_s in ((old, 90_000), (new, 60)):
+        path.write_bytes(b"")
+        os.utime(path, (time.time() - age_s,) * 2)
+    store.remove_abandoned(str(root / "bundles"))
+    assert left_in(root) == {new.name}
+
+
+def test_a_link_in_the_place_of_an_old_version_is_not_read(large: Path, root: Path, tmp_path: Path) -> None:
+    first = scan(large)
+    push(first, root)
+    old = tree_of(root, first) / "data"
+    old.rename(tmp_path / "elsewhere")
+    old.symlink_to(tmp_path / "elsewhere")
+    change(large / "data", 0)
+    bundle = scan(large)
+    asked, _ = needs(bundle, root)
+    assert blocks(asked) == list(range(BLOCKS))
+    assert content(tree_of(root, bundle)) == content(large)
+
+
+@pytest.mark.parametrize(
+    ("index", "size", "code"),
+    [(0, 1, "bad_request"), (1, 32 * BLOCKS, "bad_request"), (0, 32 * BLOCKS, "bundle_damaged")],
+)
+def test_digests_that_cannot_be_are_refused_and_the_file_is_not_believed(
+    large: Path, root: Path, index: int, size: int, code: str
+) -> None:
+    """Where they are of the right number every block is wanted, and what comes is not what the manifest says."""
+    first = scan(large)
+    push(first, root)
+    change(large / "data", 0)
+    bundle = scan(large)
+    with (
+        conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome),
+        Sender(bundle) as sender,
+    ):
+        sender.serve(session, session.receive())
+        [wanted] = session.receive()["digests"]
+        session.send({"type": "digests", "index": wanted + index}, bytes(size))
+        try:
+            need: Message = session.receive()
+            for one in need["blocks"]:
+                session.send({"type": "file", "index": one["index"], "last": True}, b"lies")
+            while True:
+                session.receive()
+        except (ConnectionLost, AgentError):
+            pass
+    assert isinstance(outcome[0], Refused)
+    assert outcome[0].code == code
+    assert left_in(root) == {first.id}
