@@ -185,7 +185,7 @@ def test_a_keeper_holds_no_lock_of_its_supervisor(host: AgentHost) -> None:
 def test_two_supervisors_are_never_there_at_once(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", "sleep", "1000"))
     host.up(spec)
-    line = Path(f"/proc/{host.supervisor(spec)}/cmdline").read_bytes().split(b"\0")[:-1]
+    line = Path(f"/proc/{host.supervisor(spec)}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     second = subprocess.run(line, env=host.env, timeout=60, check=False)
     assert second.returncode == 0
     assert host.ask("status")["state"]["tasks"]["worker:0"]["attempt"] == 1
