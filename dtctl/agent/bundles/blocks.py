@@ -32,18 +32,19 @@ class Partial:
         """Takes the blocks that are right from the file itself and from the seeds; which are in none of them."""
         missing = []
         with ExitStack() as stack:
-            sources = []
-            for path in (self._path, *seeds):
-                with suppress(OSError):
-                    sources.append(stack.enter_context(files.opened(path)))
             part = stack.enter_context(files.opened(self._path, os.O_RDWR | os.O_CREAT))
             os.ftruncate(part, self._size)
+            sources = [part]
+            for path in seeds:
+                with suppress(OSError):
+                    sources.append(stack.enter_context(files.opened(path)))
             for number in range(self.blocks):
                 digest = digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
                 for source in sources:
                     data = files.read_at(source, number * BLOCK_BYTES, self.length(number))
                     if hashlib.sha256(data).digest() == digest:
-                        write_at(part, data, number * BLOCK_BYTES)
+                        if source != part:
+                            write_at(part, data, number * BLOCK_BYTES)
                         break
                 else:
                     missing.append(number)

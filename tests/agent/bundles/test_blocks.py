@@ -91,6 +91,8 @@ def test_a_large_file_that_has_grown_or_shrunk_sends_its_end_alone(large: Path, 
     push(scan(large), root)
     with (large / "data").open("r+b") as file:
         file.truncate(size)
+        file.seek(SIZE)
+        file.write(b"x" * (size - SIZE))
     bundle = scan(large)
     asked, _ = needs(bundle, root)
     assert blocks(asked) == list(range(BLOCKS - 1, -(-size // BLOCK_BYTES)))
