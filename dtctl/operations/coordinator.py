@@ -254,7 +254,7 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
     """Hosts that disagree with what is believed about the same run."""
     return {
-        host: untrue(host, f"disagrees with the other hosts about run {run['run']} than what is believed of it")
+        host: untrue(host, f"disagrees with the other hosts about run {run['run']}")
         for host, answer in answers.items()
         if answer["inventory"] is not None
         and answer["inventory"]["run"] == run["run"]

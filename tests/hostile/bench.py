@@ -95,7 +95,7 @@ class Done:
 
     def has_to_show(self) -> bool:
         """What the other host says: `None tells something else` is about that one where the liar was believed."""
-        believed = "than what is believed" in self.errors or "has another run than" in self.errors
+        believed = "disagrees with the other hosts about run" in self.errors or "has another run than" in self.errors
         shows = self.spoken.shows and not self.interrupted
         return shows or (self.spoken.partly and self.code == ExitCode.PARTIAL and not believed)
 
