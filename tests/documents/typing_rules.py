@@ -47,7 +47,6 @@ AT_NIGHT = {
 NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
     "docs/monitoring.md": "tests/local/test_top.py types dtctl top on a terminal, test_commands.py the others",
-    "docs/ssh.md": "tests/ssh/test_openssh.py logs in, keeps connections and pins host keys so",
     "docs/python-environments.md": "tests/templates make an environment in a setup; it needs an index of packages",
     "docs/gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",

@@ -67,7 +67,8 @@ def come_to_its_end(scenario: Scenario, scene: Scene) -> Row:
 
 
 def test_a_worker_that_hangs_while_the_host_of_another_is_away_is_restarted(fleet: Fleet, user: Desk) -> None:
-    scene = stand_in(fleet, user, ASYNC, recovery={"stall": "6s"})
+    # It hangs long before the last step: one that has reported that is closing, and may be silent.
+    scene = stand_in(fleet, user, ASYNC, args={"train_steps": 6 * TARGET}, recovery={"stall": "6s"})
     scene.up()
     fleet.crash(fleet["gpu-5"])
     try:
