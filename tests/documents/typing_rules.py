@@ -20,6 +20,16 @@ PATIENCE = {
 HAS_ENDED = r"(?m)^\S+: (?:Succeeded|Failed) · "
 """What nobody who waits for a state of training types again after."""
 
+ON_A_SLOW_MACHINE = (
+    r"waiting: .*",
+    r".* checked in \S+ s: nothing is wrong; --no-check leaves that out",
+    r"dtctl check looks closer",
+    r".* runs? but (?:does not listen on its port|do not listen on their ports) after \S+ s",
+    r"a program that is still loading listens later; one that opens no port is ready when it reports a step",
+    r"Ctrl-C asks whether to stop the run, or leaves it running",
+)
+"""Masked lines that `up` adds where something takes longer than usual; a page shows a start that does not."""
+
 BY_NIGHT = "`make nightly PARTS=documents` types it"
 
 NOT_TYPED = {
