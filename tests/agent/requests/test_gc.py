@@ -145,10 +145,13 @@ def test_agents_of_runs_that_are_gone_are_strays_when_they_are_old(host: AgentHo
 
 def test_old_runs_go_by_their_number_when_a_new_one_is_kept(host: AgentHost) -> None:
     ended = [finished(host, keep=2) for _ in range(3)]
-    newest = finished(host, keep=2)  # of one that lives the agent writes its spec anew
+    os.mkfifo(go := host.root.parent / "go")
+    newest = host.spec(shell("worker:0", f"read -r line < {go}"), keep=2)
+    host.up(newest)
     assert [host.run_directory(spec).exists() for spec in ended] == [False, True, True]
     assert gc(host)["runs"] == []
-    (host.run_directory(newest) / "spec.json").write_text(json.dumps({**newest, "keep": 1}))
+    go.write_text("\n")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     assert [run["run"] for run in gc(host, dry_run=True)["runs"]] == [ended[1]["run"]]
     result = gc(host)
     assert [run["run"] for run in result["runs"]] == [ended[1]["run"]]
