@@ -25,16 +25,16 @@ from dtctl.agent.records import (
     tensorboard,
     vitals,
     whole_run,
-    words,
+    values,
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
 _MODULES = (
-    *(words, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
+    *(values, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
     *(checkpoints, metrics, tensorboard, vitals, checks, network),
 )
-_NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
+_NAMES = {id(kind): name for name, kind in vars(values).items() if isinstance(kind, Kind)}
 """Of the kinds that have one."""
 
 
@@ -53,8 +53,8 @@ def records_markdown() -> str:
 def _section(module: ModuleType) -> str:
     name = module.__name__.rpartition(".")[2]
     heading = f"## {name}\n\n{inspect.getdoc(module)}\n\n"
-    if module is words:
-        rows = [(name, _spelled(getattr(words, name)), _told(words)[name][0]) for name in _NAMES.values()]
+    if module is values:
+        rows = [(name, _spelled(getattr(values, name)), _told(values)[name][0]) for name in _NAMES.values()]
         return heading + _grid(("word", "is", "meaning"), rows)
     return heading + "\n".join(_table(name, record, module) for name, record in _records(module))
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from .host.errors import Refused
 from .records import kinds
-from .records.kinds import Wrong, checked
+from .records.kinds import InvalidValue, checked
 from .records.requests import WORDS
 
 TYPE_CHECKING = False
@@ -310,7 +310,7 @@ def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
     """A frame as the record that its name stands for. Raises Refused, which names the field."""
     try:
         return checked(kind, frame)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         hidden = wrong.path and wrong.path[0] in _HIDDEN
         what = "%s: expected %s" % (wrong.field, wrong.expected) if hidden else str(wrong)
         raise Refused("bad_request", "%s: %s" % (name, what)) from None

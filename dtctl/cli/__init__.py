@@ -40,8 +40,8 @@ def _main() -> None:
     show_whatever_comes()
     in_json = wants_json(sys.argv[1:])
     if in_json:
-        from dtctl.render.machine import speech
-    speak_json(speech.note if in_json else None)
+        from dtctl.render.machine import stderr
+    speak_json(stderr.note if in_json else None)
     try:
         with whole_words(os.environ), whole_options(os.environ):
             if in_json:
@@ -77,13 +77,13 @@ def _run_in_json() -> None:
 
     from dtctl.cli.app import app
     from dtctl.errors import ExitCode
-    from dtctl.render.machine import speech
+    from dtctl.render.machine import stderr
 
-    speech.begin()
+    stderr.begin()
     try:
         code = app(prog_name="dtctl", standalone_mode=False)
     except Abort:
         sys.exit(ExitCode.RUN_FAILED)
     ended = code if isinstance(code, int) else int(ExitCode.OK)
-    speech.end(ended)
+    stderr.end(ended)
     sys.exit(ended)

@@ -39,7 +39,7 @@ class Checked:
 
 
 def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
-    said = _said(file, overrides)
+    said = _parsed(file, overrides)
     cluster = said.built()
     if needs_files:
         said.findings.or_raise_all()
@@ -48,7 +48,7 @@ def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
 
 def check(file: Path, overrides: Sequence[str]) -> Checked:
     """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
-    said = _said(file, overrides)
+    said = _parsed(file, overrides)
     try:
         cluster = said.built()
     except ConfigError:
@@ -61,7 +61,7 @@ def check(file: Path, overrides: Sequence[str]) -> Checked:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Parsed:
     """What a file says, less its mistakes."""
 
     file: Path
@@ -73,7 +73,7 @@ class _Said:
         return dataclasses.replace(build(self.sections, self.file.absolute(), self.findings), file_sha256=self.sha256)
 
 
-def _said(file: Path, overrides: Sequence[str]) -> _Said:
+def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
     name = _shown(file)
     content = _read(file, name)
     document = parse(_text(content, name), name)
@@ -85,7 +85,7 @@ def _said(file: Path, overrides: Sequence[str]) -> _Said:
     apply_overrides(document, overrides)
     findings = Findings(document)
     sections = with_scheduler(read_sections(document, findings))
-    return _Said(file, hashlib.sha256(content).hexdigest(), sections, findings)
+    return _Parsed(file, hashlib.sha256(content).hexdigest(), sections, findings)
 
 
 def _read(file: Path, name: str) -> bytes:

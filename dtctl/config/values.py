@@ -213,7 +213,7 @@ ExitCodes = Annotated[tuple[int, ...], ListOf(_EXIT_CODE)]
 
 _WORD = Kind(_SINGLE, written, _ANY_SCALAR)
 _WORDS = "one or more words: a list, or text that is split as a shell would split it"
-Words = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, shlex.split)]
+Arguments = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, shlex.split)]
 Template = Annotated[tuple[str, ...], ListOf(_WORD, _WORDS, _split_template)]
 Platform = Annotated[
     tuple[str, ...],

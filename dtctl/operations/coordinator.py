@@ -16,7 +16,7 @@ from dtctl.operations.client.plausible import check_status
 from dtctl.operations.snapshot import (
     NOT_THERE,
     Coordination,
-    CoordinatorAway,
+    CoordinatorUnreachable,
     Outcome,
     RunStatus,
     TaskStatus,
@@ -46,7 +46,7 @@ def ask_run(
     transport: Transport,
     request: Callable[[RunRecord, Own], A],
     *,
-    away: CoordinatorAway | None = None,
+    away: CoordinatorUnreachable | None = None,
     reads: bool = False,
 ) -> tuple[RunRecord, A, Own]:
     """The answer of the run's coordinator, on whichever host it is, with the record that found it and other answers.
@@ -79,7 +79,7 @@ def ask_run(
             own = {**own, **away.own}
     if found is None:
         found = status_of_hosts(record, transport, away.unreachable, own)
-    raise CoordinatorAway(away.host, away.cause, own, found) from away
+    raise CoordinatorUnreachable(away.host, away.cause, own, found) from away
 
 
 First = Callable[["RunRecord", Session], "RunRecord"]
@@ -95,7 +95,7 @@ def ask_coordinator(record: RunRecord, transport: Transport, wanted: Request[R],
     except DtctlError as error:
         raise coordinator_away(host, error) from error
     if answer["coordination"] is None:
-        raise CoordinatorAway(host, why_alone(record.cluster, host, answer), {host: answer})
+        raise CoordinatorUnreachable(host, why_alone(record.cluster, host, answer), {host: answer})
     return answer
 
 
@@ -109,12 +109,12 @@ def why_alone(cluster: str, host: str, answer: Answer) -> AgentError:
     return AgentError("not_coordinator", f"{host} does not coordinate run {answer['run']}", host=host)
 
 
-def coordinator_away(host: str, error: DtctlError) -> CoordinatorAway:
+def coordinator_away(host: str, error: DtctlError) -> CoordinatorUnreachable:
     """The error as CoordinatorAway. Raises the error itself if it means something else."""
-    if isinstance(error, CoordinatorAway):
+    if isinstance(error, CoordinatorUnreachable):
         return error
     if isinstance(error, TransportError) or (isinstance(error, AgentError) and error.code in NOT_THERE):
-        return CoordinatorAway(host, error)
+        return CoordinatorUnreachable(host, error)
     raise error
 
 

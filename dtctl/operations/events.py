@@ -14,9 +14,9 @@ from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong
-from dtctl.operations.client.streams import Away, Back, Streams, Through
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run
-from dtctl.operations.snapshot import CoordinatorAway
+from dtctl.operations.snapshot import CoordinatorUnreachable
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class EventHistory:
 
     lines: tuple[HistoryEvent, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
 
 
 def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> EventHistory:
@@ -49,7 +49,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
 
     try:
         return EventHistory(tuple(ask_run(record, transport, request)[1]))
-    except CoordinatorAway as away:
+    except CoordinatorUnreachable as away:
         cause, found = away, away.found
     assert found is not None
     known = found.record
@@ -64,7 +64,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
 
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
-) -> Iterator[HistoryEvent | Away | Back]:
+) -> Iterator[HistoryEvent | Disconnected | Reconnected]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
 
     From the number `begin` on, where it is given.
@@ -92,9 +92,9 @@ def follow_events(
         for told in streams.all(TICK_S):
             if isinstance(told, Through):
                 return
-            if isinstance(told, Away) and (told.final or not heard):
+            if isinstance(told, Disconnected) and (told.final or not heard):
                 raise told.error
-            if isinstance(told, Away | Back):
+            if isinstance(told, Disconnected | Reconnected):
                 yield told
             elif told is not None:
                 heard = True
@@ -119,7 +119,7 @@ def _ask(
 
 
 def _line(line: HistoryEvent, host: str, *, whole: bool) -> HistoryEvent:
-    """Raises Wrong if a host that does not report for the whole run reports about another host."""
+    """Raises InvalidValue if a host that does not report for the whole run reports about another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
     return line

@@ -13,7 +13,7 @@ from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import CoordinatorAway, TaskStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
 from dtctl.operations.stop import Before, ending, looking, once
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
@@ -23,7 +23,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 class RestartResult:
     tasks: tuple[TaskStatus, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
     """Why every host was asked for itself."""
 
 
@@ -40,7 +40,7 @@ def restart(
 
     try:
         record, answer, own = ask_run(record, transport, request)
-    except CoordinatorAway as away:
+    except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, tasks))
@@ -60,7 +60,7 @@ def _why_unreached(host: str, told: RunView | None) -> TransportError:
 
 
 def _restart_directly(
-    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], by: str, away: CoordinatorAway
+    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], by: str, away: CoordinatorUnreachable
 ) -> RestartResult:
     """Each host starts its own again, those that have done so already apart."""
     left = _still_asked(tasks, away.own)

@@ -17,7 +17,7 @@ from dtctl.operations.coordinator import (
     status_of_hosts,
     task_of,
 )
-from dtctl.operations.snapshot import CoordinatorAway, RunStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOST_CONNECT_S = 3.0
 
 
-def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None = None) -> RunStatus:
+def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
     """By one connection where the coordinator can be asked; `away`: its host has failed just now.
 
     Raises DtctlError only for an answer that no other host can replace.
@@ -38,7 +38,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None
 
     try:
         known, answer, _ = ask_run(record, transport, request, away=away, reads=True)
-    except CoordinatorAway as nowhere:
+    except CoordinatorUnreachable as nowhere:
         if nowhere.found is None:
             raise
         return dataclasses.replace(nowhere.found, away=nowhere)
@@ -81,7 +81,7 @@ def _with_short_timeout(host: Host) -> Host:
     return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
-def status_elsewhere(error: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
+def status_elsewhere(error: CoordinatorUnreachable, record: RunRecord, transport: Transport) -> RunStatus:
     """For a watch whose coordinator is away or has no run: all hosts are asked once.
 
     Raises the error of the coordinator's host if the others do not know the run either.

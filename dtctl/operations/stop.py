@@ -15,7 +15,7 @@ from dtctl.operations.client.conversation import Conversations, Request, knows_n
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, status_by_coordinator
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import CoordinatorAway
+from dtctl.operations.snapshot import CoordinatorUnreachable
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -128,7 +128,7 @@ class StopResult:
     """Hosts that know no such run."""
     promised: tuple[str, ...] = ()
     """Unreachable hosts: the coordinator stops the tasks there as soon as they are back."""
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
     """Why every host was asked for itself."""
     known: RunRecord | None = None
     """The run as its hosts know it."""
@@ -192,7 +192,7 @@ def stop(
 
     try:
         record, answer, own = ask_run(record, transport, request)
-    except CoordinatorAway as away:
+    except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, known.roster if everything else tasks))

@@ -17,7 +17,7 @@ from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_states, check_view
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
     coordinator_away,
@@ -26,7 +26,7 @@ from dtctl.operations.coordinator import (
     status_of_hosts,
 )
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import CoordinatorAway, RunStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 from dtctl.operations.status import status_elsewhere
 from dtctl.transport.seam import Message, Session, Transport
 
@@ -44,7 +44,7 @@ class Over:
     """Nothing more will happen to the run."""
 
 
-Report = RunStatus | Away | Back | Over
+Report = RunStatus | Disconnected | Reconnected | Over
 
 
 def watch_run(record: RunRecord, transport: Transport) -> Generator[Report | None, None, None]:
@@ -100,7 +100,7 @@ class Watching:
             self.record = message.record if self.record.run is None else self.record
             self._end_alone()
             yield message
-        elif isinstance(message, Away | Back):
+        elif isinstance(message, Disconnected | Reconnected):
             yield from self._contact(message)
         elif isinstance(message, _OwnReport):
             if self._alone is not None:
@@ -111,12 +111,12 @@ class Watching:
             self._move_to(found)
             yield found
 
-    def _contact(self, change: Away | Back) -> Iterator[Report]:
+    def _contact(self, change: Disconnected | Reconnected) -> Iterator[Report]:
         if change.host != self.record.coordinator:
-            if isinstance(change, Away) and self._alone is not None:
+            if isinstance(change, Disconnected) and self._alone is not None:
                 self._alone.miss(change)
             return
-        if isinstance(change, Back):
+        if isinstance(change, Reconnected):
             yield change
             return
         if not self._known:
@@ -132,7 +132,7 @@ class Watching:
         if found.coordination is not None or found.record.coordinator != self.record.coordinator:
             self.record, self.moved = found.record, True
 
-    def _ask_each(self, away: Away) -> None:
+    def _ask_each(self, away: Disconnected) -> None:
         """Every other host reports its own tasks until the coordinator is back."""
         assert self._streams is not None
         if self._alone is None:
@@ -194,7 +194,7 @@ def _report_changes(
 class _Alone:
     """What hosts report of themselves while the coordinator's is away."""
 
-    def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Away) -> None:
+    def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Disconnected) -> None:
         self.over = False
         """The coordinator is heard again: the conversations end."""
         self._record = record
@@ -202,7 +202,7 @@ class _Alone:
         self._streams = streams
         self._answers: dict[str, StatusResult] = {}
         self._errors: dict[str, DtctlError] = {coordinator.host: coordinator.error}
-        self._away: CoordinatorAway | None = None
+        self._away: CoordinatorUnreachable | None = None
         with suppress(DtctlError):  # something else than that it is away
             self._away = coordinator_away(coordinator.host, coordinator.error)
         self._changed = True
@@ -219,7 +219,7 @@ class _Alone:
         self._answers[told.host] = told.answer
         self._changed = True
 
-    def miss(self, told: Away) -> None:
+    def miss(self, told: Disconnected) -> None:
         self._answers.pop(told.host, None)
         self._errors[told.host] = told.error
         self._changed = True

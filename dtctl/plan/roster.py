@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.agent.records.words import CODE, HOME, PATH
+from dtctl.agent.records.values import CODE, HOME, PATH
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
 from dtctl.model import LEAD_JOBS, TaskId

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from dtctl.agent.records.words import PATH
+from dtctl.agent.records.values import PATH
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError

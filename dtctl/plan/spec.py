@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
     VERSION,
-    CoordinatorPlace,
+    CoordinatorAddress,
     Member,
     RecoverySpec,
     Setup,
@@ -72,7 +72,7 @@ def run_spec(
         created=created,
         controller=controller,
         strategy=plan.strategy.value,
-        coordinator=_record(CoordinatorPlace, plan.coordinator),
+        coordinator=_record(CoordinatorAddress, plan.coordinator),
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
         lead=str(plan.lead),

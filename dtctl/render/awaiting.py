@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
 from dtctl.render.errors import note
+from dtctl.render.format import fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import one_line
-from dtctl.render.words import fold
 
 SHOWN_AFTER_S = 1.0
 """What is over sooner needs no such line."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -18,6 +18,7 @@ from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render import errors
 from dtctl.render.diagnosis import filled as worded
 from dtctl.render.diagnosis import happened, remedies, words
+from dtctl.render.format import count, duration
 from dtctl.render.machine import document
 from dtctl.render.report.html import Column, Html, joined, scrolled, tag
 from dtctl.render.report.page import STYLE as OF_REPORT
@@ -26,7 +27,6 @@ from dtctl.render.report.sections import HEADINGS, contents
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import SEPARATOR, in_short
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration
 from dtctl.transport.group_errors import rows
 
 MOST_PROBLEMS = 3

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent, tells_steps
 from dtctl.operations.snapshot import Outcome, recovered_after_s, steps_lost
-from dtctl.render.words import duration, local_time
+from dtctl.render.format import duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Incident

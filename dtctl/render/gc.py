@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from dtctl.errors import clipped
+from dtctl.render.format import count, fold, size
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import one_line
-from dtctl.render.words import count, fold, size
 
 if TYPE_CHECKING:
     from dtctl.agent.records import answers

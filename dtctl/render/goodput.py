@@ -8,7 +8,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.agent.run.goodput import PARTS as ORDER
 from dtctl.agent.run.goodput import summary
 from dtctl.durations import duration_text
-from dtctl.render.words import duration
+from dtctl.render.format import duration
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Gain, Goodput

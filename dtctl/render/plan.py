@@ -15,10 +15,10 @@ from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
 from dtctl.render.errors import note, show_warning
+from dtctl.render.format import count, fold, spans
 from dtctl.render.tables import fits, print_table, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
-from dtctl.render.words import count, fold, spans
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle, LeftOut

@@ -14,8 +14,8 @@ from dtctl.model import TaskState
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
+from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import styled, table
-from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..records.checkpoints import CheckpointReport, Saved
     from ..records.spec import Spec
 
-    Words = Callable[[List[str]], List[str]]
+    Expand = Callable[[List[str]], List[str]]
 
 MOST_SAVED = 5
 _MOST_PLACES = 20
@@ -34,7 +34,7 @@ _FLAG = re.compile(r"-{0,2}[A-Za-z_][\w.-]*=(.+)\Z", re.DOTALL)
 class Run:
     """One run as far as it matters here. `code`: where its tasks work; `words` replaces the marks in its spec."""
 
-    def __init__(self, spec: Spec, code: Optional[str], words: Words) -> None:
+    def __init__(self, spec: Spec, code: Optional[str], words: Expand) -> None:
         self.id = spec["run"]
         self.created = spec["created"]
         self.leads = coordinates(spec)

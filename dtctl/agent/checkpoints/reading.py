@@ -19,7 +19,7 @@ from ..host import budget, files
 from ..host.budget import Budget, Spent
 from ..records.checkpoints import MOST_SHARDS
 from ..records.kinds import MOST
-from ..records.words import LAST_EPOCH, brief
+from ..records.values import LAST_EPOCH, brief
 from . import formats
 from .tensor_bundle import MOST_BYTES, Damaged, Index, file_size, number_in
 

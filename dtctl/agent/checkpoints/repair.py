@@ -17,7 +17,7 @@ from itertools import islice
 
 from ..host import budget, files
 from ..host.budget import Budget
-from ..records.words import brief
+from ..records.values import brief
 from . import formats, reading, verifying
 
 TYPE_CHECKING = False

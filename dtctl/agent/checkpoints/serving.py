@@ -14,7 +14,7 @@ from ..host import files
 from ..host.budget import Budget, Spent
 from ..host.errors import Refused
 from ..records.checkpoints import is_part
-from ..records.words import brief
+from ..records.values import brief
 from . import formats, reading, verifying
 from .reading import MOST_NAMES
 from .repair import OpenDirectory
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..host.budget import Budget
     from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
-    from ..records.requests import CheckpointPlace, FetchRequest, Had, PruneRequest, VerifyRequest
+    from ..records.requests import CheckpointPath, FetchRequest, Had, PruneRequest, VerifyRequest
     from .directories import Run
 
     Alive = Callable[[], None]
@@ -54,7 +54,7 @@ def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
     return [_verified(run, one, budget) for one in request["wanted"]]
 
 
-def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
+def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     verdict = verifying.Verdict()
@@ -98,7 +98,7 @@ def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pru
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
 
 
-def _path(run: Run, wanted: CheckpointPlace) -> str:
+def _path(run: Run, wanted: CheckpointPath) -> str:
     if wanted["dir"] not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
     parts = wanted["prefix"].split("/")

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import Facts
     from ..records.checks import CheckFacts, CheckResult, Questions
-    from ..records.requests import CheckRequest, StartWord
+    from ..records.requests import CheckRequest, StartMessage
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:
@@ -27,7 +27,7 @@ def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
     return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
-def until_start(talk: Conversation) -> Optional[StartWord]:
+def until_start(talk: Conversation) -> Optional[StartMessage]:
     """Answers further questions until the controller says `start`; None when it says `abort`.
 
     What was made to look, such as ports that are listened on, is gone when it returns. Raises Gone and Refused.

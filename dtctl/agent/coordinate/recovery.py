@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
-from ..records.words import FINAL
+from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
 from . import incidents

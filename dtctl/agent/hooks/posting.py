@@ -13,7 +13,7 @@ from contextlib import suppress
 from ..host import log, paths, programs
 from ..records import kinds
 from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Sent
-from ..records.kinds import Wrong, checked, made
+from ..records.kinds import InvalidValue, checked, made
 from ..records.reasons import fact
 from ..run import environment, run_events
 
@@ -199,7 +199,7 @@ class Delivery:
         self.end()
         try:
             return checked(Sent, kinds.parse_json(self._heard))
-        except (Wrong, ValueError):
+        except (InvalidValue, ValueError):
             late = self._process.returncode == -signal.SIGALRM  # by its own clock
             return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .peer import FromDialer
     from .tls import Identity
 
-    Place = Tuple[int, Tuple[Any, ...]]
+    Address = Tuple[int, Tuple[Any, ...]]
 
 
 DIAL_S = 10.0
@@ -211,7 +211,7 @@ class Names:
         host, _, port = address.rpartition(":")
         self._host, self._port = host.strip("[]"), int(port)
         self._asking = False
-        self._places: List[Place] = []
+        self._places: List[Address] = []
         self._error: Optional[OSError] = None
         self._turn = 0
         try:
@@ -230,7 +230,7 @@ class Names:
             except RuntimeError as error:  # as many threads as the user may have
                 self._asking, self._error = False, OSError(str(error))
 
-    def next(self) -> Optional[Place]:
+    def next(self) -> Optional[Address]:
         """Family and address, each of several in turn; None while there is no answer. Raises OSError."""
         if not self._places:
             if self._error is not None:
@@ -249,6 +249,6 @@ class Names:
         finally:
             self._asking = False
 
-    def _look_up(self, flags: int) -> List[Place]:
+    def _look_up(self, flags: int) -> List[Address]:
         found = socket.getaddrinfo(self._host, self._port, 0, socket.SOCK_STREAM, 0, flags)
         return [(family, address) for family, _, _, _, address in found]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .peer import FromHub, Gone, Message
     from .tls import Identity, TlsStream
 
-    Said = List[Tuple[str, FromHub]]
+    Received = List[Tuple[str, FromHub]]
 
 
 class Agent(Peer):
@@ -99,14 +99,14 @@ class Hub:
         times = (self._due, self._rests_until, self._acceptor.due())
         return min((time for time in times if time is not None), default=None)
 
-    def step(self, now: float) -> Said:
+    def step(self, now: float) -> Received:
         """What was said, as (host, message): for each host a hello, then whatever it says, then `gone`, and so on.
 
         gone: reason, heard (when something last came from it, on the monotonic clock). superseded: run; its
         agent on that host was told that this run is over. invalid: reason; its connection ends.
         """
         self._now = now
-        said: Said = []
+        said: Received = []
         if self._rests_until is None or now >= self._rests_until:
             ready = self._selector.select(0)
             for key, events in ready:
@@ -141,7 +141,7 @@ class Hub:
         self._selector.close()
         self._acceptor.close()
 
-    def _take_in(self, agent: Agent, said: Said) -> None:
+    def _take_in(self, agent: Agent, said: Received) -> None:
         """A host has its seat and one more connection; any others would be kept for nothing."""
         for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
             if other.identity is agent.identity:
@@ -151,7 +151,7 @@ class Hub:
         self._wake_at(agent.due())
         self._hear(agent, said, pull=False)
 
-    def _serve(self, agent: Agent, events: int, said: Said) -> None:
+    def _serve(self, agent: Agent, events: int, said: Received) -> None:
         if agent.is_dropped:
             return
         if events & selectors.EVENT_WRITE:
@@ -159,7 +159,7 @@ class Hub:
         if events & selectors.EVENT_READ:
             self._hear(agent, said)
 
-    def _hear(self, agent: Agent, said: Said, pull: bool = True) -> None:
+    def _hear(self, agent: Agent, said: Received, pull: bool = True) -> None:
         try:
             if agent.is_dismissed:
                 agent.stream.discard()
@@ -176,7 +176,7 @@ class Hub:
                 sys.excepthook(type(error), error, error.__traceback__)
             self._drop(agent, "what it said could not be understood", said)
 
-    def _reject(self, agent: Agent, reason: str, said: Said) -> None:
+    def _reject(self, agent: Agent, reason: str, said: Received) -> None:
         if agent.identity is self._identity:
             said.append((agent.name, {"type": "invalid", "reason": reason}))
         if agent.host is not None:
@@ -187,7 +187,7 @@ class Hub:
         self._reported.add((host, what))
         return is_news
 
-    def _note(self, agent: Agent, message: Any, said: Said) -> None:
+    def _note(self, agent: Agent, message: Any, said: Received) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
@@ -199,13 +199,13 @@ class Hub:
             self._seat(agent, said)
         said.append((agent.name, message))
 
-    def _end_superseded(self, agent: Agent, hello: Hello, said: Said) -> None:
+    def _end_superseded(self, agent: Agent, hello: Hello, said: Received) -> None:
         words, is_news = self._last_words(hello)
         self._part(agent, words)
         if is_news and self._is_news(agent.name, agent.identity.run):
             said.append((agent.name, {"type": "superseded", "run": agent.identity.run}))
 
-    def _seat(self, agent: Agent, said: Said) -> None:
+    def _seat(self, agent: Agent, said: Received) -> None:
         """The newest connection of a host counts: older ones are remains of a lost one."""
         if agent.name in self._seats:
             self._drop(self._seats[agent.name], "it has connected again", said)
@@ -249,7 +249,7 @@ class Hub:
         except Lost as lost:
             self._broken.append((agent, str(lost)))
 
-    def _drop(self, agent: Agent, reason: str, said: Said) -> None:
+    def _drop(self, agent: Agent, reason: str, said: Received) -> None:
         if agent.is_dropped:
             return
         agent.is_dropped = True
@@ -268,7 +268,7 @@ class Hub:
             del self._seats[agent.host]
             agent.host = None
 
-    def _look(self, said: Said) -> None:
+    def _look(self, said: Received) -> None:
         """Checks the deadlines of all connections at once, so that many cost little more than few."""
         for agent in list(self._agents):
             try:

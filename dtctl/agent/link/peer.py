@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from ..records.messages import PROTOCOL
 from .tls import Lost
 
@@ -111,7 +111,7 @@ def check(message: Dict[str, Any], records: Mapping[str, Any]) -> Any:
         raise Violation("it speaks another version of the protocol, not version %d" % PROTOCOL)
     try:
         return checked(records[name], message)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise Violation("the message %s is invalid: %s" % (name, wrong)) from None
 
 

@@ -15,7 +15,7 @@ from ..host import budget
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
 from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
-from ..records.words import brief
+from ..records.values import brief
 from .event_files import event_folders, outermost, text
 from .folder import Folder, Room, remember, remembered
 from .series import spread

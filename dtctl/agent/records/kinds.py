@@ -31,6 +31,7 @@ __all__ = [
     "AtMost",
     "Default",
     "Dict",
+    "InvalidValue",
     "List",
     "NotRequired",
     "OneOf",
@@ -39,7 +40,6 @@ __all__ = [
     "Record",
     "Unshown",
     "Within",
-    "Wrong",
     "also",
     "checked",
     "made",
@@ -100,7 +100,7 @@ def _refuse(name: str) -> "NoReturn":
 _DECODER = json.JSONDecoder(parse_int=_integer, parse_float=_finite, parse_constant=_refuse)
 
 
-class Wrong(Exception):
+class InvalidValue(Exception):
     """A value does not hold. The text says where in the record, what was expected and what was found."""
 
     def __init__(self, expected: str, found: object) -> None:
@@ -110,7 +110,7 @@ class Wrong(Exception):
         self.found = found
 
     @classmethod
-    def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "Wrong":
+    def at(cls, path: "Tuple[str, ...]", expected: str, found: object) -> "InvalidValue":
         """For rules about several fields, which say themselves where it is."""
         wrong = cls(expected, found)
         wrong.path = list(path)
@@ -148,18 +148,18 @@ class Absent(Missing):
 
 
 def checked(kind: "Type[R]", raw: object) -> "R":
-    """`raw`, as JSON gives it, as a value of this kind: a new one, with its fields and no other. Raises Wrong."""
+    """`raw`, as JSON gives it, as a value of this kind: a new one, with its fields and no other. Raises InvalidValue."""
     value: R = kind_of(kind).take(raw)
     return value
 
 
 def made(record: "Type[R]", **fields: "Any") -> "R":
-    """A record of these fields, and of what is usual for the others. Raises Wrong."""
+    """A record of these fields, and of what is usual for the others. Raises InvalidValue."""
     return checked(record, fields)
 
 
 class Kind:
-    """`take` gives the checked value or raises Wrong; `words` names the kind for people.
+    """`take` gives the checked value or raises InvalidValue; `words` names the kind for people.
 
     `parts` is what it is made of, for those who make examples of it: what sort of kind it is, and its limits and kinds.
     """
@@ -179,7 +179,7 @@ _also: "Dict[object, List[Callable[[Any], None]]]" = {}
 
 
 def also(record: "Type[R]") -> "Callable[[Callable[[R], None]], Callable[[R], None]]":
-    """Decorator of a further rule for a record, about several of its fields: a function that raises Wrong."""
+    """Decorator of a further rule for a record, about several of its fields: a function that raises InvalidValue."""
 
     def register(rule: "Callable[[R], None]") -> "Callable[[R], None]":
         _also.setdefault(record, []).append(rule)
@@ -217,7 +217,7 @@ def _record(record: object) -> Kind:
     def take(raw: "Any") -> "Dict[str, Any]":
         nonlocal fields
         if type(raw) is not dict:
-            raise Wrong("an object", raw)
+            raise InvalidValue("an object", raw)
         if not fields:  # all at once: other threads may be here, too
             fields = tuple((name, kind.take, usual) for name, (kind, usual) in fields_of(record).items())
         whole = {}
@@ -227,9 +227,9 @@ def _record(record: object) -> Kind:
                 continue
             try:
                 if value is _REQUIRED:
-                    raise Wrong("a field of this name", value)
+                    raise InvalidValue("a field of this name", value)
                 whole[name] = take_field(value)
-            except Wrong as wrong:
+            except InvalidValue as wrong:
                 wrong.path.insert(0, name)
                 raise
         for rule in rules:
@@ -245,7 +245,7 @@ def _simple(words: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
     def take(raw: "Any") -> "Any":
         if fits(raw):
             return raw
-        raise Wrong(words, raw)
+        raise InvalidValue(words, raw)
 
     return Kind(words, take, *parts)
 
@@ -294,12 +294,12 @@ def _list(inner: Kind, most: int = MOST_ENTRIES) -> Kind:
 
     def take(raw: "Any") -> "List[Any]":
         if type(raw) is not list or len(raw) > most:
-            raise Wrong(words, raw)
+            raise InvalidValue(words, raw)
         whole: "List[Any]" = []
         try:
             for one in raw:
                 whole.append(take_inner(one))
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             wrong.path.insert(0, str(len(whole)))
             raise
         return whole
@@ -313,13 +313,13 @@ def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
 
     def take(raw: "Any") -> "Dict[str, Any]":
         if type(raw) is not dict or len(raw) > most:
-            raise Wrong(words, raw)
+            raise InvalidValue(words, raw)
         name = ""
         whole = {}
         try:
             for name, one in raw.items():
                 whole[take_name(name)] = take_inner(one)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             wrong.path.insert(0, _brief(name).strip("'"))
             raise
         return whole

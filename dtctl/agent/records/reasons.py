@@ -9,7 +9,7 @@ No decision reads a sentence.
 import re
 
 from .kinds import AtMost, Default, List, NotRequired, Pattern, Record
-from .words import By, Count, ExitCode, Line, Name, Port, Reason, Seconds, SignalNumber, TaskName, Tasks, brief
+from .values import By, Count, ExitCode, Line, Name, Port, Reason, Seconds, SignalNumber, TaskName, Tasks, brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 
 from ..host import locks, paths
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import RunFiles
 from ..survival import revival
 from . import orphans, runs

@@ -6,7 +6,7 @@ from ..host import files
 from ..host.errors import Refused
 from ..logs import serving
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from ..records.spec import coordinates
 from ..records.whole_run import Event, HistoryEvent
 from . import runs
@@ -94,7 +94,7 @@ def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Op
         if host is None:
             return checked(HistoryEvent, raw)
         return checked(HistoryEvent, dict(checked(Event, raw), n=number, host=host, index=number))
-    except (ValueError, Wrong):
+    except (ValueError, InvalidValue):
         return None
 
 

@@ -13,7 +13,7 @@ import signal
 from contextlib import ExitStack, suppress
 
 from ..host import fifo, locks, paths, processes
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False

@@ -13,8 +13,8 @@ from ..host.errors import Refused, damaged
 from ..records.kinds import made
 from ..records.reasons import because, fact
 from ..records.spec import coordinates
+from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
-from ..records.words import FINAL
 from ..run import intents, outcome
 from . import runs
 

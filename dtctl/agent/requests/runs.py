@@ -9,7 +9,7 @@ from contextlib import suppress
 from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
-from ..records.words import FINAL
+from ..records.values import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import revival, systemd

@@ -8,8 +8,8 @@ from ..host import paths
 from ..records.answers import MOST_DAMAGED, MOST_RUNS, StatusResult
 from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
+from ..records.values import brief
 from ..records.whole_run import RunView
-from ..records.words import brief
 from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False

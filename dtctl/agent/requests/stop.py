@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How
-    from ..records.words import StopPhase
+    from ..records.values import StopPhase
 
 
 END_LIMIT_S = 15.0

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BEGIN_LIMIT_S = 120.0
 """It imports TensorFlow where there is one."""
-SAID_BYTES = 4096
+OUTPUT_BYTES = 4096
 
 
 def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
@@ -45,7 +45,7 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
         os.mkdir(place, 0o700)
         try:
             shown, logdir = _logdir(run, place)
-            said = _Said()
+            said = _Output()
             line, far = socket.socketpair()
             with line:
                 with far:
@@ -79,7 +79,7 @@ def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
     return roots, links
 
 
-class _Said:
+class _Output:
     """What TensorBoard prints: a file without a name, kept small."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ class _Said:
 
     def end(self) -> str:
         size = os.fstat(self.file.fileno()).st_size
-        return os.pread(self.file.fileno(), SAID_BYTES, max(0, size - SAID_BYTES)).decode("utf-8", "replace")
+        return os.pread(self.file.fileno(), OUTPUT_BYTES, max(0, size - OUTPUT_BYTES)).decode("utf-8", "replace")
 
     def trim(self) -> None:
         if os.fstat(self.file.fileno()).st_size > 1 << 20:
@@ -108,7 +108,7 @@ def _start(
     return environment.spawn(words, variables, "/", stdin=line.fileno(), stdout=said, stderr=said)
 
 
-def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, said: _Said) -> None:
+def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, said: _Output) -> None:
     """Until it takes connections. Raises Refused, and Aborted when the controller wants nothing of it any more."""
     until = time.monotonic() + BEGIN_LIMIT_S
     talk.wire.start_listening()

@@ -13,10 +13,10 @@ from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
-from ..records.kinds import Wrong, made
+from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
-from ..records.words import FINAL, brief
+from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
@@ -168,7 +168,7 @@ def _go_without(spec: Spec, absent: List[str]) -> None:
     if absent:
         try:
             check_absent(spec, absent)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise Refused("bad_request", "start: %s" % wrong) from None
         spec["absent"] = absent
 

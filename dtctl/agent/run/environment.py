@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from ..records.words import MARK
+from ..records.values import MARK
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

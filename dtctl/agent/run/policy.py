@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from ..records.reasons import fact, sentence, why_of
-from ..records.words import FINAL
+from ..records.values import FINAL
 from .cause import ALWAYS_RETRIED, NEVER_RETRIED, OTHERS, SHORTAGE, kind_of_error, names_damaged_file
 
 TYPE_CHECKING = False
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Exit, Intent, Left, Past
     from ..records.spec import RecoverySpec
-    from ..records.words import TaskState
+    from ..records.values import TaskState
 
 
 CANNOT_RESTORE = "cannot_restore"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..records.reasons import Because
     from ..records.spec import Spec, TaskSpec
-    from ..records.words import TaskState
+    from ..records.values import TaskState
 
 
 class TaskContext:

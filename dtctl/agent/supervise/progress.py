@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 
 from ..host import files
-from ..records.words import MOST_REASON
+from ..records.values import MOST_REASON
 from . import step_reader
 from .step_reader import StepReader
 

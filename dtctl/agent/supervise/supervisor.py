@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..records.reasons import Because
     from ..records.run_state import Intent
     from ..records.spec import Spec
+    from ..records.values import TaskState
     from ..records.whole_run import Event
-    from ..records.words import TaskState
     from ..run.runfiles import RunFiles
 
     Role = Union[Following, Leading]

@@ -26,7 +26,7 @@ from ..host import paths, processes
 from ..logs.lines import last_lines
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
-from ..records.words import FINAL, brief
+from ..records.values import FINAL, brief
 from ..run import policy
 from . import autopsy, keeper
 from .attempt import Attempt
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
-    from ..records.words import TaskState
+    from ..records.values import TaskState
     from .context import TaskContext
 
 ENDING_LOOK_S = 0.1

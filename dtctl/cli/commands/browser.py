@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.tensorboard.copies import Looked, Place
+    from dtctl.operations.tensorboard.copies import Location, Looked
     from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
@@ -105,12 +105,12 @@ def report(
     from dtctl.operations.report.gathering import gather
     from dtctl.operations.report.writing import check_place, write_report
     from dtctl.render import errors
+    from dtctl.render.format import size
     from dtctl.render.machine import document
     from dtctl.render.report.markdown import markdown
     from dtctl.render.report.page import page, put
     from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
-    from dtctl.render.words import size
 
     form = format or ("md" if file and file.endswith((".md", ".markdown")) else "html")
     if file not in (None, "-"):
@@ -218,8 +218,8 @@ def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
-def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place], begin: Begin) -> None:
-    from dtctl.operations.client.streams import Away, Back
+def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Location], begin: Begin) -> None:
+    from dtctl.operations.client.streams import Disconnected, Reconnected
     from dtctl.operations.tensorboard import local
     from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
     from dtctl.render import errors
@@ -231,11 +231,11 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Place],
         shown = False
         for event in follow_copies(record, scope.transport, place, looked, copies):
             board.check()
-            if isinstance(event, Away | Back):
+            if isinstance(event, Disconnected | Reconnected):
                 errors.show_contact(event)
-            if isinstance(event, Away) and event.final:
+            if isinstance(event, Disconnected) and event.final:
                 failed.append(event.error)
-            if isinstance(event, Copied | Away):
+            if isinstance(event, Copied | Disconnected):
                 awaited.discard(event.host)
             if len(failed) == len(place.sources):
                 raise typer.Exit(failed[0].exit_code)

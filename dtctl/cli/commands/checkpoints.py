@@ -200,10 +200,10 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
+    from dtctl.render.format import count
     from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
     from dtctl.render.terminal import console
-    from dtctl.render.words import count
 
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("prune removes checkpoints, so it asks first", hint="dtctl checkpoints prune --keep N --yes")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dtctl.agent.records.words import CODE, HOME
+from dtctl.agent.records.values import CODE, HOME
 from dtctl.plan.roster import RunPlan
 
 _MOST_BYTES = 1 << 20

@@ -1,4 +1,4 @@
-"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises Wrong.
+"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises InvalidValue.
 
 That a record has its form was checked before (transport/frames.py).
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.kinds import Wrong
+from dtctl.agent.records.kinds import InvalidValue
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import RestartResult, States, StatusResult, StopResult, Survivor
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dtctl.operations.history.record import RunRecord
 
 
-def wrong(field: str, expected: str, found: object) -> Wrong:
+def wrong(field: str, expected: str, found: object) -> InvalidValue:
     """`field` as in `state.host`."""
-    error = Wrong(expected, found)
+    error = InvalidValue(expected, found)
     error.path = [field]
     return error
 

@@ -28,7 +28,7 @@ Converse = Callable[[Session], bool]
 
 
 @dataclass(frozen=True)
-class Away:
+class Disconnected:
     """A host cannot be followed; unless `final`, it is tried again."""
 
     host: str
@@ -37,7 +37,7 @@ class Away:
 
 
 @dataclass(frozen=True)
-class Back:
+class Reconnected:
     """A host that was away is followed again, from where it was left."""
 
     host: str
@@ -107,7 +107,7 @@ class Streams:
                 self._sessions.add(session)
                 if failures:
                     session.greeted()
-                    self.tell(Back(host.name))
+                    self.tell(Reconnected(host.name))
                 failures = 0
                 try:
                     if not converse(session):
@@ -121,7 +121,7 @@ class Streams:
                 _drop_frames(error)
                 passing = isinstance(error, TransportError) or getattr(error, "code", "") in _PASSING
                 if not failures:
-                    self.tell(Away(host.name, error, final=not passing))
+                    self.tell(Disconnected(host.name, error, final=not passing))
                 if not passing:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])

@@ -21,7 +21,7 @@ from dtctl.operations.diagnosis.signature import (
     Facts,
     Finding,
     Level,
-    Seen,
+    Match,
     Signature,
     grouped,
 )
@@ -93,7 +93,7 @@ def _of_ends(facts: Facts) -> Iterator[Finding]:
             fields = {**fields, "log_of": str(first.id), "last_lines": lines}
         fields = {"address": facts.address(first.id), **fields}
         hosts = tuple(dict.fromkeys(task.host for task, _, _, _ in group))
-        yield Finding(row, Seen(tasks, hosts, fields, end, waiting=who, over=end.over))
+        yield Finding(row, Match(tasks, hosts, fields, end, waiting=who, over=end.over))
 
 
 def _likeness(task: TaskStatus, row: Signature, fields: Mapping[str, object], end: End) -> object:
@@ -146,7 +146,7 @@ def _of_complaints(facts: Facts) -> Iterator[Finding]:
         row, fields = known
         since = {"said_s": facts.age(task.entry["complaint"]["since"])}
         level = Level.SLOWS if row.name == "peer_lost" else Level.BLOCKS
-        yield Finding(_at(row, level), Seen((task.id,), (task.host,), {**fields, **since}, complaint=text))
+        yield Finding(_at(row, level), Match((task.id,), (task.host,), {**fields, **since}, complaint=text))
 
 
 def _without_repeats(found: Iterable[Finding]) -> list[Finding]:

@@ -193,7 +193,7 @@ Fields = Mapping[str, Any]
 Join = Callable[[Facts, TaskStatus, Fields], Fields | None]
 """What else is known, for a task whose log has the pattern; None: other facts say that it is something else."""
 
-Find = Callable[[Facts], Iterable["Seen"]]
+Find = Callable[[Facts], Iterable["Match"]]
 
 
 class Level(IntEnum):
@@ -295,7 +295,7 @@ class Wait:
 
 
 @dataclass(frozen=True)
-class Seen:
+class Match:
     """That something is so: of which tasks and hosts, and what else is known."""
 
     tasks: tuple[TaskId, ...] = ()
@@ -316,7 +316,7 @@ class Finding:
     """A signature that fits."""
 
     signature: Signature
-    seen: Seen
+    seen: Match
     first: bool = False
     """The run has failed of it."""
 

@@ -14,7 +14,7 @@ import dtctl
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.kept import Kept, NotAsked, Noting, for_one_look
+from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
 from dtctl.operations.events import EventHistory, read_events
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history.record import RunRecord
@@ -71,7 +71,7 @@ class Report:
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError if no host knows the run."""
-    with Following(record, transport, environ, for_one_look) as following:
+    with Following(record, transport, environ, for_one_command) as following:
         return following.look()
 
 
@@ -83,7 +83,7 @@ SCALARS_SHARE = 0.05
 class Following:
     """The report of a run again and again, over one connection to each host; what has not changed is not asked again.
 
-    A context manager: at its end its connections are closed. `keep`: see client/kept.py.
+    A context manager: at its end its connections are closed. `keep`: see client/persistent.py.
     """
 
     def __init__(
@@ -91,11 +91,11 @@ class Following:
         record: RunRecord,
         transport: Transport,
         environ: Mapping[str, str],
-        keep: Callable[[Transport], Kept] = Kept,
+        keep: Callable[[Transport], PersistentTransport] = PersistentTransport,
     ) -> None:
         self._record = record
         self._environ = environ
-        self._noting = Noting(transport)
+        self._noting = RecordingTransport(transport)
         self._kept = keep(self._noting)
         self._events = EventHistory(())
         self._told_by = ""

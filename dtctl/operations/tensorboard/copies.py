@@ -17,7 +17,7 @@ from dtctl.folder import PRIVATE, temporary_folder
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
@@ -40,7 +40,7 @@ class Looked:
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """`host` None: here, on copies from `sources`. `left_out`: hosts whose event files are not shown."""
 
     host: str | None
@@ -62,7 +62,7 @@ def look(record: RunRecord, transport: Transport) -> Looked:
     return Looked(run, answers, {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)})
 
 
-def choose(looked: Looked, coordinator: str, *, copy: bool, here: bool) -> Place:
+def choose(looked: Looked, coordinator: str, *, copy: bool, here: bool) -> Location:
     """`here`: this machine has TensorBoard. Raises PreflightError where there is none that could show them."""
     order = sorted(looked.answers, key=lambda host: (host != coordinator, host))
     every = {key for host in order for key in keys_of(looked.answers[host])}
@@ -71,15 +71,15 @@ def choose(looked: Looked, coordinator: str, *, copy: bool, here: bool) -> Place
     if copy:
         if not here:
             raise none_here()
-        return Place(None, "asked", _sources(looked, order))
+        return Location(None, "asked", _sources(looked, order))
     if able:
-        return Place(able[0], "one_host" if every else "no_files")
+        return Location(able[0], "one_host" if every else "no_files")
     if here:
-        return Place(None, "no_tensorboard" if whole else "several_hosts", _sources(looked, order))
+        return Location(None, "no_tensorboard" if whole else "several_hosts", _sources(looked, order))
     return _some(looked, order)
 
 
-def _some(looked: Looked, order: list[str]) -> Place:
+def _some(looked: Looked, order: list[str]) -> Location:
     """On the host that can show the most of them. Raises PreflightError where none can."""
     with_it = [host for host in order if looked.answers[host]["tensorboard"]]
     if not with_it:
@@ -94,7 +94,7 @@ def _some(looked: Looked, order: list[str]) -> Place:
         )
     host = max(with_it, key=lambda name: len(keys_of(looked.answers[name])))
     own = keys_of(looked.answers[host])
-    return Place(host, "not_here", left_out=tuple(one for one in order if keys_of(looked.answers[one]) - own))
+    return Location(host, "not_here", left_out=tuple(one for one in order if keys_of(looked.answers[one]) - own))
 
 
 def none_here() -> PreflightError:
@@ -184,7 +184,7 @@ class Copies:
             ]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
-        """Raises Wrong for what would go elsewhere than below the directory, and DtctlError when the disk is full."""
+        """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is full."""
         key = (answer["dir"], answer["name"], answer["identity"])
         with self._lock:
             if self._closed or self._owner.setdefault(key, host) != host:
@@ -233,7 +233,7 @@ class Copies:
 
 
 def _parts(name: str) -> list[str]:
-    """Of a path below a directory. Raises Wrong for one that leads out of it, or that no file system has."""
+    """Of a path below a directory. Raises InvalidValue for one that leads out of it, or that no file system has."""
     parts = [part for part in name.split("/") if part not in ("", ".")]
     for part in parts:
         try:
@@ -271,15 +271,15 @@ class CopyStream:
 
 
 def follow_copies(
-    record: RunRecord, transport: Transport, place: Place, looked: Looked, copies: Copies
-) -> Iterator[Copied | Away | Back | None]:
+    record: RunRecord, transport: Transport, place: Location, looked: Looked, copies: Copies
+) -> Iterator[Copied | Disconnected | Reconnected | None]:
     """Endless: what becomes of the hosts that are copied from, and None now and then."""
     with Streams(transport) as streams:
         for name in place.sources:
             host, own = record.route_to(name), without(name, place.sources, looked.answers)
             streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
         for answer in streams.all(TICK_S):
-            assert answer is None or isinstance(answer, Copied | Away | Back)
+            assert answer is None or isinstance(answer, Copied | Disconnected | Reconnected)
             yield answer
 
 

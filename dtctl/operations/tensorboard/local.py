@@ -21,7 +21,7 @@ PROBE_LIMIT_S = 60.0
 RESPONSE_S = 120.0
 """How long it may send nothing, or take nothing, of a connection."""
 END_LIMIT_S = 5.0
-_SAID_BYTES = 4096
+_OUTPUT_BYTES = 4096
 _LOOK_S = 0.1
 
 
@@ -101,7 +101,7 @@ class Here:
         code = self._child.poll()
         if code is not None:
             size = os.fstat(self._said.fileno()).st_size
-            end = os.pread(self._said.fileno(), _SAID_BYTES, max(0, size - _SAID_BYTES))
+            end = os.pread(self._said.fileno(), _OUTPUT_BYTES, max(0, size - _OUTPUT_BYTES))
             raise DtctlError(
                 f"TensorBoard on this machine ended with exit code {code}",
                 detail=end.decode("utf-8", "replace"),

@@ -33,11 +33,11 @@ def converse(session: Session, sender: Sender | None, report: Report, *, until: 
     Raises TransportError for any other frame, and for needs that no bundle has.
     """
     host = session.host.name
-    telling = _Telling(host, report)
+    progress_reporter = _ProgressReporter(host, report)
     needs = _Needs(host, sender)
     while (message := session.receive()).type != until:
         if message.type == "progress":
-            telling.progress(message.of(answers.Progress), message.payload)
+            progress_reporter.progress(message.of(answers.Progress), message.payload)
         elif message.type == "need":
             needs.serve(session, message, report)
         else:
@@ -107,7 +107,7 @@ class _Needs:
         self._sender.serve(session, message, lambda name, done, total: report(Progress(name, "send", done, total)))
 
 
-class _Telling:
+class _ProgressReporter:
     """Passes progress on as often as a screen can show it."""
 
     def __init__(self, host: str, report: Report) -> None:

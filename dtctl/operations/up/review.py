@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dtctl.agent.records.words import HOME
+from dtctl.agent.records.values import HOME
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath, Scalar

@@ -62,7 +62,7 @@ class Joining:
         inventory = told["inventory"]
         run, created, replaced = inventory["run"], inventory["created"], inventory["replaced"]
         record = dataclasses.replace(launch.record, run=run, created=created, replaced=replaced)
-        self._launch = dataclasses.replace(launch, record=record, authority=None, scene=None)
+        self._launch = dataclasses.replace(launch, record=record, authority=None, context=None)
         self._run = run
         self._told = told
         self._transport = transport
@@ -126,7 +126,7 @@ class Starting:
         self._hosts = tuple(launch.record.hosts.values())
         self._sessions: dict[str, Session] = {}
         self._sender = Sender(launch.bundle)
-        self._passing = InPassing(launch.scene)
+        self._passing = InPassing(launch.context)
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._rollback = Rollback(self._sessions)

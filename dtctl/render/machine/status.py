@@ -9,9 +9,9 @@ from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
+from dtctl.render.format import iso_utc
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
-from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Goodput

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from dtctl.operations.metrics import Series
 from dtctl.operations.report.gathering import Report
+from dtctl.render.format import count
 from dtctl.render.report.html import Html, curves, joined, scaled, tag
-from dtctl.render.words import count
 
 MOST_FIGURES = 40
 MOST_CURVES = 6

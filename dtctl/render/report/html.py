@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.host.secrets import hide_text
+from dtctl.render.format import count
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.render.words import count
 
 _VOID = ("meta", "link", "br", "hr", "wbr")
 

@@ -12,12 +12,12 @@ from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render import goodput as words
 from dtctl.render.events import event_line
+from dtctl.render.format import count
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
 from dtctl.render.status import restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.render.words import count
 
 CURVE_WIDTH = 24
 MOST_LINES = 100

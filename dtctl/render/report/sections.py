@@ -10,10 +10,10 @@ from dtctl.operations.report.gathering import HostFacts, Report
 from dtctl.render import goodput as words
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
+from dtctl.render.format import count, duration, fold, local_time, size
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
 from dtctl.render.status import restarts_lines
-from dtctl.render.words import count, duration, fold, local_time, size
 from dtctl.transport.group_errors import rows
 
 MOST_INCIDENTS = 50

@@ -12,11 +12,11 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.metrics import Point
 from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
+from dtctl.render.format import count, duration, fold
 from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.model import WORST_FIRST, Choice, Histories, History, Line, Snapshot, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
-from dtctl.render.words import count, duration, fold
 from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6

@@ -20,7 +20,7 @@ from textual.widget import Widget
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back, Feed
+from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
 from dtctl.operations.logs import LogLines
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.top.model import Line, safe
@@ -199,9 +199,9 @@ class LogText:
             self._attempt = event.attempt
             for line in log_lines(event.data, color=False):
                 self._add(line.expandtabs())
-        elif isinstance(event, Away):
+        elif isinstance(event, Disconnected):
             self._add(f"--- {event.host}: {event.error.summary} ---", "red")
-        elif isinstance(event, Back):
+        elif isinstance(event, Reconnected):
             self._add(f"--- {event.host} can be reached again ---", "yellow")
         elif isinstance(event, DtctlError):
             self._add(f"--- {event.summary} ---", "red")

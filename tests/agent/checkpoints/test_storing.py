@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.checkpoints import reading, repair, storing, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.requests import StoreRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 
@@ -275,5 +275,5 @@ def test_bytes_that_do_not_follow_are_refused(name: str, offset: int, begin: Beg
     ],
 )
 def test_a_request_names_the_files_of_one_checkpoint_and_nothing_else(fields: dict[str, Any]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         wanted(**fields)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import outputs, ports, processes
-from dtctl.agent.records.words import can_be_given
+from dtctl.agent.records.values import can_be_given
 from dtctl.agent.requests.starting import most_ports
 from dtctl.agent.run import environment
 from dtctl.agent.survival import reboot

@@ -19,7 +19,7 @@ from dtctl.agent.records.messages import PROTOCOL, Hello
 from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.agent.records.run_state import Entry, Exit, Intent, Past
 from dtctl.agent.records.spec import Spec, inventory_of
-from dtctl.agent.records.words import FINAL
+from dtctl.agent.records.values import FINAL
 from dtctl.agent.run.outcome import DECIDED
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState

@@ -21,8 +21,8 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Because, fact
 from dtctl.agent.records.run_state import HISTORY, Ending, Entry, Intent, State
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.values import TaskState
 from dtctl.agent.records.whole_run import Event
-from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import policy
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Resolved
-from dtctl.operations.checks.network.view import Attempt, Place, View
+from dtctl.operations.checks.network.view import Attempt, Endpoint, View
 
 Fails = Callable[[str, str, int], str]
 """Of source, target and port: the problem, empty where there is none."""
@@ -22,8 +22,8 @@ def address(host: str) -> str:
     return f"10.0.0.{host.rpartition('-')[2]}"
 
 
-def place(host: str, port: int = 2222, at: str = "") -> Place:
-    return Place(
+def place(host: str, port: int = 2222, at: str = "") -> Endpoint:
+    return Endpoint(
         f"worker:{int(host.rpartition('-')[2]) - 1}" if port == 2222 else f"ps:{port}", host, f"{at or host}:{port}"
     )
 

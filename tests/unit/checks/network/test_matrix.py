@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dtctl.operations.checks.network.judging import MOST_PAIRS, judge, matrix_causes
 from dtctl.operations.checks.network.tasks import MOST, distances, spread
-from dtctl.operations.checks.network.view import Attempt, Cause, Place
+from dtctl.operations.checks.network.view import Attempt, Cause, Endpoint
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import Fails, attempts, names, place, view
 
@@ -348,9 +348,9 @@ def test_nothing_that_failed_is_nothing_told() -> None:
     assert matrix_causes(attempts(names(3), lambda *_: "timeout"), []) == []
 
 
-def places(hosts: list[str], each: int = 1) -> list[Place]:
+def places(hosts: list[str], each: int = 1) -> list[Endpoint]:
     return [
-        Place(f"worker:{host}-{number}", host, f"{host}:{2222 + number}") for host in hosts for number in range(each)
+        Endpoint(f"worker:{host}-{number}", host, f"{host}:{2222 + number}") for host in hosts for number in range(each)
     ]
 
 
@@ -376,7 +376,7 @@ def test_every_host_tries_others_and_is_tried_and_nobody_tries_itself(count: int
 
 def test_two_hundred_hosts_are_four_thousand_connections_and_every_ps_is_tried_by_many() -> None:
     hosts = [f"h{number}" for number in range(200)]
-    vital = [Place(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(8)]
+    vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(8)]
     coverage = spread(hosts, [*vital, *places(hosts)], vital)
     assert 0.8 * MOST < coverage.count <= MOST
     assert coverage.whole == 200 * 208 - 208
@@ -440,7 +440,7 @@ def test_steps_are_spread_evenly_from_the_nearest_on(hosts: int, partners: int, 
 
 def test_half_of_the_room_is_for_vital_places_in_turn_and_the_rest_for_partners() -> None:
     hosts = [f"h{number}" for number in range(10)]
-    vital = [Place(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(4)]
+    vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(4)]
     coverage = spread(hosts, [*vital, *places(hosts)], vital, most=40)
     assert coverage.partners == 2
     tried = {host: [place.whose for place in found] for host, found in coverage.tries.items()}
@@ -451,7 +451,7 @@ def test_half_of_the_room_is_for_vital_places_in_turn_and_the_rest_for_partners(
 
 def test_few_vital_places_are_tried_from_everywhere_once() -> None:
     hosts = [f"h{number}" for number in range(10)]
-    vital = [Place(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(2)]
+    vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(2)]
     tries = spread(hosts, [*vital, *places(hosts)], vital, most=40).tries
     assert [place.whose for place in tries["h5"][:2]] == ["ps:0", "ps:1"]
     assert [place.whose for place in tries["h0"][:2]] == ["ps:1", "worker:h1-0"]

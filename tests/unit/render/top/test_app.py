@@ -24,7 +24,7 @@ from textual.widget import Widget
 
 from dtctl.errors import AgentError, ExitCode, PreflightError, TransportError, UsageError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Feed
+from dtctl.operations.client.streams import Disconnected, Feed
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics import Point, Series
@@ -121,7 +121,7 @@ def test_what_is_shown_later_is_shown_and_the_choice_stays_with_its_task() -> No
         await pilot.pause(0.5)
         assert len(app.lines("rows")) == 5
         assert app.chosen == "worker:1"
-        app.run_told.tell(Away("c", TransportError("no route to c")))
+        app.run_told.tell(Disconnected("c", TransportError("no route to c")))
         app.run_told.tell(Over())
         await pilot.pause(0.5)
         assert "c cannot be asked: no route to c; tried again" in app.lines("top")
@@ -186,7 +186,7 @@ def test_a_log_is_opened_followed_and_left() -> None:
         assert app.opened == [TaskId("worker", 0)]
         app.log_told.tell(log(b"".join(b"step %d\n" % number for number in range(100))))
         app.log_told.tell(log(b"again\tit runs\n", attempt=2))
-        app.log_told.tell(Away("a", TransportError("no route")))
+        app.log_told.tell(Disconnected("a", TransportError("no route")))
         await pilot.pause(0.3)
         lines = app.lines("log")
         assert lines[-4:] == ["step 99", "--- attempt 2 ---", "again   it runs", "--- a: no route ---"]
