@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong
@@ -29,26 +29,26 @@ TICK_S = 0.25
 
 
 @dataclass(frozen=True)
-class Story:
+class EventHistory:
     """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
 
-    lines: tuple[StoryLine, ...]
+    lines: tuple[HistoryEvent, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     away: CoordinatorAway | None = None
 
 
-def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> Story:
+def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> EventHistory:
     """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
 
     `begin`: of the coordinator's own those from this number on.
     """
 
-    def request(asked: RunRecord, own: Own) -> list[StoryLine]:
+    def request(asked: RunRecord, own: Own) -> list[HistoryEvent]:
         numbered = begin if asked is record else None  # another coordinator numbers its own
         return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
 
     try:
-        return Story(tuple(ask_run(record, transport, request)[1]))
+        return EventHistory(tuple(ask_run(record, transport, request)[1]))
     except CoordinatorAway as away:
         cause, found = away, away.found
     assert found is not None
@@ -59,12 +59,12 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     if not outcomes.results:
         raise cause.cause
     merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one["time"])
-    return Story(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
+    return EventHistory(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
-) -> Iterator[StoryLine | Away | Back]:
+) -> Iterator[HistoryEvent | Away | Back]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
 
     From the number `begin` on, where it is given.
@@ -80,7 +80,7 @@ def follow_events(
         session.send({**request(record, host, "events"), "from": begin, "follow": True, "whole": True})
         for message in frames_of(session, "event", most_bytes=None):
             if message.type == "event":
-                line = message.of(StoryLine)
+                line = message.of(HistoryEvent)
                 begin = line["n"] + 1
                 streams.tell(line, message.size)
         final(session, "events", message, EventsResult)
@@ -98,18 +98,18 @@ def follow_events(
                 yield told
             elif told is not None:
                 heard = True
-                yield cast("StoryLine", told)
+                yield cast("HistoryEvent", told)
 
 
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
-) -> list[StoryLine]:
+) -> list[HistoryEvent]:
     host = record.route_to(name)
-    told: list[StoryLine] = []
+    told: list[HistoryEvent] = []
 
     def heard(host: Host, message: Message) -> None:
         with about(name, "sent an invalid `event`"):
-            told.append(_line(message.of(StoryLine), name, whole=whole))
+            told.append(_line(message.of(HistoryEvent), name, whole=whole))
 
     fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
     wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": heard})
@@ -118,7 +118,7 @@ def _ask(
     return told if last is None else told[-last:]
 
 
-def _line(line: StoryLine, host: str, *, whole: bool) -> StoryLine:
+def _line(line: HistoryEvent, host: str, *, whole: bool) -> HistoryEvent:
     """Raises Wrong if a host that does not report for the whole run reports about another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
@@ -165,11 +165,11 @@ class Folding:
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], float] = {}
-        self._open: dict[tuple[str, int], StoryLine] = {}
+        self._open: dict[tuple[str, int], HistoryEvent] = {}
         """The last transition of each attempt that has not ended."""
         self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
-    def take(self, one: StoryLine) -> Iterator[StoryLine | Attempted]:
+    def take(self, one: HistoryEvent) -> Iterator[HistoryEvent | Attempted]:
         """What is to be shown now: an attempt only at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
             if one["kind"] != "task" or not _is_ending(one):
@@ -189,7 +189,7 @@ class Folding:
         elif one["to"] == "stalled":
             self._stalled[key] = why_of(one)
 
-    def _before(self, key: tuple[str, int], one: StoryLine) -> Iterator[Attempted]:
+    def _before(self, key: tuple[str, int], one: HistoryEvent) -> Iterator[Attempted]:
         """Earlier attempts of the task whose end was not seen."""
         for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
             yield self._ended(earlier, one, "pending")
@@ -198,11 +198,11 @@ class Folding:
         """Attempts that have not ended."""
         return [self._unfinished(key, last) for key, last in self._open.items()]
 
-    def _unfinished(self, key: tuple[str, int], last: StoryLine) -> Attempted:
+    def _unfinished(self, key: tuple[str, int], last: HistoryEvent) -> Attempted:
         began = self._running.get(key, last["time"])
         return Attempted(key[0], last["host"], key[1], began, None, str(last["to"]), why_of(last))
 
-    def _ended(self, key: tuple[str, int], end: StoryLine, state: str | None = None) -> Attempted:
+    def _ended(self, key: tuple[str, int], end: HistoryEvent, state: str | None = None) -> Attempted:
         last = self._open.pop(key)
         began = self._running.pop(key, None)
         state = state or str(end["to"])
@@ -211,11 +211,11 @@ class Folding:
         return Attempted(key[0], end["host"] or last["host"], key[1], end["time"], ran_s, state, why or why_of(end))
 
 
-def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
+def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
     folding = Folding()
-    told: list[StoryLine | Attempted] = []
-    for entry in (entry for one in story for entry in folding.take(one)):
+    told: list[HistoryEvent | Attempted] = []
+    for entry in (entry for one in events for entry in folding.take(one)):
         told.insert(_place(told, entry), entry)
     for running in folding.rest():
         later = (place for place, entry in enumerate(told) if _time(entry) > running.time)
@@ -227,11 +227,11 @@ def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
     return [_with_sequel(entry, newest) for entry in told]
 
 
-def _time(entry: StoryLine | Attempted) -> float:
+def _time(entry: HistoryEvent | Attempted) -> float:
     return entry.time if isinstance(entry, Attempted) else entry["time"]
 
 
-def _place(told: Sequence[StoryLine | Attempted], entry: StoryLine | Attempted) -> int:
+def _place(told: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
     """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
@@ -242,12 +242,12 @@ def _place(told: Sequence[StoryLine | Attempted], entry: StoryLine | Attempted) 
     return place
 
 
-def _with_sequel(entry: StoryLine | Attempted, newest: Mapping[str, int]) -> StoryLine | Attempted:
+def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> HistoryEvent | Attempted:
     if isinstance(entry, Attempted) and entry.attempt < newest[entry.task]:
         return dataclasses.replace(entry, again=True)
     return entry
 
 
-def _is_ending(one: StoryLine) -> bool:
+def _is_ending(one: HistoryEvent) -> bool:
     """That a task was asked to stop is shown with its end."""
     return [fact["kind"] for fact in why_of(one)] == ["ending"]

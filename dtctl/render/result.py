@@ -20,7 +20,7 @@ from dtctl.render.terminal.safe import log_lines
 from dtctl.render.words import count, fold
 
 if TYPE_CHECKING:
-    from dtctl.operations.events import Story
+    from dtctl.operations.events import EventHistory
     from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.restart import RestartResult
@@ -65,7 +65,7 @@ def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
         note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
 
 
-def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
+def show_away(result: RunStatus | StopResult | RestartResult | EventHistory) -> None:
     """Why every host was asked; nothing where there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
         note(f"{result.away.summary}: every host was asked")

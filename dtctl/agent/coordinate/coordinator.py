@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, StoryLine
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
@@ -49,7 +49,7 @@ class Coordinator:
 
     def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
         self.view = View(spec, data)
-        self.history: List[StoryLine] = []
+        self.history: List[HistoryEvent] = []
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
@@ -365,7 +365,7 @@ class Coordinator:
         self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
-        self.history.append(made(StoryLine, time=self.wall, kind=kind, **because(why), **fields))
+        self.history.append(made(HistoryEvent, time=self.wall, kind=kind, **because(why), **fields))
 
 
 def _fingerprint(state: State) -> List[object]:

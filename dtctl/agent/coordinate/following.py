@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any, Dict, Mapping, Optional, Union
 
     from ..link.peer import FromDialer
-    from ..records.messages import Hello, News, Progress, Told
+    from ..records.messages import Hello, HostReport, News, Progress
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower
@@ -184,7 +184,7 @@ def news(state: State, intent: IntentFollower) -> News:
     return {"type": "state", **_fields(state, intent)}
 
 
-def _fields(state: State, intent: IntentFollower) -> Told:
+def _fields(state: State, intent: IntentFollower) -> HostReport:
     value = intent.value
     return {
         "state": state,

@@ -6,7 +6,7 @@ import json
 
 from ..records.kinds import made
 from ..records.reasons import because, fact, headline
-from ..records.whole_run import StoryLine
+from ..records.whole_run import HistoryEvent
 from ..run import goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
@@ -67,7 +67,7 @@ class History:
         self._next = self._log.count
         self._received: Dict[str, int] = {}
         self._quotas: Dict[str, Quota] = {}
-        for line in self._log.records(StoryLine):
+        for line in self._log.records(HistoryEvent):
             if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
                 self._received[line["host"]] = line["index"] + 1
 
@@ -75,7 +75,7 @@ class History:
         """How many of the host's events are held: the index of the first that is not."""
         return self._received.get(host, 0)
 
-    def add(self, line: StoryLine) -> None:
+    def add(self, line: HistoryEvent) -> None:
         self._log.add({**line, "n": self._next})
         self._next += 1
 
@@ -90,13 +90,13 @@ class History:
                 continue
             self._received[host] = index + 1
             if event is not None:
-                line: StoryLine = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
+                line: HistoryEvent = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
                 if quota.takes(len(json.dumps(line)), now):
                     self.add(line)
         left_out = quota.left_out(now)
         if left_out:
             why = because([fact("events_left_out", host=host, count=left_out)])
-            self.add(made(StoryLine, time=wall, kind="contact", host=host, **why))
+            self.add(made(HistoryEvent, time=wall, kind="contact", host=host, **why))
 
     def write_waiting(self) -> None:
         """Writes what a full disk did not take before."""

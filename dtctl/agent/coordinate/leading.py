@@ -13,7 +13,7 @@ from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import because, fact
 from ..records.spec import is_alone
-from ..records.whole_run import Event, RequestBook, RunView, StoryLine
+from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
 from ..run import environment
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
@@ -178,7 +178,7 @@ class Leading:
         return Posting(self._files, self._spec["cluster"], self._record_of_hook)
 
     def _record_of_hook(self, why: List[Fact]) -> None:
-        self._history.add(made(StoryLine, time=time.time(), kind="contact", host=self._host, **because(why)))
+        self._history.add(made(HistoryEvent, time=time.time(), kind="contact", host=self._host, **because(why)))
 
     def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
         """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""

@@ -20,7 +20,7 @@ from .tensorboard import (
     TensorboardResult,
 )
 from .vitals import DiagnoseResult, Dump
-from .whole_run import Condition, RunView, StoryLine
+from .whole_run import Condition, HistoryEvent, RunView
 from .words import (
     MOST_TASKS,
     Count,
@@ -452,7 +452,7 @@ FRAMES = {
     "stopping": Stopping,
     "log": Log,
     "output": Output,
-    "event": StoryLine,
+    "event": HistoryEvent,
     "points": Points,
     "dump": Dump,
     "tensorboard_ready": TensorboardReady,

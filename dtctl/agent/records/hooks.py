@@ -14,7 +14,7 @@ RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered"
 _HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
-MOST_TOLD = 1000
+MOST_DELIVERED = 1000
 MOST_BYTES = 24 * 1024
 """Of an address with its headers: a sender is given all of it at once."""
 
@@ -50,10 +50,10 @@ class HookFile(Record):
     posts: Posts
 
 
-class Told(Record):
+class Delivered(Record):
     """What has become of one hook."""
 
-    events: Default[AtMost[List[Line], MOST_TOLD], []]
+    events: Default[AtMost[List[Line], MOST_DELIVERED], []]
     """Ids of those that were sent to it, or will not be sent any more; the newest last."""
     tries: Default[int, 0]
     """Of the next one."""
@@ -61,10 +61,10 @@ class Told(Record):
     """The last one could not be sent to it, which is in the run's event history."""
 
 
-class ToldBook(Record):
+class HookDeliveries(Record):
     """told.json."""
 
-    hooks: AtMost[Dict[Name, Told], MOST_HOOKS]
+    hooks: AtMost[Dict[Name, Delivered], MOST_HOOKS]
 
 
 class Sent(Record):

@@ -10,7 +10,7 @@ PROTOCOL = 2
 EVENTS_AT_ONCE = 100
 
 
-class Told(Record):
+class HostReport(Record):
     """The state of an agent's host."""
 
     state: State
@@ -21,7 +21,7 @@ class Told(Record):
     """It never will."""
 
 
-class Hello(Told):
+class Hello(HostReport):
     """The first message of a connection."""
 
     type: OneOf["hello"]
@@ -33,7 +33,7 @@ class Hello(Told):
     """Lines in its events.jsonl."""
 
 
-class News(Told):
+class News(HostReport):
     """When any of it has changed."""
 
     type: OneOf["state"]

@@ -7,13 +7,13 @@ from .words import (
     By,
     Count,
     Epoch,
+    HistoryKind,
     Name,
     Outcome,
     Phase,
     Reason,
     Scope,
     Seconds,
-    StoryKind,
     TaskName,
     Tasks,
     TaskState,
@@ -189,12 +189,12 @@ Event = Record(
 )
 """A line of events.jsonl: a transition of a task of this host."""
 
-StoryLine = Record(
-    "StoryLine",
+HistoryEvent = Record(
+    "HistoryEvent",
     {
         "n": Default[Count, 0],
         "time": Epoch,
-        "kind": Default[StoryKind, "task"],
+        "kind": Default[HistoryKind, "task"],
         "host": Default[Optional[Name], None],
         "index": Default[Optional[Count], None],
         "task": Default[Optional[TaskName], None],

@@ -8,7 +8,7 @@ from ..logs import serving
 from ..records import kinds
 from ..records.kinds import Wrong, checked
 from ..records.spec import coordinates
-from ..records.whole_run import Event, StoryLine
+from ..records.whole_run import Event, HistoryEvent
 from . import runs
 
 TYPE_CHECKING = False
@@ -85,15 +85,15 @@ class _HistoryLines:
             self.number += 1
 
 
-def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:
+def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[HistoryEvent]:
     """Of a line of history.jsonl, or with `host` of its events.jsonl; None for one that something has damaged."""
     if line is None:
         return None
     try:
         raw = kinds.parse_json(line)
         if host is None:
-            return checked(StoryLine, raw)
-        return checked(StoryLine, dict(checked(Event, raw), n=number, host=host, index=number))
+            return checked(HistoryEvent, raw)
+        return checked(HistoryEvent, dict(checked(Event, raw), n=number, host=host, index=number))
     except (ValueError, Wrong):
         return None
 

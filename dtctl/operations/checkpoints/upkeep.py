@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.checkpoints import PruneResult, VerifyResult
-from dtctl.agent.records.checkpoints import Verified as Told
+from dtctl.agent.records.checkpoints import Verified as VerifyReport
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found, read_checkpoint
@@ -98,7 +98,7 @@ class Verified:
     """A checkpoint, and what its host says of its bytes."""
 
     found: Found
-    told: Told
+    told: VerifyReport
 
     @property
     def sound(self) -> bool:

@@ -144,7 +144,7 @@ def _drop_frames(error: BaseException | None) -> None:
         error = error.__cause__ or error.__context__
 
 
-Told = Callable[[], Generator[object, None, None]]
+Source = Callable[[], Generator[object, None, None]]
 """Begins a stream; it yields None whenever nothing came for a moment, so that its reader can be stopped."""
 
 
@@ -155,7 +155,7 @@ MOST = 100
 class Feed:
     """Reads a stream from `start` until `close`; what it gives, or the error that ended it, waits to be taken."""
 
-    def __init__(self, begin: Told) -> None:
+    def __init__(self, begin: Source) -> None:
         self._begin = begin
         self._told: deque[object] = deque()
         self._changed = threading.Condition()

@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 import dtctl
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations.client.kept import Kept, NotAsked, Noting, for_one_look
-from dtctl.operations.events import Story, read_events
+from dtctl.operations.events import EventHistory, read_events
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
@@ -56,7 +56,7 @@ class Report:
     status: RunStatus
     goodput: Goodput | None
     timeline: Timeline
-    story: tuple[StoryLine, ...]
+    events: tuple[HistoryEvent, ...]
     """Less what stands in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
@@ -97,7 +97,7 @@ class Following:
         self._environ = environ
         self._noting = Noting(transport)
         self._kept = keep(self._noting)
-        self._story = Story(())
+        self._events = EventHistory(())
         self._told_by = ""
         """The host whose coordinator reports the event history."""
         self._scalars = Metrics(None, ())
@@ -119,20 +119,20 @@ class Following:
             self._read_scalars(now=is_over(found) and not self._was_over)
             self._was_over = is_over(found)
         greetings = {host: one.facts for host, one in self._noting.greeted.items()}
-        return put_together(found, self._story, self._scalars, greetings, self._environ)
+        return put_together(found, self._events, self._scalars, greetings, self._environ)
 
     def _read_events(self) -> None:
         """The new events; all of them if the hosts report them in place of the coordinator."""
-        record, known = self._record, self._story.lines
-        goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
+        record, known = self._record, self._events.lines
+        goes_on = bool(known) and self._events.away is None and self._told_by == record.coordinator
         begin = known[-1]["n"] + 1 if goes_on else None
         try:
             told = read_events(record, self._kept, last=LINES, begin=begin)
         except DtctlError as error:
-            self._story = dataclasses.replace(self._story, errors={record.coordinator: error})
+            self._events = dataclasses.replace(self._events, errors={record.coordinator: error})
             return
         new = (*known, *told.lines)[-LINES:] if goes_on and told.away is None else told.lines
-        self._story, self._told_by = Story(new, told.errors, told.away), record.coordinator
+        self._events, self._told_by = EventHistory(new, told.errors, told.away), record.coordinator
 
     def _read_scalars(self, *, now: bool) -> None:
         """Those of a host that gives no answer stay as they were."""
@@ -152,13 +152,13 @@ def is_over(found: RunStatus) -> bool:
 
 def put_together(
     found: RunStatus,
-    story: Story,
+    events: EventHistory,
     scalars: Metrics,
     greetings: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
 ) -> Report:
-    happenings = story.lines
-    errors = _first_of_each_host(found.errors, story.errors, scalars.errors)
+    happenings = events.lines
+    errors = _first_of_each_host(found.errors, events.errors, scalars.errors)
     return Report(
         made=time.time(),
         dtctl=dtctl.__version__,
@@ -166,7 +166,7 @@ def put_together(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
         timeline=timeline(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
-        story=tuple(one for one in happenings if one["kind"] != "task"),
+        events=tuple(one for one in happenings if one["kind"] != "task"),
         scalars=scalars,
         rates=() if any(one.tag in RATE_TAGS for one in scalars.series) else tuple(rates(scalars.series)),
         hosts=tuple(
@@ -174,7 +174,7 @@ def put_together(
         ),
         configuration=read_configuration(found.record.file, environ),
         errors=errors,
-        unasked=_unasked(errors, {"events": story.errors, "metrics": scalars.errors}),
+        unasked=_unasked(errors, {"events": events.errors, "metrics": scalars.errors}),
     )
 
 

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.plan.roster import shown
 from dtctl.render.terminal import console
 from dtctl.render.words import iso_utc
@@ -182,7 +182,7 @@ def stop(result: StopResult) -> dict[str, Any]:
     }
 
 
-def event(one: StoryLine) -> dict[str, Any]:
+def event(one: HistoryEvent) -> dict[str, Any]:
     return {
         **picked(one, "n time@ kind host task attempt from to"),
         **reasoned(why_of(one)),

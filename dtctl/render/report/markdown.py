@@ -41,7 +41,7 @@ def _lines(report: Report) -> Iterator[str]:
         ("Tasks", _tasks(report)),
         ("Curves", _curves(report)),
         ("Checkpoints", _checkpoints(report)),
-        ("What happened", _story(report)),
+        ("What happened", _events(report)),
         ("Hosts", _hosts(report)),
         ("Configuration", _configuration(report)),
     ):
@@ -111,10 +111,10 @@ def _checkpoints(report: Report) -> Iterator[str]:
         yield from ("", *(f"- {_text(text)}" for text in problems))
 
 
-def _story(report: Report) -> Iterator[str]:
-    told = report.story[-MOST_LINES:]
-    if len(report.story) > len(told):
-        yield f"- {count(len(report.story) - len(told), 'line')} before: dtctl events lists them all"
+def _events(report: Report) -> Iterator[str]:
+    told = report.events[-MOST_LINES:]
+    if len(report.events) > len(told):
+        yield f"- {count(len(report.events) - len(told), 'line')} before: dtctl events lists them all"
     yield from (f"- {_text(event_line(one))}" for one in told)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.operations.report.gathering import HostFacts, Report
 from dtctl.render import goodput as words
 from dtctl.render.errors import note
@@ -50,7 +50,7 @@ def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
         "timeline": _timeline(report),
         "curves": curves.figures(report) or _no_curves(report),
         "checkpoints": _checkpoints(report),
-        "story": _story(report),
+        "story": _events(report),
         "hosts": _hosts(report),
         "configuration": _configuration(report),
         "gaps": _gaps(report),
@@ -183,9 +183,9 @@ def checkpoint_problems(report: Report) -> list[str]:
     return [f"{one.host}:{one.directory}: {one.problem}" for one in report.status.checkpoints if one.problem]
 
 
-def _story(report: Report) -> Html:
-    told: list[StoryLine] = list(report.story[-MOST_LINES:])
-    left = len(report.story) - len(told)
+def _events(report: Report) -> Html:
+    told: list[HistoryEvent] = list(report.events[-MOST_LINES:])
+    left = len(report.events) - len(told)
     items = [tag("li", event_line(one)) for one in told]
     more = tag("p", f"{count(left, 'line')} before: dtctl events lists them all.", class_="soft") if left else None
     folded = tag(

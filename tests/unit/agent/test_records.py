@@ -28,7 +28,7 @@ FILES = [
     whole_run.RunView,
     whole_run.RequestBook,
     whole_run.Event,
-    whole_run.StoryLine,
+    whole_run.HistoryEvent,
     words.Variables,
 ]
 RECORDS: list[Any] = [

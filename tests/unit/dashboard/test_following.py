@@ -61,7 +61,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
 def test_of_the_story_only_what_is_new_is_asked_for() -> None:
     agents = Growing(told())
     with Following(record(), FakeTransport(agents), {}) as following:
-        lengths = [len(following.look().story) for _ in range(3)]
+        lengths = [len(following.look().events) for _ in range(3)]
     assert lengths == [1, 2, 3]
     assert [fields["from"] for _, kind, fields in agents.asked if kind == "events"] == [-20_000, 1, 2]
 

@@ -28,7 +28,7 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
-from dtctl.agent.records.whole_run import RunView, StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -47,7 +47,7 @@ from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
-from dtctl.operations.events import Attempted, Story
+from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
@@ -304,9 +304,9 @@ AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
-def happenings() -> list[StoryLine]:
+def happenings() -> list[HistoryEvent]:
     line = {"n": 1, "time": 1.0, "host": "a", "task": "ps:0", "attempt": 2, "from": "running", "to": "failed"}
-    usual = checked(StoryLine, {**line, "why": list(SAID), "by": "me"})
+    usual = checked(HistoryEvent, {**line, "why": list(SAID), "by": "me"})
     others: list[Any] = [{**usual, "kind": kind} for kind in ("condition", "contact", "request", "other")]
     return [usual, *others]
 
@@ -418,7 +418,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
-    "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "show_away": lambda: result.show_away(dataclasses.replace(EventHistory(()), away=away())),
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),

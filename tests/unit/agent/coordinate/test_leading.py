@@ -107,11 +107,11 @@ class Desk:
         return checked(RunView, json.loads(Path(self.files.path("cluster.json")).read_text()))
 
     @property
-    def story(self) -> list[Fields]:
+    def events(self) -> list[Fields]:
         return [json.loads(line) for line in Path(self.files.path("history.jsonl")).read_text().splitlines()]
 
     def contacts(self) -> list[str]:
-        return [line["reason"] for line in self.story if line["kind"] == "contact"]
+        return [line["reason"] for line in self.events if line["kind"] == "contact"]
 
 
 @pytest.fixture
@@ -206,7 +206,7 @@ def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> Non
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
     desk.hear("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
-    assert "lie" not in [line["reason"] for line in desk.story]
+    assert "lie" not in [line["reason"] for line in desk.events]
     assert not desk.view["hosts"]["bad"]["connected"]
 
 
@@ -219,13 +219,13 @@ def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(de
     assert told.startswith("bad sends")
     event["task"] = "worker:0"
     desk.hear("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
-    assert desk.story[-1]["host"] == "good"
+    assert desk.events[-1]["host"] == "good"
 
 
 def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> None:
     event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
-    assert "lie" not in [line["reason"] for line in desk.story]
+    assert "lie" not in [line["reason"] for line in desk.events]
     assert desk.links.refused == [("bad", "it reports worker:0, which is not its own task")]
 
 
@@ -270,7 +270,7 @@ def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk:
     assert aside.read_bytes() == damage.encode("latin-1")
     assert any(aside.name in text for text in desk.contacts())
     assert desk.view["intents"]["worker:1"]["version"] >= 2
-    assert [line["reason"] for line in desk.story if line["kind"] == "request"] == ["up"]  # nobody asked for more
+    assert [line["reason"] for line in desk.events if line["kind"] == "request"] == ["up"]  # nobody asked for more
 
 
 def test_what_is_ordered_is_on_the_disk_before_anybody_hears_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -188,7 +188,7 @@ def test_a_ps_that_ends_well_and_what_follows_from_a_loss_are_told_by_their_kind
     world.die("ps:0", code=0)
     world.until(lambda: world.attempts["ps:0"] == 2)
     assert world.data["incidents"][-1]["why"] == [fact("ps_ended")]
-    decided = [line["why"] for line in world.story if line["kind"] == "decision"]
+    decided = [line["why"] for line in world.events if line["kind"] == "decision"]
     assert [one["kind"] for one in decided[0]] == ["ps_ended", "goes_in"]
 
 

@@ -273,7 +273,7 @@ class Trial(World):
                 self.tasks[name].intent = intent.copy()
             self.recovering[host] = message["mending"]
             self.first_steps[host] = message["first_steps"]
-        self.story += self.coordinator.history
+        self.events += self.coordinator.history
         if self.coordinator.history:
             self._saved, self._saved_at = json.dumps(self.data), self.now
         self.coordinator.history.clear()
