@@ -190,7 +190,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
 
     A port of the live run that a stranger has taken is not given up when that run ends.
     """
-    waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
+    waiting = filter(_waits, runs.every(talk, spec["cluster"], spec["host"]))
     given_up = {coordinators_port(run.spec) for run in waiting}
     own = {port for port in ports_of(old.spec) if not old.has_lost(port)} if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
@@ -218,9 +218,8 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
     """
     port = coordinators_port(spec)
     ended = []
-    for run in runs.every(talk, spec["cluster"]) if port is not None else ():
-        has_port = coordinators_port(run.spec) == port
-        if has_port and run.spec["host"] == spec["host"] and _waits(run):
+    for run in runs.every(talk, spec["cluster"], spec["host"]) if port is not None else ():
+        if coordinators_port(run.spec) == port and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)
     return [run for run in ended if not run.finished()]
