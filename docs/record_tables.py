@@ -23,9 +23,9 @@ from dtctl.agent.records import (
     run_state,
     spec,
     tensorboard,
+    values,
     vitals,
     whole_run,
-    values,
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of

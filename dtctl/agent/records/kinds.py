@@ -148,7 +148,8 @@ class Absent(Missing):
 
 
 def checked(kind: "Type[R]", raw: object) -> "R":
-    """`raw`, as JSON gives it, as a value of this kind: a new one, with its fields and no other. Raises InvalidValue."""
+    """`raw`, as JSON gives it, as a value of this kind: a new one, with its fields and no other. Raises
+    InvalidValue."""
     value: R = kind_of(kind).take(raw)
     return value
 

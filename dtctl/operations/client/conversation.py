@@ -71,9 +71,9 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 class Request(Generic[R]):
     """What each host is asked, and what its answer has to be.
 
-    `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that may come
-    before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time without
-    such a frame; heartbeats do not count.
+    `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that
+    may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
+    without such a frame; heartbeats do not count.
     """
 
     kind: str

@@ -1,4 +1,5 @@
-"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises InvalidValue.
+"""Whether a host's answer is about what it was asked, and about things that it may speak of. Each rule raises
+InvalidValue.
 
 That a record has its form was checked before (transport/frames.py).
 """

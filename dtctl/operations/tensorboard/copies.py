@@ -184,7 +184,8 @@ class Copies:
             ]
 
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
-        """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is full."""
+        """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is
+        full."""
         key = (answer["dir"], answer["name"], answer["identity"])
         with self._lock:
             if self._closed or self._owner.setdefault(key, host) != host:
