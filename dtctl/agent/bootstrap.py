@@ -196,7 +196,9 @@ def enter_session() -> None:
 def enter_words() -> None:
     program = os.path.realpath(sys.argv[0])
     if not imports(program):
-        keep(program, content(os.path.join(program, SOURCE), MOST_BYTES), lambda *said: sys.exit(": ".join(said[1:3])))
+        keep(
+            program, content(os.path.join(program, SOURCE), MOST_BYTES), lambda *error: sys.exit(": ".join(error[1:3]))
+        )
     from importlib import import_module
 
     import_module("dtctl_agent.main").main_words()

@@ -71,10 +71,10 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 def _scope(options: Mapping[str, Any]) -> Scope:
     from dtctl.cli.scope import DEFAULTS, Scope
 
-    said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
-    if "config" in said:
-        said["config"] = Path(said["config"])  # still text here with Typer 0.21
-    return Scope("status", **said)  # nothing is changed by words that are offered
+    given = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
+    if "config" in given:
+        given["config"] = Path(given["config"])  # still text here with Typer 0.21
+    return Scope("status", **given)  # nothing is changed by words that are offered
 
 
 def _quietly(find: Callable[[], T]) -> T | None:

@@ -52,8 +52,8 @@ def restart(
     )
 
 
-def _why_unreached(host: str, told: RunView | None) -> TransportError:
-    if told is not None and host in told["hosts"] and told["hosts"][host]["absent"]:
+def _why_unreached(host: str, view: RunView | None) -> TransportError:
+    if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    takes it in, once it is back"
         return TransportError(f"{host} has no part in the run, which was started without it", hint=hint)
     return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")

@@ -181,10 +181,10 @@ def _rows(plan: RunPlan) -> list[_Row]:
 
 def _own(host: Host) -> str:
     """What the file says of the host alone."""
-    said = [f"python {host.python}"] if host.python else []
-    said += [f"{name}={value}" for name, value in host.env.items()]
-    said += [f"{name} {path}" for name, path in host.dirs.items()]
-    return ", ".join(said)
+    parts = [f"python {host.python}"] if host.python else []
+    parts += [f"{name}={value}" for name, value in host.env.items()]
+    parts += [f"{name} {path}" for name, path in host.dirs.items()]
+    return ", ".join(parts)
 
 
 def _command_lines(plan: RunPlan) -> list[str]:
@@ -227,8 +227,8 @@ def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of the only task
     own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
-    said = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
-    return " ".join([*said, *(f"{name}=..." for name in own)])
+    parts = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
+    return " ".join([*parts, *(f"{name}=..." for name in own)])
 
 
 def _tf_config(plan: RunPlan) -> list[str]:

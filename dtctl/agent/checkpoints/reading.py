@@ -95,7 +95,7 @@ class _Look:
         self.problem: Optional[str] = None
         self.identity = ""
 
-    def told(self) -> CheckpointReport:
+    def report_of_directory(self) -> CheckpointReport:
         all_of_it = self.checkpoints
         complete = next((index for index, each in enumerate(all_of_it) if each["complete"]), len(all_of_it))
         return {
@@ -132,7 +132,7 @@ def look(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
             part(looked)
         except Spent as spent:
             looked.problem = looked.problem or f"{directory}: only part of it was searched: {spent}"
-    return looked.told()
+    return looked.report_of_directory()
 
 
 def _answer(directory: str, until: float) -> CheckpointReport:
@@ -142,7 +142,7 @@ def _answer(directory: str, until: float) -> CheckpointReport:
     except budget.Silent:
         silent = _Look(directory, Budget(until, 0))
         silent.problem = f"{directory}: the file system does not answer"
-        return silent.told()
+        return silent.report_of_directory()
 
 
 def _list(looked: _Look) -> None:

@@ -34,10 +34,10 @@ def until_start(talk: Conversation) -> Optional[StartMessage]:
     """
     try:
         while True:
-            word = talk.hear("start", "look", "abort")
-            if word["type"] != "look":
-                return word if word["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
-            talk.send("looked", by_the_way(talk, word["ask"]))
+            message = talk.receive("start", "look", "abort")
+            if message["type"] != "look":
+                return message if message["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
+            talk.send("looked", by_the_way(talk, message["ask"]))
     finally:
         talk.leave()
 

@@ -89,7 +89,7 @@ class Coordinator:
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
-    def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
+    def receive(self, host: str, message: FromHub, now: float, wall: float) -> bool:
         """hello, state, progress and gone; events go into the history without passing here.
 
         False when nothing follows from it.

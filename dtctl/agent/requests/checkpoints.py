@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from ..checkpoints import storing
-from ..conversation import Aborted, word
+from ..conversation import Aborted, expect_control
 from ..host import outputs, paths
 from ..host.errors import Refused, from_os_error
 from ..run import environment
@@ -123,7 +123,7 @@ def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
     talk.beats.at(None)
     while not arrival.complete:
         fields, data = talk.wire.receive()
-        part = word(fields, "part", "abort")
+        part = expect_control(fields, "part", "abort")
         if part["type"] == "abort":
             raise Aborted()
         arrival.put(part["name"], part["offset"], data)

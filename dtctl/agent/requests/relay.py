@@ -12,7 +12,7 @@ import time
 from array import array
 from contextlib import suppress
 
-from ..conversation import Aborted, word
+from ..conversation import Aborted, expect_control
 from ..records.tensorboard import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
 
 TYPE_CHECKING = False
@@ -89,13 +89,13 @@ class Relay:
 
     def _take(self, fields: Mapping[str, object], payload: bytes) -> None:
         self._heard = time.monotonic()
-        said = word(fields, "alive", "open", "piece", "taken", "closed", "abort")
-        kind = said["type"]
+        frame = expect_control(fields, "alive", "open", "piece", "taken", "closed", "abort")
+        kind = frame["type"]
         if kind == "abort":
             raise Aborted()
         if kind == "alive":
             return
-        number = said["channel"]
+        number = frame["channel"]
         if kind == "open":
             self._open(number)
             return
@@ -103,7 +103,7 @@ class Relay:
         if channel is None:
             return  # it was closed here meanwhile
         if kind == "taken":
-            channel.room = min(WINDOW_BYTES, channel.room + said["size"])
+            channel.room = min(WINDOW_BYTES, channel.room + frame["size"])
         elif kind == "closed":
             channel.closing = True
             if not channel.pending:

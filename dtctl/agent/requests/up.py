@@ -70,14 +70,14 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
     talk.send("prepared", prepared)
     while True:
-        word = talk.expect("start", "keep", "abort")
-        if word == "start":
+        message = talk.expect("start", "keep", "abort")
+        if message == "start":
             handle = run_handles.reached(talk, run)
             if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
-        elif word == "keep":
+        elif message == "keep":
             return _kept(talk, run, unchanged=True)
         else:
             raise Aborted()

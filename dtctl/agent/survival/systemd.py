@@ -235,14 +235,14 @@ def _array(text: str) -> str:
 
 def rules_of_files(root: str) -> Rules:
     """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
-    said: Dict[str, str] = {}
+    rules: Dict[str, str] = {}
     for path in _files(root):
         for line in _lines(path):
             name, separator, value = line.partition("=")
             if separator and name.strip() in _NAMES:
-                said[name.strip()] = value.strip()
-    kill = said.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
-    return Rules(kill, said.get(_NAMES[1], ""), said.get(_NAMES[2], "root"))
+                rules[name.strip()] = value.strip()
+    kill = rules.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
+    return Rules(kill, rules.get(_NAMES[1], ""), rules.get(_NAMES[2], "root"))
 
 
 def _files(root: str) -> List[str]:

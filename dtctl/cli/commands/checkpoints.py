@@ -140,7 +140,7 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
         shown.show_verified(outcome)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
-    if any(one.told["problems"] for one in outcome.checked):
+    if any(one.report["problems"] for one in outcome.checked):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(failed, others=now)
 
@@ -187,12 +187,12 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     for error in outcome.errors.values():
         raise error
     for checked in outcome.checked:
-        if problems := checked.told["problems"]:
+        if problems := checked.report["problems"]:
             raise DtctlError(
                 f"{one.path} on {one.host} is damaged: {problems[0]}",
                 hint="dtctl checkpoints verify --all    finds one that is sound",
             )
-        if unread := checked.told["unread"]:
+        if unread := checked.report["unread"]:
             errors.note(f"not all of it was checked: {unread}")
 
 
@@ -218,7 +218,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
             failed = {**failed, **outcome.errors}
-            found = outcome.told(found)
+            found = outcome.as_reported(found)
         with scope.on_interrupt(
             "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
         ):

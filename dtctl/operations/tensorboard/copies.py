@@ -267,7 +267,7 @@ class CopyStream:
                 with about(name, "sent an invalid `event_file`"):
                     self._copies.add(name, message.of(EventFile), message.payload)
             elif message.type == "caught_up":
-                self._streams.tell(Copied(name, message.of(CaughtUp)["files"]))
+                self._streams.put(Copied(name, message.of(CaughtUp)["files"]))
         return False
 
 

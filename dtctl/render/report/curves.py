@@ -50,13 +50,13 @@ def names(several: Sequence[Series]) -> list[str]:
 def in_words(one: Series) -> str:
     """From 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
     first, last = one.points[0], one.points[-1]
-    told = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
+    text = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
     values = [point.value for point in one.points if math.isfinite(point.value)]
     least = one.least if one.least is not None else min(values, default=None)
     most = one.most if one.most is not None else max(values, default=None)
     if least is None or most is None:
-        return f"{told}, with no finite number among its values"
-    return f"{told}, at least {number(least)}, at most {number(most)}"
+        return f"{text}, with no finite number among its values"
+    return f"{text}, at least {number(least)}, at most {number(most)}"
 
 
 def number(value: float) -> str:

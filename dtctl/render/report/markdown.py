@@ -112,10 +112,10 @@ def _checkpoints(report: Report) -> Iterator[str]:
 
 
 def _events(report: Report) -> Iterator[str]:
-    told = report.events[-MOST_LINES:]
-    if len(report.events) > len(told):
-        yield f"- {count(len(report.events) - len(told), 'line')} before: dtctl events lists them all"
-    yield from (f"- {_text(event_line(one))}" for one in told)
+    events = report.events[-MOST_LINES:]
+    if len(report.events) > len(events):
+        yield f"- {count(len(report.events) - len(events), 'line')} before: dtctl events lists them all"
+    yield from (f"- {_text(event_line(one))}" for one in events)
 
 
 def _hosts(report: Report) -> Iterator[str]:

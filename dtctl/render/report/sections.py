@@ -63,7 +63,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
     progress = status.progress
     newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
     step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
-    told = [
+    entries = [
         ("Time", duration(report.timeline.end - report.timeline.begin)),
         ("Step", step),
         ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
@@ -73,7 +73,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Checkpoint", f"step {newest.step}" if newest and newest.step is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
     ]
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in entries if value]
 
 
 def _result(report: Report, *, headed: bool) -> Html:
@@ -184,14 +184,14 @@ def checkpoint_problems(report: Report) -> list[str]:
 
 
 def _events(report: Report) -> Html:
-    told: list[HistoryEvent] = list(report.events[-MOST_LINES:])
-    left = len(report.events) - len(told)
-    items = [tag("li", event_line(one)) for one in told]
+    events: list[HistoryEvent] = list(report.events[-MOST_LINES:])
+    left = len(report.events) - len(events)
+    items = [tag("li", event_line(one)) for one in events]
     more = tag("p", f"{count(left, 'line')} before: dtctl events lists them all.", class_="soft") if left else None
     folded = tag(
-        "details", tag("summary", count(len(told), "line")), more, tag("ul", items), open=len(told) <= 30 or None
+        "details", tag("summary", count(len(events), "line")), more, tag("ul", items), open=len(events) <= 30 or None
     )
-    return joined(folded) if told else tag("p", "The event history is unknown: the coordinator is unreachable.")
+    return joined(folded) if events else tag("p", "The event history is unknown: the coordinator is unreachable.")
 
 
 def _hosts(report: Report) -> Html:
@@ -222,13 +222,13 @@ def host_rows(report: Report) -> list[list[str]]:
 
 def hardware(host: HostFacts) -> str:
     cpus, memory_bytes, free_bytes = (host.greeting.get(name, 0) for name in ("cpus", "memory_bytes", "free_bytes"))
-    told = [
+    parts = [
         count(cpus, "CPU") if cpus else "",
         f"{size(memory_bytes)} of memory" if memory_bytes else "",
         count(host.gpus, "GPU") if host.gpus else "",
         f"{size(free_bytes)} free" if free_bytes else "",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _configuration(report: Report) -> Html:

@@ -211,7 +211,7 @@ class Model:
         """Whether there is news. Raises what has ended the stream of the run."""
         events = self._run.take()
         for one in events:
-            self._hear(one, now)
+            self._receive(one, now)
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
         for series in points:
             self.losses.add(series)
@@ -229,7 +229,7 @@ class Model:
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
         return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
-    def _hear(self, event: object, now: float) -> None:
+    def _receive(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):
             raise event
         if isinstance(event, RunStatus):

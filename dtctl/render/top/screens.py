@@ -190,7 +190,7 @@ class LogText:
         self.width = 0
         self._attempt: int | None = None
 
-    def hear(self, event: object) -> None:
+    def receive(self, event: object) -> None:
         if isinstance(event, LogLines):
             if self._attempt not in (None, event.attempt):
                 self._add(f"--- attempt {event.attempt} ---", "yellow")
@@ -256,7 +256,7 @@ class LogScreen(ModalScreen[None]):
     def look(self) -> None:
         events = self._feed.take()
         for one in events:
-            self._text.hear(one)
+            self._text.receive(one)
         if events:
             self._draw()
 

@@ -272,7 +272,7 @@ def test_who_tells_more_than_is_read_waits() -> None:
         def tell() -> None:
             nonlocal told
             for _ in range(100):
-                streams.tell("x", QUEUED_BYTES // 10)
+                streams.put("x", QUEUED_BYTES // 10)
                 told += 1
 
         teller = threading.Thread(target=tell, daemon=True)

@@ -193,7 +193,7 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
         return [Cause("nobody", hosts, fields=_how(failed))]
     found, rest = _partition(attempts, lost)
     wholes, rest = _cover(attempts, rest)
-    return [*found, *_told(wholes), *_pairs(rest, attempts)]
+    return [*found, *_causes(wholes), *_pairs(rest, attempts)]
 
 
 def _both_ways(failed: Sequence[Attempt]) -> bool:
@@ -261,7 +261,7 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
     return found
 
 
-def _told(wholes: Iterable[_Whole]) -> list[Cause]:
+def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
     """A host that is cut off both ways is shown once; hosts with the same fault are shown together."""
     by_host: dict[str, dict[Direction, _Whole]] = {}
     for whole in wholes:
