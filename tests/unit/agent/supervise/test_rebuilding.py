@@ -103,7 +103,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
     monkeypatch.setattr(Usage, "look", lambda *_: None)  # of this process, which does not stay as it is
-    monkeypatch.setattr(log, "_told", set())
+    monkeypatch.setattr(log, "_logged", set())
     return made_
 
 
