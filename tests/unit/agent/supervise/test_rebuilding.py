@@ -77,12 +77,12 @@ class Host:
     def supervise(self) -> State:
         looks = iter(range(LOOKS))
 
-        def look() -> None:
+        def update() -> None:
             if next(looks, None) is None:
                 raise Ended
 
         with pytest.raises(Ended):
-            Supervisor(self.files).run(look)
+            Supervisor(self.files).run(update)
         return self.files.state()
 
     def told(self) -> list[tuple[object, object]]:
