@@ -236,7 +236,7 @@ JobList = Annotated[
     tuple[str, ...],
     ListOf(_JOB_NAME, "names of jobs: a list, which may be empty, or text", lambda one: [one], may_be_empty=True),
 ]
-_ENV_NAME = Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)
+_ENV_NAME = Kind(_PLAIN_ENV_NAME.description, _read_env_name, _PLAIN_ENV_NAME.schema)
 Env = Annotated[Mapping[str, str], MapOf(_ENV_NAME, Kind(_SINGLE, _read_env_value, _ANY_SCALAR))]
 EnvNames = Annotated[tuple[str, ...], ListOf(_ENV_NAME)]
 HookName = Annotated[str, text("a name of letters, digits, '.', '_' and '-'", r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
@@ -267,7 +267,7 @@ class _FlagsOrWords:
             {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
         ),
     )
-    words = f"{_flags.words}; or {_words.words}"
+    words = f"{_flags.description}; or {_words.description}"
     schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _words.schema]}
 
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any:

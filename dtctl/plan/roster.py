@@ -167,8 +167,8 @@ def known_target_step(cluster: Cluster) -> int | None:
     if cluster.target_step is not None:
         return cluster.target_step
     args = cluster.jobs[cluster.lead.job].launch.args
-    for word, following in itertools.pairwise((*args, "")):
-        flag = _STEP_FLAG.fullmatch(word)
+    for argument, following in itertools.pairwise((*args, "")):
+        flag = _STEP_FLAG.fullmatch(argument)
         if flag is not None:
             text = following if flag["value"] is None else flag["value"]
             return int(text) if text.isascii() and text.isdecimal() else None

@@ -134,7 +134,7 @@ class ChannelStream:
             try:
                 sent = self._channel.send(piece)
             except TimeoutError:  # nothing was sent; it may be the limit of a reader in another thread that has passed
-                silence.look()
+                silence.check()
                 continue
             if sent == 0:
                 raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
