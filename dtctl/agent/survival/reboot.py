@@ -12,7 +12,6 @@ is given to sh, `%` has to be escaped, PATH is short, and what is printed is sen
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from contextlib import contextmanager, suppress
 
@@ -83,20 +82,30 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
-        with _alone():
-            kind, new = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
+        kind, new = _install(root)
     except (Lacking, OSError) as error:  # the run is kept all the same
         return None, str(error), False
     settle_later()
     return kind, "", new
 
 
-def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
+def _words(root: str) -> List[str]:
+    return [sys.executable, "-IS", programs.set_current(root), "revive"]
+
+
+def _install(root: str) -> Tuple[Kind, bool]:
+    """Only who writes waits for others: hosts that share a home directory look for themselves what they have."""
     try:
-        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(words, machine.machine_id()))
+        if problem := systemd.why_unusable():
+            raise Lacking(problem)
+        with _alone():
+            return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(_words(root), machine.machine_id()))
     except Lacking as no_unit:
         try:
-            return "cron", install_lines(words, _mark(root))
+            if not _daemon_runs():
+                raise Lacking("no cron daemon runs")
+            with _alone():
+                return "cron", install_lines(_words(root), _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -169,6 +178,8 @@ WHEN = ("@reboot", "* * * * *")
 
 
 def lines(words: Sequence[str], mark: str) -> bytes:
+    import shlex
+
     command = " ".join(shlex.quote(word) for word in words).replace("%", "\\%")
     return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
 
@@ -187,12 +198,10 @@ def with_lines(table: bytes, words: Sequence[str], mark: str) -> bytes:
 
 
 def install_lines(words: Sequence[str], mark: str) -> bool:
-    """False if the lines were there already. Raises Lacking where it would not be heeded."""
+    """False if the lines were there already. Raises Lacking where they would not be heeded."""
     for word in words:
         if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
             raise Lacking("%r cannot be written into a crontab" % word)
-    if not _daemon_runs():
-        raise Lacking("no cron daemon runs")
     before = _crontab_read()
     wanted = with_lines(before, words, mark)
     if before != wanted:
