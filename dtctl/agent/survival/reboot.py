@@ -115,11 +115,14 @@ def withdraw(root: str) -> None:
     if not programs.has_current(root) or not machine.home_is_the_accounts():
         return
     with suppress(Lacking, OSError), _alone():
-        waiting = [files for files in revival.every(root) if _waits(files)]
-        if not any(files.is_of_this_machine() for files in waiting):
-            systemd.remove_unit(_unit(root))
-            remove_lines(_mark(root))
-        if not waiting:  # other machines that share the home directory begin with the same program
+        waits_elsewhere = False
+        for files in filter(_waits, revival.every(root)):
+            if files.is_of_this_machine():
+                return
+            waits_elsewhere = True
+        systemd.remove_unit(_unit(root))
+        remove_lines(_mark(root))
+        if not waits_elsewhere:  # other machines that share the home directory begin with the same program
             programs.forget_current(root)
 
 
