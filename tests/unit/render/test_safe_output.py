@@ -110,6 +110,8 @@ CHOSEN = {"kind", "type", "phase", "what"}
 
 RECORDS = {
     "kind",
+    "held",
+    "port",
     "freed_bytes",
     "read_bytes",
     "unread_bytes",
