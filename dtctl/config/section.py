@@ -103,7 +103,7 @@ class SectionKind:
     section: type[Section]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A link within the reference."""
         where = self.section.where
         return f"[`{where}`](#{''.join(letter for letter in where.lower() if letter.isalnum() or letter in '-_')})"

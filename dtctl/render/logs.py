@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.follow import Event
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
+from dtctl.render.format import count, iso_utc, local_time, size
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, iso_utc, local_time, size
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
@@ -171,7 +171,7 @@ class Narrator:
         self._since = 0.0
 
     def __call__(self, event: Event | None) -> None:
-        if isinstance(event, Back) or event is None or self._clock() - self._since >= TOGETHER_S:
+        if isinstance(event, Reconnected) or event is None or self._clock() - self._since >= TOGETHER_S:
             self.report_away()
         if isinstance(event, LogLines):
             if self._printer is not None:
@@ -180,14 +180,14 @@ class Narrator:
             for line in news(self._seen, event.coordination):
                 note(line)
             self._seen = event.coordination
-        elif isinstance(event, Away) and event.host not in self._away:
+        elif isinstance(event, Disconnected) and event.host not in self._away:
             self._away.add(event.host)
             self._since = self._since if self._leaving else self._clock()
             self._leaving[event.host] = event.error
             if event.host == self._coordinator and not event.final:
                 self.report_away()
                 note("the run continues without it; trying again")
-        elif isinstance(event, Back) and event.host in self._away:
+        elif isinstance(event, Reconnected) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")
 

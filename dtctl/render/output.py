@@ -18,9 +18,9 @@ class OutputPrinter:
     On a terminal lines are made safe, unless `raw`: elsewhere a program may be what reads them (`-- tar c . | tar x`).
     """
 
-    def __init__(self, places: Sequence[str], *, raw: bool = False) -> None:
-        self._width = max((len(place) for place in places), default=0)
-        self._alone = len(places) == 1
+    def __init__(self, targets: Sequence[str], *, raw: bool = False) -> None:
+        self._width = max((len(place) for place in targets), default=0)
+        self._alone = len(targets) == 1
         self._raw = {stream: raw or not console.on_terminal(stderr=stream == 2) for stream in (1, 2)}
         self._rests: dict[tuple[str, int], bytes] = {}
         self._lock = threading.Lock()

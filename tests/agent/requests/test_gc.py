@@ -145,17 +145,19 @@ def test_agents_of_runs_that_are_gone_are_strays_when_they_are_old(host: AgentHo
 
 def test_old_runs_go_by_their_number_when_a_new_one_is_kept(host: AgentHost) -> None:
     ended = [finished(host, keep=2) for _ in range(3)]
-    live = host.spec(task("worker:0", "sleep", "1000"), keep=2)
-    host.up(live)
+    os.mkfifo(go := host.root.parent / "go")
+    newest = host.spec(shell("worker:0", f"read -r line < {go}"), keep=2)
+    host.up(newest)
     assert [host.run_directory(spec).exists() for spec in ended] == [False, True, True]
     assert gc(host)["runs"] == []
-    (host.run_directory(live) / "spec.json").write_text(json.dumps({**live, "keep": 1}))
+    go.write_text("\n")
+    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     assert [run["run"] for run in gc(host, dry_run=True)["runs"]] == [ended[1]["run"]]
     result = gc(host)
     assert [run["run"] for run in result["runs"]] == [ended[1]["run"]]
     assert result["freed_bytes"] > 0
     assert [host.run_directory(spec).exists() for spec in ended] == [False, False, True]
-    assert host.ask("status")["run"] == live["run"]
+    assert host.ask("status")["run"] == newest["run"]
 
 
 def test_a_run_that_ends_at_once_is_not_pruned_by_its_own_start(host: AgentHost) -> None:
