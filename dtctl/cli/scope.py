@@ -319,7 +319,7 @@ class Announced:
 
 
 def facts(found: Ending) -> str:
-    from dtctl.render.words import count
+    from dtctl.render.format import count
 
     if not found.tasks:
         return f"{found.run}"

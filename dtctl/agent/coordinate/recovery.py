@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..records.reasons import because, fact, said, sentence, why_of
-from ..records.words import FINAL
+from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
 from . import incidents
@@ -107,7 +107,7 @@ class Recovery:
         return self._restart_what_never_began(now, wall)
 
     def _restart_what_never_began(self, now: float, wall: float) -> Optional[Judgement]:
-        idle_s = self._beginning.look(self._view, now)
+        idle_s = self._beginning.update(self._view, now)
         if idle_s is None:
             return None
         lead = self._view.lead

@@ -73,7 +73,7 @@ class _Reading:
                 session = self._transport.open(host)
             self._sessions.add(session)
             try:
-                for lines in told(self._record, session, self._wanted):
+                for lines in received_lines(self._record, session, self._wanted):
                     self._merging.add(host.name, lines)
             finally:
                 self._sessions.discard(session)
@@ -86,7 +86,7 @@ class _Reading:
             self._merging.end(host.name, bug)
 
 
-def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
+def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
     """The log lines of one host. Raises TransportError for lines that were not asked for, and as `frames_of`."""
     host = session.host.name
     fields = wanted.fields(record, session.host)
