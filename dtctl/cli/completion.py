@@ -117,20 +117,20 @@ def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
             console.say(line.removeprefix(begun))
 
 
-def rejoined(words: Sequence[str]) -> tuple[list[str], str]:
+def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     """Words up to the cursor as they were typed, and the part of the last one that bash does not replace."""
     made: list[str] = []
     begun = ""
     joins = False
-    for number, word in enumerate(words):
-        breaks = bool(word) and not word.strip(BEHIND + BEFORE)
-        joins = joins and bool(word)  # an empty one is new: a blank stands before it
-        if made and number and (joins or (breaks and word[0] in BEHIND)):
-            begun = made[-1] if not breaks else made[-1] + word
-            made[-1] += word
+    for number, part in enumerate(parts):
+        breaks = bool(part) and not part.strip(BEHIND + BEFORE)
+        joins = joins and bool(part)  # an empty one is new: a blank stands before it
+        if made and number and (joins or (breaks and part[0] in BEHIND)):
+            begun = made[-1] if not breaks else made[-1] + part
+            made[-1] += part
         else:
             begun = ""
-            made.append(word)
+            made.append(part)
         if begun.endswith(BEFORE):
             begun = begun[:-1]
         joins = breaks

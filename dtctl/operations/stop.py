@@ -81,12 +81,12 @@ def once(before: Before) -> Before:
     return on_progress
 
 
-def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
+def pin_current_run(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
     """Asks the coordinator which run is current, and pins the request to it. `tasks` None: all of the run's."""
     if before is None:
         return None
 
-    def look(record: RunRecord, session: Session) -> RunRecord:
+    def before_request(record: RunRecord, session: Session) -> RunRecord:
         found = status_by_coordinator(*ask_whole_run(record, session))
         absent = found.coordination.absent_hosts if found.coordination is not None else ()
         there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
@@ -94,7 +94,7 @@ def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | 
         before(ending(found.record, [task for task in live if tasks is None or task in tasks]))
         return dataclasses.replace(record, run=found.record.run)
 
-    return look
+    return before_request
 
 
 def ending(record: RunRecord, tasks: Collection[TaskId]) -> Ending:
@@ -185,10 +185,10 @@ def stop(
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
-    look = looking(None if everything else tasks, before)
+    before_request = pin_current_run(None if everything else tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.StopResult:
-        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), look)
+        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), before_request)
 
     try:
         record, answer, own = ask_run(record, transport, request)

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Literal
 from dtctl.agent.records.values import CODE, HOME, PATH
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
-from dtctl.model import LEAD_JOBS, TaskId
+from dtctl.model import LEAD_JOBS, SuccessRule, TaskId
 
 if TYPE_CHECKING:
     from dtctl.agent.records.spec import CoordinatorAddress, Stage
     from dtctl.config.strategies import Role, Scope
     from dtctl.plan.hosts import Directories
-
-
-SuccessRule = Literal["lead", "all-workers"]
 
 
 @dataclass(frozen=True)
@@ -147,8 +144,8 @@ def known_target_step(cluster: Cluster) -> int | None:
     if cluster.target_step is not None:
         return cluster.target_step
     args = cluster.jobs[cluster.lead.job].launch.args
-    for word, following in itertools.pairwise((*args, "")):
-        flag = _STEP_FLAG.fullmatch(word)
+    for argument, following in itertools.pairwise((*args, "")):
+        flag = _STEP_FLAG.fullmatch(argument)
         if flag is not None:
             text = following if flag["value"] is None else flag["value"]
             return int(text) if text.isascii() and text.isdecimal() else None

@@ -13,7 +13,7 @@ from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
-from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
+from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
 from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
 
@@ -125,14 +125,14 @@ def _plan_task(
     }
     launch = job.launch
     command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
-    placed = placement_words(launch, task, shared.flagged, fields)
-    own_words = (fill(word, fields) for word in (*command, *launch.args))
+    placed = placement_arguments(launch, task, shared.flagged, fields)
+    own_arguments = (fill(argument, fields) for argument in (*command, *launch.args))
     return TaskPlan(
         **vars(part),
         address=address,
         port=job.ports[task.index],
         gpus=gpus,
-        argv=(*own_words, *platform_words(launch, fields), *placed),
+        argv=(*own_arguments, *platform_arguments(launch, fields), *placed),
         placed=len(placed),
         env=_environment(shared, host, task, launch, gpus, fields),
         secrets=cluster.trainer.secrets,
@@ -210,9 +210,9 @@ def _join(address: str, port: int) -> str:
     return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"
 
 
-def platform_words(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
+def platform_arguments(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
     """Less those that the trainer's own arguments have."""
-    own = {word.partition("=")[0] for word in launch.args}
+    own = {argument.partition("=")[0] for argument in launch.args}
     names = [name for name in launch.platform if name.islower() and f"--{name}" not in own]
     return tuple(f"--{name}={_value(name, fields)}" for name in names)
 

@@ -39,7 +39,7 @@ MEANINGS = {
 def goodput_line(goodput: Goodput) -> str:
     """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
     text = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
-    return "; ".join([text, *map(gain_words, goodput.gains[:1])])
+    return "; ".join([text, *map(gain_text, goodput.gains[:1])])
 
 
 def rows(goodput: Goodput) -> dict[str, list[str]]:
@@ -59,7 +59,7 @@ def of_what(report: Report) -> str:
     return f" of the {elapsed} until {until} went into steps that were kept{source}."
 
 
-def gain_words(gain: Gain) -> str:
+def gain_text(gain: Gain) -> str:
     more = f"{percent(gain.share)} more"
     if gain.kind == "save":
         return f"a checkpoint every {exact(gain.to_s)} in place of {exact(gain.from_s)}: {more}"

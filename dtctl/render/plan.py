@@ -109,7 +109,7 @@ def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
         out.print(f"  {name}={shlex.quote(shown(value))}")
     for name in task.secrets:
         out.print(f"  {name}=***")
-    out.print("  " + _words(task.argv))
+    out.print("  " + _command_line(task.argv))
     if plan.dirs[task.host]:
         out.print(f"  directories: {_directories(plan.dirs[task.host])}")
 
@@ -211,14 +211,14 @@ def _program(tasks: Sequence[TaskPlan]) -> str:
     """The first task's, and only the names of the flags that give a task its place."""
     first = tasks[0]
     own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
-    words = [word if all(row[index : index + 1] == (word,) for row in own) else _without_value(word)
-             for index, word in enumerate(own[0])]  # fmt: skip
-    placed = [_without_value(word) for word in first.argv[len(own[0]) :]]
-    return " ".join([_words(words), *placed])
+    shared = [argument if all(row[index : index + 1] == (argument,) for row in own) else _without_value(argument)
+             for index, argument in enumerate(own[0])]  # fmt: skip
+    placed = [_without_value(argument) for argument in first.argv[len(own[0]) :]]
+    return " ".join([_command_line(shared), *placed])
 
 
-def _without_value(word: str) -> str:
-    name, equals, _ = word.partition("=")
+def _without_value(argument: str) -> str:
+    name, equals, _ = argument.partition("=")
     return f"{name}=..." if equals else "..."
 
 
@@ -249,13 +249,15 @@ def _directories(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {shown(path)}" for name, path in named.items())
 
 
-def _words(words: Iterable[str]) -> str:
-    return " ".join(_quoted(shown(word)) for word in words)
+def _command_line(arguments: Iterable[str]) -> str:
+    return " ".join(_quoted(shown(argument)) for argument in arguments)
 
 
-def _quoted(word: str) -> str:
+def _quoted(argument: str) -> str:
     """Quoted for reading; a ~ of the host stays as it is."""
-    return word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word)
+    return (
+        argument if argument.startswith("~/") and shlex.quote(argument[2:]) == argument[2:] else shlex.quote(argument)
+    )
 
 
 def hook_line(hook: Hook) -> str:

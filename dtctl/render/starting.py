@@ -47,7 +47,7 @@ def show_programs(programs: Sequence[Program]) -> None:
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.words)}"
+        yield f"{one.what}{where}: {shlex.join(one.argv)}"
         for name, value in one.settings.items():
             yield f"    {name}: {value}"
 

@@ -201,7 +201,7 @@ class StreamSession:
         except TimeoutError:
             if deadline is not None and time.monotonic() >= deadline:
                 raise
-            silence.look()
+            silence.check()
             return
         if not data:
             raise self._lost(str(self._stream.ending()))

@@ -59,7 +59,7 @@ class SilenceTimer:
         until = self._limit_s if self._reported or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
         return max(0.0, self._since + until - time.monotonic())
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Tells of the silence when it is long. Raises TransportError when it is too long."""
         silent_s = time.monotonic() - self._since
         if silent_s >= self._limit_s:

@@ -34,13 +34,13 @@ _FLAG = re.compile(r"-{0,2}[A-Za-z_][\w.-]*=(.+)\Z", re.DOTALL)
 class Run:
     """One run as far as it matters here. `code`: where its tasks work; `words` replaces the marks in its spec."""
 
-    def __init__(self, spec: Spec, code: Optional[str], words: Expand) -> None:
+    def __init__(self, spec: Spec, code: Optional[str], expand: Expand) -> None:
         self.id = spec["run"]
         self.created = spec["created"]
         self.leads = coordinates(spec)
-        self.known = words(spec["checkpoint_dirs"])
+        self.known = expand(spec["checkpoint_dirs"])
         self._code = code
-        self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in words(task["argv"])]
+        self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in expand(task["argv"])]
 
     def places(self) -> List[str]:
         """Its checkpoint directories; of a run that has none those that may be some."""

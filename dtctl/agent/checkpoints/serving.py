@@ -148,7 +148,7 @@ MOST_LOOKED_AT = 10_000
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
     """`live`: somebody may be saving there, who writes the file `checkpoint` himself."""
-    report = reading.look(directory, budget.until, MOST_LOOKED_AT)
+    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,
         "removed": [],
@@ -199,7 +199,7 @@ def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_
         own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
         for name in own:
             with suppress(OSError):
-                answer["freed_bytes"] += files.look(name, place.descriptor).st_size
+                answer["freed_bytes"] += files.stat_regular(name, place.descriptor).st_size
             if not dry_run:
                 with suppress(FileNotFoundError):  # its trainer has removed it
                     os.unlink(name, dir_fd=place.descriptor)

@@ -222,9 +222,9 @@ class Coordinator:
         data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self.contacts.miss(now)
-        self._quorum.look(now)
+        self._quorum.update(now)
         if not self.decided:
-            self._accounting.look(passed_s, self.contacts.away)
+            self._accounting.update(passed_s, self.contacts.away)
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)

@@ -67,7 +67,7 @@ class Beginning:
     def __init__(self) -> None:
         self._since: Optional[float] = None
 
-    def look(self, view: View, now: float) -> Optional[float]:
+    def update(self, view: View, now: float) -> Optional[float]:
         """Seconds, once they are too many. Once in a run: what is silent again may be a program that only waits."""
         if not (_may_be_judged(view) and _nobody_works(view)):
             self._since = None

@@ -332,4 +332,4 @@ class Leading:
         return repair.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
-        return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])
+        return environment.Marks(self._files.code_directory()).expand(self._spec["checkpoint_dirs"])

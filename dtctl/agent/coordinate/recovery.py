@@ -106,7 +106,7 @@ class Recovery:
         return self._restart_what_never_began(now, wall)
 
     def _restart_what_never_began(self, now: float, wall: float) -> Optional[Judgement]:
-        idle_s = self._beginning.look(self._view, now)
+        idle_s = self._beginning.update(self._view, now)
         if idle_s is None:
             return None
         lead = self._view.lead

@@ -118,7 +118,7 @@ class Hub:
         for agent, reason in broken:
             self._drop(agent, reason, received)
         if self._due is not None and now >= self._due:
-            self._look(received)
+            self._inspect(received)
         return received
 
     def send(self, host: str, message: Mapping[str, object]) -> None:
@@ -268,7 +268,7 @@ class Hub:
             del self._seats[agent.host]
             agent.host = None
 
-    def _look(self, received: Received) -> None:
+    def _inspect(self, received: Received) -> None:
         """Checks the deadlines of all connections at once, so that many cost little more than few."""
         for agent in list(self._agents):
             try:

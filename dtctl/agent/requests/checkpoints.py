@@ -83,7 +83,7 @@ def refuse_live(talk: Conversation, cluster: str) -> None:
 
 
 def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
-    [directory] = environment.Marks(None).words([request["dir"]])
+    [directory] = environment.Marks(None).expand([request["dir"]])
     with talk.at("checkpoint"):
         owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
         arrival = storing.Arrival(directory, request)

@@ -72,7 +72,7 @@ def every(talk: Conversation, host: Optional[str] = None) -> Iterator[DamagedRun
     """All that have a directory below the root; `host`: as runs.every."""
     for directory in runs.run_directories(talk.root, host):
         with suppress(FileNotFoundError):  # removed just now
-            found = _look(talk, directory)
+            found = _refresh(talk, directory)
             if found is not None:
                 yield found
 
@@ -91,7 +91,7 @@ def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]
     ]
 
 
-def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
+def _refresh(talk: Conversation, directory: str) -> Optional[DamagedRun]:
     cluster = None
     try:
         run = runs.Run(talk, directory)

@@ -47,13 +47,13 @@ class Relay:
     """`line`: connections are handed to TensorBoard over it. `look` is called now and then."""
 
     def __init__(
-        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], look: Callable[[], None]
+        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], refresh: Callable[[], None]
     ) -> None:
         self._talk = talk
         self._line = line
         line.settimeout(_CONNECT_S)
         self._child = child
-        self._look = look
+        self._refresh = refresh
         self._channels: Dict[int, Channel] = {}
         self._heard = time.monotonic()
 
@@ -64,7 +64,7 @@ class Relay:
                 if time.monotonic() - self._heard > SILENCE_S:
                     return "silent"
                 self._step()
-                self._look()
+                self._refresh()
             return "ended"
         except Aborted:
             return "asked"

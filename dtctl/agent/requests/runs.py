@@ -165,7 +165,7 @@ class Run:
         """
         found: List[State] = []
 
-        def look() -> bool:
+        def refresh() -> bool:
             state = self.state()
             if done(state):
                 found.append(state)
@@ -173,7 +173,7 @@ class Run:
                 self.keep_supervised()
             return bool(found)
 
-        self._talk.wait(look, limit_s)
+        self._talk.wait(refresh, limit_s)
         return found[0] if found else None
 
     def places(self) -> directories.Run:
@@ -181,7 +181,7 @@ class Run:
         from ..checkpoints import directories
 
         code = self.files.code_directory()
-        return directories.Run(self.spec, code, environment.Marks(code).words)
+        return directories.Run(self.spec, code, environment.Marks(code).expand)
 
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""

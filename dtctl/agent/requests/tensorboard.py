@@ -104,8 +104,8 @@ def _start(
     The input ends with this process, whatever becomes of it, and so does TensorBoard.
     """
     line, output = ends
-    words = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
-    return environment.spawn(words, variables, "/", stdin=line.fileno(), stdout=output, stderr=output)
+    argv = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
+    return environment.spawn(argv, variables, "/", stdin=line.fileno(), stdout=output, stderr=output)
 
 
 def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, output: _Output) -> None:
@@ -143,13 +143,13 @@ def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
 
     talk.wire.start_listening()
     with talk.at("event files"):
-        caught_up: CaughtUp = {"files": copying.look(send)}
+        caught_up: CaughtUp = {"files": copying.refresh(send)}
         talk.send("caught_up", caught_up)
         while True:
             until = time.monotonic() + LOOK_EVERY_S
             while time.monotonic() < until:
                 talk.pause(max(0.0, until - time.monotonic()))
-            copying.look(send)
+            copying.refresh(send)
 
 
 PROBE_LIMIT_S = 60.0

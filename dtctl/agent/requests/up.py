@@ -91,7 +91,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     systemd.refuse_if_doomed()
     _prepare(talk, spec)
-    outputs = environment.Marks(None).words(request["outputs"])
+    outputs = environment.Marks(None).expand(request["outputs"])
     prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
     staged: Optional[RunFiles] = None
@@ -182,7 +182,7 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
     marks = environment.Marks(code)
     starting.make_directories(spec, marks)
     starting.run_setup(talk, spec, code, marks)
-    starting.look_for(marks.words(spec["brought_along"]))
+    starting.look_for(marks.expand(spec["brought_along"]))
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

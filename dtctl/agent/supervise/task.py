@@ -99,8 +99,8 @@ class Task:
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
             self._early_until = now + EARLY_S
-        attempt.look(now, wall)
-        self._log_limit.look(attempt.directory)
+        attempt.update(now, wall)
+        self._log_limit.update(attempt.directory)
         state = self.entry["state"]
         if attempt.exit is not None:
             if attempt.cleared(self.entry["asked"], self._grace(intent), now):
@@ -147,7 +147,7 @@ class Task:
         observation = self._observing(attempt, now)
         if observation.sees_ready(now):
             self._context.touched(True)
-        hung = observation.look(now, wall)
+        hung = observation.update(now, wall)
         if observation.has_news():
             self._context.touched(False)
         if hung is not None and intent["want"] != "finish":

@@ -55,13 +55,13 @@ def lingers() -> bool:
     return ask("loginctl", "show-user", machine.user_name(), "--property=Linger", "--value") == "yes"
 
 
-def ask(*words: str) -> Optional[str]:
+def ask(*argv: str) -> Optional[str]:
     """What the command prints, stripped; None when it is not there, fails, or does not come to an end."""
     import subprocess
 
     try:
         done = subprocess.run(
-            words,
+            argv,
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,19 +100,19 @@ _ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """systemd.service(5) has rules of its own for the path of the first program, and not every path can be written."""
 
 
-def unit_text(words: Sequence[str], machine_id: str) -> str:
+def unit_text(argv: Sequence[str], machine_id: str) -> str:
     """No trainer and no agent ends with the command, or with the unit (KillMode).
 
     In a home directory that is shared it serves one machine only.
     """
-    command = " ".join(_quoted(word) for word in (*_ANY_PROGRAM, *words))
+    command = " ".join(_quoted(argument) for argument in (*_ANY_PROGRAM, *argv))
     condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
     return _TEXT % {"condition": condition, "command": command}
 
 
-def _quoted(word: str) -> str:
+def _quoted(argument: str) -> str:
     """systemd.service(5), "Command lines": quotes, backslash escapes, %% for specifiers and $$ for variables."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"%s"' % escaped.replace("%", "%%").replace("$", "$$")
 
 

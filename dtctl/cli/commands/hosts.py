@@ -27,7 +27,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.transport.ssh.trust import Trust
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -91,7 +91,7 @@ def trust(
     exit_for(found.errors, others=found.new or found.known)
 
 
-def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> Look:
+def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
     from dtctl.operations.trust import look, pin
     from dtctl.render import errors

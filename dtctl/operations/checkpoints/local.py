@@ -70,7 +70,7 @@ def find(path: Path) -> Path:
 
 def _in_directory(directory: Path) -> Path:
     """The one that its file `checkpoint` names, as TensorFlow would take it, or else the newest complete one."""
-    found = reading.look(str(directory), time.monotonic() + _LOOK_S)
+    found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
     ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]

@@ -104,7 +104,7 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
     yield Line(
         "room for checkpoints", {host: _fit(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
     )
-    yield Line("data", {host: data_words(answer) for host, answer in heard.first.items() if answer["data"]})
+    yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
 
 
 def _fit(answer: Facts) -> int | None:
@@ -227,7 +227,7 @@ def _readers(context: CheckContext, hosts: list[str]) -> tuple[TaskId, ...]:
     return tuple(task.id for task in context.plan.tasks if task.host in hosts and task.id.job not in servers)
 
 
-def data_words(answer: StorageFacts) -> str:
+def data_text(answer: StorageFacts) -> str:
     """Of all directories of a host."""
     files, size = sum(one["files"] for one in answer["data"]), sum(one["size_bytes"] for one in answer["data"])
     more = "" if all(one["whole"] for one in answer["data"]) else " or more"

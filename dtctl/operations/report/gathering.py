@@ -72,7 +72,7 @@ class Report:
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError if no host knows the run."""
     with Following(record, transport, environ, for_one_command) as following:
-        return following.look()
+        return following.report()
 
 
 SCALARS_EVERY_S = 10.0
@@ -110,7 +110,7 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._kept.__exit__()
 
-    def look(self) -> Report:
+    def report(self) -> Report:
         """How the run stands now. Raises DtctlError where no host says anything of it."""
         found = status(self._record, self._kept)
         if found.time:

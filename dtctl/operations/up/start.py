@@ -247,7 +247,7 @@ class Starting:
         """What the hosts tell of themselves; they look at each other in a second round, all at once."""
         self._passing.add(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
-            looking = fan_out(asked, self._look, width=len(asked), cancel=self._rollback.begin)
+            looking = fan_out(asked, self._inspect, width=len(asked), cancel=self._rollback.begin)
             self._go_without("look around", looking.errors)
             self._passing.add(looking.results)
         brief = self._passing.judged()
@@ -255,7 +255,7 @@ class Starting:
             self.report.checked(brief)
         return brief
 
-    def _look(self, host: Host) -> answers.Facts:
+    def _inspect(self, host: Host) -> answers.Facts:
         session = self._sessions[host.name]
         session.send({"type": "look", "ask": self._passing.question(host.name)})
         answer = readying.converse(session, None, self.report, until="looked").of(answers.Facts)

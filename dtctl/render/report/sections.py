@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.operations.report.gathering import HostFacts, Report
-from dtctl.render import goodput as words
+from dtctl.render import goodput as goodput_text
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import count, duration, fold, local_time, size
@@ -68,7 +68,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Step", step),
         ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
         ("Loss", progress.loss or ""),
-        ("Goodput", words.percent(report.goodput.share) if report.goodput else ""),
+        ("Goodput", goodput_text.percent(report.goodput.share) if report.goodput else ""),
         ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
         ("Checkpoint", f"step {newest.step}" if newest and newest.step is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
@@ -115,17 +115,17 @@ def _goodput(report: Report) -> Html:
         (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
         for one in found.spans
     ]
-    rows = [[tag("span", key(what), " ", name), *others] for what, (name, *others) in words.rows(found).items()]
+    rows = [[tag("span", key(what), " ", name), *others] for what, (name, *others) in goodput_text.rows(found).items()]
     columns: list[Column | str] = [
         "part",
         Column("share", "number"),
         Column("time", "number"),
         Column("what it is", "wide"),
     ]
-    gains = [tag("li", words.gain_words(one)) for one in found.gains]
+    gains = [tag("li", goodput_text.gain_text(one)) for one in found.gains]
     return joined(
-        tag("p", tag("strong", words.percent(found.share)), words.of_what(report)),
-        tag("div", bars("Where the time went", words.goodput_line(found), spans), class_="bar"),
+        tag("p", tag("strong", goodput_text.percent(found.share)), goodput_text.of_what(report)),
+        tag("div", bars("Where the time went", goodput_text.goodput_line(found), spans), class_="bar"),
         scrolled("Where the time went", columns, rows),
         tag("h3", "What would raise it") if gains else None,
         tag("ul", gains) if gains else None,
@@ -133,7 +133,7 @@ def _goodput(report: Report) -> Html:
 
 
 def _span(what: str, seconds: float) -> str:
-    return f"{words.PARTS[what]}: {duration(seconds)}"
+    return f"{goodput_text.PARTS[what]}: {duration(seconds)}"
 
 
 def _timeline(report: Report) -> Html:

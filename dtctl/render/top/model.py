@@ -70,7 +70,7 @@ class Choice:
     sort: str = "TASK"
     """Heading of a column."""
     backwards: bool = False
-    words: str = ""
+    filter: str = ""
     """A task is shown when each of them is found in its row."""
     folded: frozenset[str] = frozenset()
     """Jobs whose tasks are one row."""
@@ -207,7 +207,7 @@ class Model:
         self._over = False
         self._broken: dict[str, Disconnected] = {}
 
-    def look(self, now: float) -> bool:
+    def poll(self, now: float) -> bool:
         """Whether there is news. Raises what has ended the stream of the run."""
         events = self._run.take()
         for one in events:

@@ -248,12 +248,12 @@ class LogScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._title()
         self.query_one("#log", Lines).focus()
-        self.set_interval(_LOOK_EVERY_S, self.look)
+        self.set_interval(_LOOK_EVERY_S, self.poll)
 
     def on_unmount(self) -> None:
         self._feed.close(0.0)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         events = self._feed.take()
         for one in events:
             self._text.receive(one)

@@ -83,7 +83,7 @@ class Scripted:
     def write(self, data: bytes, silence: SilenceTimer) -> None:
         while self._deaf:
             CLOCK.sleep(READ_S + min(silence.wait_s, 0.05))
-            silence.look()
+            silence.check()
 
     def close(self) -> None: ...
 

@@ -27,8 +27,8 @@ def idle(**fields: Any) -> View:
 def judged(view: View) -> float | None:
     """What is seen of it after it has stood like this for just as long as may be."""
     beginning = Beginning()
-    assert beginning.look(view, 100.0) is None
-    return beginning.look(view, 100.0 + NEVER_BEGAN_S)
+    assert beginning.update(view, 100.0) is None
+    return beginning.update(view, 100.0 + NEVER_BEGAN_S)
 
 
 def lose(view: View, kind: str = "stalled") -> Any:
@@ -53,18 +53,18 @@ def test_restarts_of_everybody_in_vain_are_counted_from_the_last_back() -> None:
 
 def test_a_run_in_which_nobody_has_done_anything_for_ten_minutes_never_began() -> None:
     beginning, view = Beginning(), idle()
-    assert beginning.look(view, 100.0) is None
-    assert beginning.look(view, 100.0 + NEVER_BEGAN_S - 0.1) is None
-    assert beginning.look(view, 100.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S
-    assert beginning.look(view, 101.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S + 1
+    assert beginning.update(view, 100.0) is None
+    assert beginning.update(view, 100.0 + NEVER_BEGAN_S - 0.1) is None
+    assert beginning.update(view, 100.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S
+    assert beginning.update(view, 101.0 + NEVER_BEGAN_S) == NEVER_BEGAN_S + 1
 
 
 def test_a_shorter_limit_of_the_start_holds_for_a_run_that_never_began() -> None:
     beginning, view = Beginning(), idle()
     view.spec["start_timeout_s"] = 60.0
-    assert beginning.look(view, 100.0) is None
-    assert beginning.look(view, 159.0) is None
-    assert beginning.look(view, 160.0) == 60.0
+    assert beginning.update(view, 100.0) is None
+    assert beginning.update(view, 159.0) is None
+    assert beginning.update(view, 160.0) == 60.0
 
 
 @pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
@@ -76,12 +76,12 @@ def test_the_one_that_hangs_may_not_listen_yet(task: str) -> None:
 
 def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
     beginning, view = Beginning(), idle()
-    beginning.look(view, 100.0)
+    beginning.update(view, 100.0)
     views.told(view, "worker:0", idle_since=None)
-    beginning.look(view, 300.0)
+    beginning.update(view, 300.0)
     views.told(view, "worker:0", idle_since=1200.0)
-    assert beginning.look(view, 100.0 + NEVER_BEGAN_S) is None
-    assert beginning.look(view, 100.0 + 2 * NEVER_BEGAN_S) == NEVER_BEGAN_S
+    assert beginning.update(view, 100.0 + NEVER_BEGAN_S) is None
+    assert beginning.update(view, 100.0 + 2 * NEVER_BEGAN_S) == NEVER_BEGAN_S
 
 
 @pytest.mark.parametrize("task", ["ps:0", "chief:0", "worker:1"])
