@@ -12,12 +12,12 @@ from dtctl.operations.snapshot import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.format import count, fold
 from dtctl.render.gc import written_line
 from dtctl.render.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.words import count, fold
 
 if TYPE_CHECKING:
     from dtctl.operations.events import EventHistory

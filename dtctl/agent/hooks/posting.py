@@ -13,7 +13,7 @@ from contextlib import suppress
 from ..host import log, paths, programs
 from ..records import kinds
 from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Sent
-from ..records.kinds import Wrong, checked, made
+from ..records.kinds import InvalidValue, checked, made
 from ..records.reasons import fact
 from ..run import environment, run_events
 
@@ -68,7 +68,7 @@ class Hook:
     def step(self, found: List[RunEvent], now: float) -> bool:
         """Listens, and chooses what to send next; returns whether `record` has changed."""
         before = (len(self._done), self.record["tries"])
-        sent = self._delivery.look(now) if self._delivery is not None else None
+        sent = self._delivery.update(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
             self._finish(sent, now)
@@ -187,7 +187,7 @@ class Delivery:
         self.reader = self._process.stdout.fileno()
         os.set_blocking(self.reader, False)
 
-    def look(self, now: float) -> Optional[Sent]:
+    def update(self, now: float) -> Optional[Sent]:
         """Its result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:
@@ -199,7 +199,7 @@ class Delivery:
         self.end()
         try:
             return checked(Sent, kinds.parse_json(self._heard))
-        except (Wrong, ValueError):
+        except (InvalidValue, ValueError):
             late = self._process.returncode == -signal.SIGALRM  # by its own clock
             return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
 

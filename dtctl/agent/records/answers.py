@@ -19,9 +19,7 @@ from .tensorboard import (
     TensorboardReady,
     TensorboardResult,
 )
-from .vitals import DiagnoseResult, Dump
-from .whole_run import Condition, HistoryEvent, RunView
-from .words import (
+from .values import (
     MOST_TASKS,
     Count,
     Epoch,
@@ -39,6 +37,8 @@ from .words import (
     Tasks,
     TaskState,
 )
+from .vitals import DiagnoseResult, Dump
+from .whole_run import Condition, HistoryEvent, RunView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

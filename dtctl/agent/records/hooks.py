@@ -3,8 +3,8 @@
 import json
 import re
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Wrong, also
-from .words import Line, Name, Reason, Seconds
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
+from .values import Line, Name, Reason, Seconds
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
 """What a hook may be notified of."""
@@ -31,14 +31,14 @@ class Post(Record):
 
 @also(Post)
 def _can_be_posted_to(post: Post) -> None:
-    said = [post["url"], *post["headers"], *post["headers"].values()]
+    texts = [post["url"], *post["headers"], *post["headers"].values()]
     problem = problem_of_url(post["url"])
     if problem:
-        raise Wrong.at(("url",), problem, _HIDDEN)
-    if any(not part.isprintable() for part in said):
-        raise Wrong.at(("headers",), "text without control characters", _HIDDEN)
-    if len(json.dumps(said)) > MOST_BYTES:
-        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
+        raise InvalidValue.at(("url",), problem, _HIDDEN)
+    if any(not part.isprintable() for part in texts):
+        raise InvalidValue.at(("headers",), "text without control characters", _HIDDEN)
+    if len(json.dumps(texts)) > MOST_BYTES:
+        raise InvalidValue.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
 
 
 Posts = AtMost[List[Post], MOST_HOOKS]

@@ -2,9 +2,9 @@
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
+from .values import Count, Name, Reason, Seconds, TaskName
 from .vitals import Machine
 from .whole_run import Event
-from .words import Count, Name, Reason, Seconds, TaskName
 
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100

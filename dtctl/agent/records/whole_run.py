@@ -3,7 +3,7 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
 from .run_state import Intents, State
-from .words import (
+from .values import (
     By,
     Count,
     Epoch,

@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import chain
 
 from ..host import locks, paths
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import RunFiles
 from ..survival import revival
 from . import orphans, runs
@@ -106,10 +106,10 @@ def _read(talk: Conversation, host: Optional[str]) -> Iterator[Union[runs.Run, D
     """Those that have a directory below the root; `host`: as runs.every."""
     for directory in runs.run_directories(talk.root, host):
         with suppress(FileNotFoundError):  # removed just now
-            yield _look(talk, directory)
+            yield _inspect(talk, directory)
 
 
-def _look(talk: Conversation, directory: str) -> Union[runs.Run, DamagedRun]:
+def _inspect(talk: Conversation, directory: str) -> Union[runs.Run, DamagedRun]:
     cluster = None
     try:
         run = runs.Run(talk, directory)

@@ -11,7 +11,7 @@ from ..host import locks, paths
 from ..host.errors import Refused
 from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
 from ..records.reasons import because, fact
-from ..records.words import MOST_TASKS
+from ..records.values import MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, orphans, runs, stop
 

@@ -6,7 +6,7 @@ from ..host import files
 from ..host.errors import Refused
 from ..logs import serving
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from ..records.spec import coordinates
 from ..records.whole_run import Event, HistoryEvent
 from . import runs
@@ -48,14 +48,14 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
         raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
     lines = _HistoryLines(talk, run, request["from"] or 0)
 
-    def look() -> bool:
+    def refresh() -> bool:
         ended = run.has_ended()  # before the lines are read: what has ended by then has written all that it will
         lines.send_new()
         return ended
 
     lines.send_new()
     if request["follow"]:
-        talk.wait(look, float("inf"))
+        talk.wait(refresh, float("inf"))
     return {"run": run.id, "next": lines.number, "passed_over": lines.passed_over}
 
 
@@ -94,7 +94,7 @@ def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Op
         if host is None:
             return checked(HistoryEvent, raw)
         return checked(HistoryEvent, dict(checked(Event, raw), n=number, host=host, index=number))
-    except (ValueError, Wrong):
+    except (ValueError, InvalidValue):
         return None
 
 

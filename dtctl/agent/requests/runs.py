@@ -9,7 +9,7 @@ from contextlib import suppress
 from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
-from ..records.words import FINAL
+from ..records.values import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import revival, systemd
@@ -166,7 +166,7 @@ class Run:
         """
         found: List[State] = []
 
-        def look() -> bool:
+        def refresh() -> bool:
             state = self.state()
             if done(state):
                 found.append(state)
@@ -174,7 +174,7 @@ class Run:
                 self.keep_supervised()
             return bool(found)
 
-        self._talk.wait(look, limit_s)
+        self._talk.wait(refresh, limit_s)
         return found[0] if found else None
 
     def places(self) -> directories.Run:
@@ -182,7 +182,7 @@ class Run:
         from ..checkpoints import directories
 
         code = self.files.code_directory()
-        return directories.Run(self.spec, code, environment.Marks(code).words)
+        return directories.Run(self.spec, code, environment.Marks(code).expand)
 
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""

@@ -192,7 +192,7 @@ def events(
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.client.streams import Disconnected, Reconnected
     from dtctl.operations.events import Folding, follow_events
     from dtctl.render.errors import show_contact
     from dtctl.render.events import history_line
@@ -205,7 +205,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
         say(line)
     with scope.detached("dtctl events -f    follows it again"):
         for event in follow_events(record, scope.transport, last=tail, begin=begin):
-            if isinstance(event, Away | Back):
+            if isinstance(event, Disconnected | Reconnected):
                 show_contact(event)
             elif output == "json":
                 document.print_json_line(document.event(event))

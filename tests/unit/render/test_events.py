@@ -16,7 +16,7 @@ from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
 from dtctl.render.events import event_line, history_line, incident_lines, news
@@ -83,8 +83,8 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
             return [line(fields["from"], 3.0), {"type": "result", "run": "digits-1", "next": 3}]
 
     seen = list(follow_events(record(), FakeTransport(Breaks()), last=None))
-    assert [one["n"] for one in seen if not isinstance(one, Away | Back)] == [0, 1, 2]
-    assert [type(one) for one in seen if isinstance(one, Away | Back)] == [Away, Back]
+    assert [one["n"] for one in seen if not isinstance(one, Disconnected | Reconnected)] == [0, 1, 2]
+    assert [type(one) for one in seen if isinstance(one, Disconnected | Reconnected)] == [Disconnected, Reconnected]
 
 
 @pytest.mark.parametrize(("fields", "words"), EVENTS)

@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.view import first_view
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.spec import Spec, inventory_of
@@ -382,6 +382,6 @@ def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard:
 
 def test_no_run_is_without_its_coordinators_host_or_a_stranger() -> None:
     for host in ("c", "nowhere"):
-        with pytest.raises(Wrong, match="absent"):
+        with pytest.raises(InvalidValue, match="absent"):
             checked(Spec, spec_of("async-ps", ABSENT_PLACES, absent=[host]))
     assert inventory_of(spec_of("async-ps", ABSENT_PLACES, absent=["e"]))["absent"] == ["e"]
