@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tracemalloc
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -23,8 +24,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-def write(code: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
+def write(code: Path, files: Mapping[str, str], *empty: str) -> Path:
+    for name, text in {**files, **dict.fromkeys(empty, "")}.items():
         (code / name).parent.mkdir(parents=True, exist_ok=True)
         (code / name).write_text(text)
     return code
@@ -35,14 +36,8 @@ def sent(code: Path) -> set[str]:
 
 
 def test_git_and_compiled_python_are_never_sent(tmp_path: Path) -> None:
-    files = {
-        ".git/HEAD": "",
-        "sub/.git": "gitdir: x",
-        "a/__pycache__/x.pyc": "",
-        "a/x.py": "",
-        ".dtctlignore": "!.git\n",
-    }
-    code = write(tmp_path / "code", files)
+    files = {"sub/.git": "gitdir: x", ".dtctlignore": "!.git\n"}
+    code = write(tmp_path / "code", files, ".git/HEAD", "a/__pycache__/x.pyc", "a/x.py")
     assert sent(code) == {"a/x.py", ".dtctlignore"}
     assert scan(code).skipped == ()
 
@@ -56,61 +51,24 @@ def test_a_report_of_a_run_does_not_change_the_code(tmp_path: Path) -> None:
 
 
 def test_gitignore_files_rule_at_every_level(tmp_path: Path) -> None:
-    code = write(
-        tmp_path / "code",
-        {
-            ".gitignore": "*.ckpt\n/data/\n",
-            "train.py": "",
-            "old.ckpt": "",
-            "data/big": "",
-            "sub/.gitignore": "!keep.ckpt\nlocal\n",
-            "sub/keep.ckpt": "",
-            "sub/other.ckpt": "",
-            "sub/local": "",
-            "sub/data/small": "",
-        },
-    )
+    rules = {".gitignore": "*.ckpt\n/data/\n", "sub/.gitignore": "!keep.ckpt\nlocal\n"}
+    others = ("sub/keep.ckpt", "sub/other.ckpt", "sub/local", "sub/data/small")
+    code = write(tmp_path / "code", rules, "train.py", "old.ckpt", "data/big", *others)
     assert sent(code) == {".gitignore", "train.py", "sub/.gitignore", "sub/keep.ckpt", "sub/data/small"}
     assert tuple(one.path for one in scan(code).skipped) == ("data/", "old.ckpt", "sub/local", "sub/other.ckpt")
 
 
 def test_a_dtctlignore_takes_the_place_of_all_gitignores(tmp_path: Path) -> None:
-    code = write(
-        tmp_path / "code",
-        {
-            ".dtctlignore": "logs\n",
-            ".gitignore": "generated.py\n",
-            "generated.py": "",
-            "logs/1": "",
-            "sub/.gitignore": "*\n",
-            "sub/.dtctlignore": "scratch\n",
-            "sub/x.py": "",
-            "sub/scratch": "",
-        },
-    )
-    assert sent(code) == {
-        ".dtctlignore",
-        ".gitignore",
-        "generated.py",
-        "sub/.gitignore",
-        "sub/.dtctlignore",
-        "sub/x.py",
-    }
+    counting = {".dtctlignore": "logs\n", "sub/.dtctlignore": "scratch\n"}
+    others = {".gitignore": "generated.py\n", "sub/.gitignore": "*\n"}
+    code = write(tmp_path / "code", {**counting, **others}, "generated.py", "logs/1", "sub/x.py", "sub/scratch")
+    assert sent(code) == {*counting, *others, "generated.py", "sub/x.py"}
 
 
 def test_rules_above_the_code_directory_count_up_to_the_repository(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            ".gitignore": "train.py\n",
-            "repo/.git/HEAD": "",
-            "repo/.gitignore": "*.ckpt\n/training/code/here\n/code\n/training/\n",
-            "repo/training/code/train.py": "",
-            "repo/training/code/x.ckpt": "",
-            "repo/training/code/here": "",
-            "repo/training/code/code": "",
-        },
-    )
+    rules = {".gitignore": "train.py\n", "repo/.gitignore": "*.ckpt\n/training/code/here\n/code\n/training/\n"}
+    names = ("train.py", "x.ckpt", "here", "code")
+    write(tmp_path, rules, "repo/.git/HEAD", *(f"repo/training/code/{name}" for name in names))
     assert sent(tmp_path / "repo" / "training" / "code") == {"train.py", "code"}
 
 
