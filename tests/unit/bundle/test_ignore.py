@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import tracemalloc
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,22 +16,7 @@ from dtctl.bundle.ignore import TrackedFiles, _parse, _parsed
 from dtctl.errors import PreflightError
 from dtctl.operations.up.launch import run_id
 from tests.fuzz import cases
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def write(code: Path, files: Mapping[str, str], *empty: str) -> Path:
-    for name, text in {**files, **dict.fromkeys(empty, "")}.items():
-        (code / name).parent.mkdir(parents=True, exist_ok=True)
-        (code / name).write_text(text)
-    return code
-
-
-def sent(code: Path) -> set[str]:
-    return {file.path for file in scan(code).manifest.files}
+from tests.unit.bundle.trees import sent, write
 
 
 def test_git_and_compiled_python_are_never_sent(tmp_path: Path) -> None:
@@ -126,9 +110,7 @@ def git(top: Path, *words: str) -> None:
 
 
 def write_tracked(top: Path, *names: str) -> None:
-    for name in names:
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_text(name)
+    write(top, {name: name for name in names})
 
 
 @pytest.fixture
