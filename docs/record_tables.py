@@ -23,18 +23,18 @@ from dtctl.agent.records import (
     run_state,
     spec,
     tensorboard,
+    values,
     vitals,
     whole_run,
-    words,
 )
 from dtctl.agent.records.answers import EXCHANGES
 from dtctl.agent.records.kinds import Kind, Missing, Record, fields_of
 
 _MODULES = (
-    *(words, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
+    *(values, answers, requests, reasons, spec, run_state, whole_run, messages, hooks),
     *(checkpoints, metrics, tensorboard, vitals, checks, network),
 )
-_NAMES = {id(kind): name for name, kind in vars(words).items() if isinstance(kind, Kind)}
+_NAMES = {id(kind): name for name, kind in vars(values).items() if isinstance(kind, Kind)}
 """Of the kinds that have one."""
 
 
@@ -53,8 +53,8 @@ def records_markdown() -> str:
 def _section(module: ModuleType) -> str:
     name = module.__name__.rpartition(".")[2]
     heading = f"## {name}\n\n{inspect.getdoc(module)}\n\n"
-    if module is words:
-        rows = [(name, _spelled(getattr(words, name)), _told(words)[name][0]) for name in _NAMES.values()]
+    if module is values:
+        rows = [(name, _spelled(getattr(values, name)), _told(values)[name][0]) for name in _NAMES.values()]
         return heading + _grid(("word", "is", "meaning"), rows)
     return heading + "\n".join(_table(name, record, module) for name, record in _records(module))
 
@@ -107,7 +107,7 @@ def _holds(kind: Kind) -> str:
 
 def _spelled(kind: Kind) -> str:
     sort, *parts = kind.parts
-    return _WORDS[sort](kind, *parts) if sort in _WORDS else kind.words
+    return _WORDS[sort](kind, *parts) if sort in _WORDS else kind.description
 
 
 _WORDS: dict[str, Callable[..., str]] = {

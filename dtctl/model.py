@@ -10,7 +10,7 @@ from typing import ClassVar, Literal
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records import hooks as records
-from dtctl.agent.records.words import FINAL
+from dtctl.agent.records.values import FINAL
 from dtctl.errors import UsageError
 
 
@@ -36,6 +36,7 @@ OPENSSH = TransportKind("dtctl.transport.ssh.kept:OpensshTransport.of")
 
 HostKeys = Literal["strict", "accept-new"]
 SshClient = Literal["fabric", "openssh"]
+SuccessRule = Literal["lead", "all-workers"]
 
 
 @dataclass(frozen=True)
@@ -211,11 +212,11 @@ def problem_of_url(url: str) -> str:
 
 def problem_of_post(post: records.Post) -> str:
     """The same of one with its values, in words that show none of them."""
-    from dtctl.agent.records.kinds import Wrong, checked
+    from dtctl.agent.records.kinds import InvalidValue, checked
 
     try:
         checked(records.Post, dict(post))
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         return wrong.expected
     return ""
 

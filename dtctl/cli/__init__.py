@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -12,10 +13,13 @@ OTHERS_OPTIONS = frozenset({"ssh"})
 """Commands behind which stand the options of another program."""
 
 _FORMS = ("json", "jsonl")
+_COLLECTED_AFTER = 100_000
+"""Python's own 700 have the garbage collector search all imported modules, in vain, for a tenth of a command's time."""
 
 
 def main() -> None:
     """Entry point of `dtctl`."""
+    gc.set_threshold(_COLLECTED_AFTER)
     try:
         _main()
     except KeyboardInterrupt:  # so early or late that no command was there to say more
@@ -40,8 +44,8 @@ def _main() -> None:
     show_whatever_comes()
     in_json = wants_json(sys.argv[1:])
     if in_json:
-        from dtctl.render.machine import speech
-    speak_json(speech.note if in_json else None)
+        from dtctl.render.machine import stderr
+    speak_json(stderr.note if in_json else None)
     try:
         with whole_words(os.environ), whole_options(os.environ):
             if in_json:
@@ -58,16 +62,16 @@ def _main() -> None:
         raise
 
 
-def wants_json(words: Sequence[str]) -> bool:
+def wants_json(args: Sequence[str]) -> bool:
     """By the words of a command line, which may make no sense otherwise."""
-    own = list(words[: words.index("--")]) if "--" in words else list(words)
-    if next((word for word in own if not word.startswith("-")), None) in OTHERS_OPTIONS:
+    own = list(args[: args.index("--")]) if "--" in args else list(args)
+    if next((arg for arg in own if not arg.startswith("-")), None) in OTHERS_OPTIONS:
         return False
     pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
     return any(
-        (word in ("-o", "--output") and value in _FORMS)
-        or word in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
-        for word, value in pairs
+        (arg in ("-o", "--output") and value in _FORMS)
+        or arg in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
+        for arg, value in pairs
     )
 
 
@@ -77,13 +81,13 @@ def _run_in_json() -> None:
 
     from dtctl.cli.app import app
     from dtctl.errors import ExitCode
-    from dtctl.render.machine import speech
+    from dtctl.render.machine import stderr
 
-    speech.begin()
+    stderr.begin()
     try:
         code = app(prog_name="dtctl", standalone_mode=False)
     except Abort:
         sys.exit(ExitCode.RUN_FAILED)
     ended = code if isinstance(code, int) else int(ExitCode.OK)
-    speech.end(ended)
+    stderr.end(ended)
     sys.exit(ended)

@@ -23,7 +23,7 @@ from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted
-from dtctl.operations.up.result import GoingOn, Unseen, UpReport, UpResult
+from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpResult
 from dtctl.operations.up.up import up
 from dtctl.render import checks, errors, result, starting
 from dtctl.render.logs import LogPrinter, Narrator
@@ -75,7 +75,7 @@ class StartReport(UpReport):
                 hint="dtctl up --force    starts them all the same",
             )
 
-    def at_zero(self, unseen: Unseen) -> None:
+    def at_zero(self, unseen: UnusedCheckpoint) -> None:
         starting.show_unseen(unseen)
 
     def consent(self, runs: Collection[str]) -> None:

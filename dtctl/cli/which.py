@@ -86,7 +86,7 @@ def _newest(records: Sequence[RunRecord]) -> list[RunRecord]:
 
 
 def _lines(records: Sequence[RunRecord]) -> str:
-    from dtctl.render.words import local_time
+    from dtctl.render.format import local_time
 
     shown = records[:_SHOWN]
     widths = [max(len(one.cluster) for one in shown), max(len(one.run or "") for one in shown)]

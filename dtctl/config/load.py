@@ -15,7 +15,7 @@ from typing import Any
 
 from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
 from dtctl.config.cluster import Cluster, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
-from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, dotted, in_words
+from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
@@ -39,7 +39,7 @@ class Checked:
 
 
 def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
-    said = _said(file, overrides)
+    said = _parsed(file, overrides)
     cluster = said.built()
     if needs_files:
         said.findings.or_raise_all()
@@ -48,7 +48,7 @@ def load(file: Path, overrides: Sequence[str], *, needs_files: bool) -> Cluster:
 
 def check(file: Path, overrides: Sequence[str]) -> Checked:
     """The same with a closer look: at what can be read, and still cannot work or is hardly meant."""
-    said = _said(file, overrides)
+    said = _parsed(file, overrides)
     try:
         cluster = said.built()
     except ConfigError:
@@ -61,7 +61,7 @@ def check(file: Path, overrides: Sequence[str]) -> Checked:
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Parsed:
     """What a file says, less its mistakes."""
 
     file: Path
@@ -73,7 +73,7 @@ class _Said:
         return dataclasses.replace(build(self.sections, self.file.absolute(), self.findings), file_sha256=self.sha256)
 
 
-def _said(file: Path, overrides: Sequence[str]) -> _Said:
+def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
     name = _shown(file)
     content = _read(file, name)
     document = parse(_text(content, name), name)
@@ -81,11 +81,11 @@ def _said(file: Path, overrides: Sequence[str]) -> _Said:
         raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
     if not isinstance(document.data, dict):
         place = document.value_place(())
-        raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
+        raise ConfigError([Problem(place, f"the file is {as_text(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
     sections = with_scheduler(read_sections(document, findings))
-    return _Said(file, hashlib.sha256(content).hexdigest(), sections, findings)
+    return _Parsed(file, hashlib.sha256(content).hexdigest(), sections, findings)
 
 
 def _read(file: Path, name: str) -> bytes:
@@ -169,7 +169,7 @@ def _path(document: Document, keys: str, name: str) -> KeyPath:
     while keys:
         if here is not None and not isinstance(here, dict):
             owner = ".".join(map(str, path))
-            summary = f"{owner} is {in_words(here)}, so {keys} cannot be set in it"
+            summary = f"{owner} is {as_text(here)}, so {keys} cannot be set in it"
             raise ConfigError([Problem(Place(name), summary, f"set it whole: --set '{owner}=...'")])
         known = [key for key in here or {} if f"{keys}.".startswith(f"{key}.")]
         step = max(known, key=len, default=keys.partition(".")[0])
@@ -193,7 +193,7 @@ def read_sections(document: Document, findings: Findings) -> ClusterFile:
             summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
             findings.add(path, summary, hint, at_key=True)
         else:
-            findings.add(path, f"{dotted(path)} is {in_words(found)}, expected {expected}", hint)
+            findings.add(path, f"{dotted(path)} is {as_text(found)}, expected {expected}", hint)
 
     read: ClusterFile = SectionKind(ClusterFile).take(document.data, (), report)
     return read
@@ -346,6 +346,6 @@ def _existing(
         found = False
         problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
     if not found:
-        words = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
-        findings.lack(path, words, "" if problem else "a relative path begins at this file")
+        expected = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
+        findings.lack(path, expected, "" if problem else "a relative path begins at this file")
     return place

@@ -102,7 +102,7 @@ class HostEntry(Section):
 class LaunchKeys(Section):
     """What a trainer process gets."""
 
-    command: v.Words | None = key(None, "[python, train.py]")
+    command: v.Arguments | None = key(None, "[python, train.py]")
     """the program and its first words; a leading `python` is the interpreter that `python` or `venv` names"""
     args: v.Args | None = key(None, "{batch_size: 128, augment: true}")
     """flags of the trainer: `{batch_size: 128}` is `--batch_size=128`, `true` gives the bare flag, `false` or nothing

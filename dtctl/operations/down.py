@@ -10,7 +10,7 @@ from dtctl.agent.records import answers as records
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Conversations, Request, is_damaged
-from dtctl.operations.client.kept import Kept
+from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, told_once
 from dtctl.operations.history.record import RunRecord
@@ -51,7 +51,7 @@ def down(
     Runs that are over go from hosts that have no task any more, too, unless the record is about one run.
     Each host has one connection, and all are opened while the coordinator is asked: some hosts are far.
     """
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         kept.expect(record.routes_to(record.hosts)[0])
         return _down(record, kept, order, report, before)
 

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, cast
 
 from dtctl.agent.records.answers import EventsResult
 from dtctl.agent.records.reasons import Fact, why_of
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, final, frames_of, request
 from dtctl.operations.client.plausible import about_run, wrong
-from dtctl.operations.client.streams import Away, Back, Streams, Through
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.coordinator import Own, ask_run
-from dtctl.operations.snapshot import CoordinatorAway
+from dtctl.operations.snapshot import CoordinatorUnreachable
 from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
@@ -29,27 +29,27 @@ TICK_S = 0.25
 
 
 @dataclass(frozen=True)
-class Story:
+class EventHistory:
     """`away` and `errors`: why it was put together from what each host knows of itself, and who gave no answer."""
 
-    lines: tuple[StoryLine, ...]
+    lines: tuple[HistoryEvent, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
 
 
-def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> Story:
+def read_events(record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None) -> EventHistory:
     """The last so many lines (None: all): the coordinator's own, or else those of all hosts, merged by time.
 
     `begin`: of the coordinator's own those from this number on.
     """
 
-    def request(asked: RunRecord, own: Own) -> list[StoryLine]:
+    def request(asked: RunRecord, own: Own) -> list[HistoryEvent]:
         numbered = begin if asked is record else None  # another coordinator numbers its own
         return _ask(asked, transport, asked.coordinator, last, begin=numbered, whole=True)
 
     try:
-        return Story(tuple(ask_run(record, transport, request)[1]))
-    except CoordinatorAway as away:
+        return EventHistory(tuple(ask_run(record, transport, request)[1]))
+    except CoordinatorUnreachable as away:
         cause, found = away, away.found
     assert found is not None
     known = found.record
@@ -58,13 +58,13 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
-    merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one["time"])
-    return Story(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
+    merged = sorted((one for events in outcomes.results.values() for one in events), key=lambda one: one["time"])
+    return EventHistory(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
 def follow_events(
     record: RunRecord, transport: Transport, *, last: int | None, begin: int | None = None
-) -> Iterator[StoryLine | Away | Back]:
+) -> Iterator[HistoryEvent | Disconnected | Reconnected]:
     """The coordinator's lines as they are written, until the run has ended; no line is lost or doubled.
 
     From the number `begin` on, where it is given.
@@ -73,53 +73,53 @@ def follow_events(
     """
     host = record.route_to(record.coordinator)
     begin = _first(last) if begin is None else begin
-    heard = False
+    received = False
 
     def converse(session: Session) -> bool:
         nonlocal begin
         session.send({**request(record, host, "events"), "from": begin, "follow": True, "whole": True})
         for message in frames_of(session, "event", most_bytes=None):
             if message.type == "event":
-                line = message.of(StoryLine)
+                line = message.of(HistoryEvent)
                 begin = line["n"] + 1
-                streams.tell(line, message.size)
+                streams.put(line, message.size)
         final(session, "events", message, EventsResult)
-        streams.tell(Through(host.name))
+        streams.put(Through(host.name))
         return False
 
     with Streams(transport) as streams:
         streams.begin(host, converse)
-        for told in streams.all(TICK_S):
-            if isinstance(told, Through):
+        for item in streams.all(TICK_S):
+            if isinstance(item, Through):
                 return
-            if isinstance(told, Away) and (told.final or not heard):
-                raise told.error
-            if isinstance(told, Away | Back):
-                yield told
-            elif told is not None:
-                heard = True
-                yield cast("StoryLine", told)
+            if isinstance(item, Disconnected) and (item.final or not received):
+                raise item.error
+            if isinstance(item, Disconnected | Reconnected):
+                yield item
+            elif item is not None:
+                received = True
+                yield cast("HistoryEvent", item)
 
 
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
-) -> list[StoryLine]:
+) -> list[HistoryEvent]:
     host = record.route_to(name)
-    told: list[StoryLine] = []
+    events: list[HistoryEvent] = []
 
-    def heard(host: Host, message: Message) -> None:
+    def on_event(host: Host, message: Message) -> None:
         with about(name, "sent an invalid `event`"):
-            told.append(_line(message.of(StoryLine), name, whole=whole))
+            events.append(_line(message.of(HistoryEvent), name, whole=whole))
 
     fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
-    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": heard})
+    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": on_event})
     with closing(transport.open(host)) as session:
         wanted.put(record, session)
-    return told if last is None else told[-last:]
+    return events if last is None else events[-last:]
 
 
-def _line(line: StoryLine, host: str, *, whole: bool) -> StoryLine:
-    """Raises Wrong if a host that does not report for the whole run reports about another host."""
+def _line(line: HistoryEvent, host: str, *, whole: bool) -> HistoryEvent:
+    """Raises InvalidValue if a host that does not report for the whole run reports about another host."""
     if not whole and line["host"] not in (None, host):
         raise wrong("host", host, line["host"])
     return line
@@ -165,11 +165,11 @@ class Folding:
 
     def __init__(self) -> None:
         self._running: dict[tuple[str, int], float] = {}
-        self._open: dict[tuple[str, int], StoryLine] = {}
+        self._open: dict[tuple[str, int], HistoryEvent] = {}
         """The last transition of each attempt that has not ended."""
         self._stalled: dict[tuple[str, int], Sequence[Fact]] = {}
 
-    def take(self, one: StoryLine) -> Iterator[StoryLine | Attempted]:
+    def take(self, one: HistoryEvent) -> Iterator[HistoryEvent | Attempted]:
         """What is to be shown now: an attempt only at its end, and other lines as they are."""
         if one["kind"] != "task" or one["task"] is None or one["from"] == one["to"]:
             if one["kind"] != "task" or not _is_ending(one):
@@ -189,7 +189,7 @@ class Folding:
         elif one["to"] == "stalled":
             self._stalled[key] = why_of(one)
 
-    def _before(self, key: tuple[str, int], one: StoryLine) -> Iterator[Attempted]:
+    def _before(self, key: tuple[str, int], one: HistoryEvent) -> Iterator[Attempted]:
         """Earlier attempts of the task whose end was not seen."""
         for earlier in [other for other in self._open if other[0] == key[0] and other[1] < key[1]]:
             yield self._ended(earlier, one, "pending")
@@ -198,11 +198,11 @@ class Folding:
         """Attempts that have not ended."""
         return [self._unfinished(key, last) for key, last in self._open.items()]
 
-    def _unfinished(self, key: tuple[str, int], last: StoryLine) -> Attempted:
+    def _unfinished(self, key: tuple[str, int], last: HistoryEvent) -> Attempted:
         began = self._running.get(key, last["time"])
         return Attempted(key[0], last["host"], key[1], began, None, str(last["to"]), why_of(last))
 
-    def _ended(self, key: tuple[str, int], end: StoryLine, state: str | None = None) -> Attempted:
+    def _ended(self, key: tuple[str, int], end: HistoryEvent, state: str | None = None) -> Attempted:
         last = self._open.pop(key)
         began = self._running.pop(key, None)
         state = state or str(end["to"])
@@ -211,43 +211,43 @@ class Folding:
         return Attempted(key[0], end["host"] or last["host"], key[1], end["time"], ran_s, state, why or why_of(end))
 
 
-def folded(story: Iterable[StoryLine]) -> list[StoryLine | Attempted]:
+def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
     folding = Folding()
-    told: list[StoryLine | Attempted] = []
-    for entry in (entry for one in story for entry in folding.take(one)):
-        told.insert(_place(told, entry), entry)
+    entries: list[HistoryEvent | Attempted] = []
+    for entry in (entry for one in events for entry in folding.take(one)):
+        entries.insert(_position(entries, entry), entry)
     for running in folding.rest():
-        later = (place for place, entry in enumerate(told) if _time(entry) > running.time)
-        told.insert(next(later, len(told)), running)
+        later = (place for place, entry in enumerate(entries) if _time(entry) > running.time)
+        entries.insert(next(later, len(entries)), running)
     newest: dict[str, int] = {}
-    for entry in told:
+    for entry in entries:
         if isinstance(entry, Attempted):
             newest[entry.task] = max(newest.get(entry.task, 0), entry.attempt)
-    return [_with_sequel(entry, newest) for entry in told]
+    return [_with_sequel(entry, newest) for entry in entries]
 
 
-def _time(entry: StoryLine | Attempted) -> float:
+def _time(entry: HistoryEvent | Attempted) -> float:
     return entry.time if isinstance(entry, Attempted) else entry["time"]
 
 
-def _place(told: Sequence[StoryLine | Attempted], entry: StoryLine | Attempted) -> int:
+def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
     """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
     """
-    place = len(told)
-    while place > max(0, len(told) - _MOST_PASSED) and _time(told[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
+    place = len(entries)
+    while place > max(0, len(entries) - _MOST_PASSED) and _time(entries[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
         place -= 1
     return place
 
 
-def _with_sequel(entry: StoryLine | Attempted, newest: Mapping[str, int]) -> StoryLine | Attempted:
+def _with_sequel(entry: HistoryEvent | Attempted, newest: Mapping[str, int]) -> HistoryEvent | Attempted:
     if isinstance(entry, Attempted) and entry.attempt < newest[entry.task]:
         return dataclasses.replace(entry, again=True)
     return entry
 
 
-def _is_ending(one: StoryLine) -> bool:
+def _is_ending(one: HistoryEvent) -> bool:
     """That a task was asked to stop is shown with its end."""
     return [fact["kind"] for fact in why_of(one)] == ["ending"]

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back, Streams, Through
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.following import LogStream, Reading
@@ -22,7 +22,7 @@ class Ended:
     status: RunStatus
 
 
-Event = LogLines | Reading | Through | Away | Back | RunStatus | Ended
+Event = LogLines | Reading | Through | Disconnected | Reconnected | RunStatus | Ended
 
 
 def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Iterator[Event | None]:
@@ -70,27 +70,27 @@ class _Logs:
         for host in hosts:
             streams.begin(host, LogStream(record, host, self._wanted, streams).converse)
         for name, error in unknown.items():
-            streams.tell(Away(name, error, final=True))
+            streams.put(Disconnected(name, error, final=True))
 
     def observe(self, message: object) -> Iterator[Event]:
         """Whether the coordinator's host is away or back is reported with the run."""
-        if isinstance(message, Through | Away):
+        if isinstance(message, Through | Disconnected):
             self.unread.discard(message.host)
         elif isinstance(message, Reading):
             self.unread.add(message.host)
         if isinstance(message, LogLines | Reading | Through) or (
-            isinstance(message, Away | Back) and message.host in self._hosts
+            isinstance(message, Disconnected | Reconnected) and message.host in self._hosts
         ):
             yield message
 
 
 def follow_log(
     record: RunRecord, transport: Transport, task: TaskId, lines: int
-) -> Generator[LogLines | Away | Back | None, None, None]:
+) -> Generator[LogLines | Disconnected | Reconnected | None, None, None]:
     """Endless: an attempt that has ended may be followed by another. Raises TransportError for an unknown host."""
     host = record.route_to(record.roster[task])
     with Streams(transport) as streams:
         streams.begin(host, LogStream(record, host, LogRequest((task,), lines=lines), streams).converse)
         for message in streams.all(TICK_S):
-            if message is None or isinstance(message, LogLines | Away | Back):
+            if message is None or isinstance(message, LogLines | Disconnected | Reconnected):
                 yield message

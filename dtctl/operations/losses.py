@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Generator
 
-from dtctl.operations.client.streams import Away
+from dtctl.operations.client.streams import Disconnected
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Point, Series, follow_metrics
 from dtctl.transport.seam import Transport
@@ -28,7 +28,7 @@ def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | N
     host = record.coordinator
     lead_alone = dataclasses.replace(record, hosts={host: record.route_to(host)}, others={})
     for reported in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
-        if isinstance(reported, Away):
+        if isinstance(reported, Disconnected):
             if reported.final:
                 return
         elif reported is None or isinstance(reported, Series):

@@ -12,7 +12,7 @@ from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, Ser
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run
-from dtctl.operations.client.streams import Away, Back, Streams, Through
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
 from dtctl.operations.history.record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
@@ -128,7 +128,7 @@ TICK_S = 0.25
 
 def follow_metrics(
     record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
-) -> Iterator[Series | Away | Back | None]:
+) -> Iterator[Series | Disconnected | Reconnected | None]:
     """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
     None whenever nothing came for a moment.
 
@@ -136,23 +136,23 @@ def follow_metrics(
     """
     hosts, unknown = record.routes_to(record.hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
-    told_once = _ToldOnce()
+    without_repeats = _WithoutRepeats()
     with Streams(transport) as streams:
         for host in hosts:
             streams.begin(host, partial(_converse, record, tags, points, streams))
         for answer in streams.all(TICK_S):
-            if isinstance(answer, _Told):
-                yield from told_once.new_of(answer)
+            if isinstance(answer, _FolderReport):
+                yield from without_repeats.new_of(answer)
             elif isinstance(answer, Through):
                 following.discard(answer.host)
-            elif isinstance(answer, Away):
-                told_once.release(answer.host)
+            elif isinstance(answer, Disconnected):
+                without_repeats.release(answer.host)
                 if answer.final:
                     following.discard(answer.host)
                     failed[answer.host] = answer.error
                 if not answer.final or not knows_no_run(answer.error):
                     yield answer
-            elif answer is None or isinstance(answer, Back):
+            elif answer is None or isinstance(answer, Reconnected):
                 yield answer
             if not following:
                 break
@@ -161,7 +161,7 @@ def follow_metrics(
 
 
 @dataclass(frozen=True)
-class _Told:
+class _FolderReport:
     """`whole`: the first of a conversation, with what may have been sent before."""
 
     host: str
@@ -179,14 +179,14 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
             answer = message.of(Points)
             with about(host.name, "sent invalid `points`"):
                 check_run(record.cluster, record.run, answer["run"])
-            streams.tell(_Told(host.name, answer["folders"], whole), message.size)
+            streams.put(_FolderReport(host.name, answer["folders"], whole), message.size)
             whole = False
     final(session, "metrics", message, MetricsResult)
-    streams.tell(Through(host.name))
+    streams.put(Through(host.name))
     return False
 
 
-class _ToldOnce:
+class _WithoutRepeats:
     """Of a shared directory the host that reports it first goes on; of what is sent again only what is new counts."""
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class _ToldOnce:
     def release(self, host: str) -> None:
         self._owner = {key: owner for key, owner in self._owner.items() if owner != host}
 
-    def new_of(self, answer: _Told) -> Iterator[Series]:
+    def new_of(self, answer: _FolderReport) -> Iterator[Series]:
         for folder in answer.folders:
             key = key_of(folder)
             known = key in self._owner

@@ -13,8 +13,8 @@ from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import CoordinatorAway, TaskStatus
-from dtctl.operations.stop import Before, ending, looking, once
+from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
+from dtctl.operations.stop import Before, ending, once, pin_current_run
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -23,7 +23,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 class RestartResult:
     tasks: tuple[TaskStatus, ...]
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
     """Why every host was asked for itself."""
 
 
@@ -33,14 +33,14 @@ def restart(
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
 
     before = before and once(before)
-    look = looking(tasks, before)
+    before_request = pin_current_run(tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), look)
+        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), before_request)
 
     try:
         record, answer, own = ask_run(record, transport, request)
-    except CoordinatorAway as away:
+    except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         if before is not None:
             before(ending(known, tasks))
@@ -52,15 +52,15 @@ def restart(
     )
 
 
-def _why_unreached(host: str, told: RunView | None) -> TransportError:
-    if told is not None and host in told["hosts"] and told["hosts"][host]["absent"]:
+def _why_unreached(host: str, view: RunView | None) -> TransportError:
+    if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    takes it in, once it is back"
         return TransportError(f"{host} has no part in the run, which was started without it", hint=hint)
     return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")
 
 
 def _restart_directly(
-    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], by: str, away: CoordinatorAway
+    record: RunRecord, transport: Transport, tasks: Sequence[TaskId], by: str, away: CoordinatorUnreachable
 ) -> RestartResult:
     """Each host starts its own again, those that have done so already apart."""
     left = _still_asked(tasks, away.own)

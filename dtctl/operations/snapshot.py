@@ -243,7 +243,7 @@ NOT_THERE = {
 }
 
 
-class CoordinatorAway(DtctlError):
+class CoordinatorUnreachable(DtctlError):
     """The coordinator cannot be asked; every host may still be asked for itself."""
 
     def __init__(
@@ -293,7 +293,7 @@ class RunStatus:
     """Epoch seconds on the lead's host, against which ages are counted; 0 when no host answered."""
     coordination: Coordination | None = None
     """None: every host was asked for itself."""
-    away: CoordinatorAway | None = None
+    away: CoordinatorUnreachable | None = None
     """Why every host was asked."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
     """Host -> why it gave no answer."""

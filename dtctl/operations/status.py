@@ -17,7 +17,7 @@ from dtctl.operations.coordinator import (
     status_of_hosts,
     task_of,
 )
-from dtctl.operations.snapshot import CoordinatorAway, RunStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _LOST_CONNECT_S = 3.0
 
 
-def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None = None) -> RunStatus:
+def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable | None = None) -> RunStatus:
     """By one connection where the coordinator can be asked; `away`: its host has failed just now.
 
     Raises DtctlError only for an answer that no other host can replace.
@@ -38,7 +38,7 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorAway | None
 
     try:
         known, answer, _ = ask_run(record, transport, request, away=away, reads=True)
-    except CoordinatorAway as nowhere:
+    except CoordinatorUnreachable as nowhere:
         if nowhere.found is None:
             raise
         return dataclasses.replace(nowhere.found, away=nowhere)
@@ -60,7 +60,7 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     asked = dataclasses.replace(found.record, hosts=hosts)
     outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
     answers = outcomes.results
-    told = {
+    replaced = {
         task: task_of(task, host, found.record, answers[host])
         for task, host in found.record.roster.items()
         if host in answers and answers[host]["run"] == found.record.run
@@ -68,7 +68,7 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     refused = {host: error for host, error in outcomes.errors.items() if isinstance(error, AgentError)}
     return dataclasses.replace(
         found,
-        tasks={**found.tasks, **told},
+        tasks={**found.tasks, **replaced},
         errors={host: error for host, error in refused.items() if not knows_no_run(error)},
     )
 
@@ -81,7 +81,7 @@ def _with_short_timeout(host: Host) -> Host:
     return dataclasses.replace(host, reach=dataclasses.replace(host.reach, connect_timeout_s=timeout_s))
 
 
-def status_elsewhere(error: CoordinatorAway, record: RunRecord, transport: Transport) -> RunStatus:
+def status_elsewhere(error: CoordinatorUnreachable, record: RunRecord, transport: Transport) -> RunStatus:
     """For a watch whose coordinator is away or has no run: all hosts are asked once.
 
     Raises the error of the coordinator's host if the others do not know the run either.

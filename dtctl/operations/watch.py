@@ -17,7 +17,7 @@ from dtctl.agent.records.answers import RunResult, States, StatusResult
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_states, check_view
-from dtctl.operations.client.streams import Away, Back, Streams
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.coordinator import (
     ask_whole_run,
     coordinator_away,
@@ -26,7 +26,7 @@ from dtctl.operations.coordinator import (
     status_of_hosts,
 )
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.snapshot import CoordinatorAway, RunStatus
+from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 from dtctl.operations.status import status_elsewhere
 from dtctl.transport.seam import Message, Session, Transport
 
@@ -44,7 +44,7 @@ class Over:
     """Nothing more will happen to the run."""
 
 
-Report = RunStatus | Away | Back | Over
+Report = RunStatus | Disconnected | Reconnected | Over
 
 
 def watch_run(record: RunRecord, transport: Transport) -> Generator[Report | None, None, None]:
@@ -100,23 +100,23 @@ class Watching:
             self.record = message.record if self.record.run is None else self.record
             self._end_alone()
             yield message
-        elif isinstance(message, Away | Back):
+        elif isinstance(message, Disconnected | Reconnected):
             yield from self._contact(message)
         elif isinstance(message, _OwnReport):
             if self._alone is not None:
-                self._alone.hear(message)
+                self._alone.receive(message)
         elif message is None or isinstance(message, Over):
             yield message
         if self._alone is not None and (found := self._alone.news()) is not None:
             self._move_to(found)
             yield found
 
-    def _contact(self, change: Away | Back) -> Iterator[Report]:
+    def _contact(self, change: Disconnected | Reconnected) -> Iterator[Report]:
         if change.host != self.record.coordinator:
-            if isinstance(change, Away) and self._alone is not None:
-                self._alone.miss(change)
+            if isinstance(change, Disconnected) and self._alone is not None:
+                self._alone.lose(change)
             return
-        if isinstance(change, Back):
+        if isinstance(change, Reconnected):
             yield change
             return
         if not self._known:
@@ -132,7 +132,7 @@ class Watching:
         if found.coordination is not None or found.record.coordinator != self.record.coordinator:
             self.record, self.moved = found.record, True
 
-    def _ask_each(self, away: Away) -> None:
+    def _ask_each(self, away: Disconnected) -> None:
         """Every other host reports its own tasks until the coordinator is back."""
         assert self._streams is not None
         if self._alone is None:
@@ -161,14 +161,14 @@ def _converse_with_coordinator(
     while True:
         asked = time.monotonic()
         known, answer = ask_whole_run(record, session)
-        streams.tell(status_by_coordinator(known, answer))
+        streams.put(status_by_coordinator(known, answer))
         began = time.monotonic()
         _report_changes(known, session, streams, answer, asked, look_again_s)
         if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
-                streams.tell(status_by_coordinator(known, answer))
-            streams.tell(Over())
+                streams.put(status_by_coordinator(known, answer))
+            streams.put(Over())
             return False
 
 
@@ -188,13 +188,13 @@ def _report_changes(
                 check_view(view, known.run, known.names_by_host())
             now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
-            streams.tell(status_by_coordinator(known, latest), message.size)
+            streams.put(status_by_coordinator(known, latest), message.size)
 
 
 class _Alone:
     """What hosts report of themselves while the coordinator's is away."""
 
-    def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Away) -> None:
+    def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Disconnected) -> None:
         self.over = False
         """The coordinator is heard again: the conversations end."""
         self._record = record
@@ -202,7 +202,7 @@ class _Alone:
         self._streams = streams
         self._answers: dict[str, StatusResult] = {}
         self._errors: dict[str, DtctlError] = {coordinator.host: coordinator.error}
-        self._away: CoordinatorAway | None = None
+        self._away: CoordinatorUnreachable | None = None
         with suppress(DtctlError):  # something else than that it is away
             self._away = coordinator_away(coordinator.host, coordinator.error)
         self._changed = True
@@ -214,14 +214,14 @@ class _Alone:
         for host in hosts:
             self._streams.begin(host, partial(_converse_with_host, self._record, self._streams, self))
 
-    def hear(self, told: _OwnReport) -> None:
-        self._errors.pop(told.host, None)
-        self._answers[told.host] = told.answer
+    def receive(self, report: _OwnReport) -> None:
+        self._errors.pop(report.host, None)
+        self._answers[report.host] = report.answer
         self._changed = True
 
-    def miss(self, told: Away) -> None:
-        self._answers.pop(told.host, None)
-        self._errors[told.host] = told.error
+    def lose(self, lost: Disconnected) -> None:
+        self._answers.pop(lost.host, None)
+        self._errors[lost.host] = lost.error
         self._changed = True
 
     def news(self) -> RunStatus | None:
@@ -241,7 +241,7 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
     name = session.host.name
     while not alone.over:
         answer = request_of_status(record).put(record, session)
-        streams.tell(_OwnReport(name, answer))
+        streams.put(_OwnReport(name, answer))
         if answer["run"] is None:
             return False
         asked = time.monotonic()
@@ -249,7 +249,7 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
             with about(name, "sent invalid `states`"):
                 state = check_states(message.of(States), name, record.names_on(name))
             changed: StatusResult = {**answer, "state": state, "time": answer["time"] + time.monotonic() - asked}
-            streams.tell(_OwnReport(name, changed), message.size)
+            streams.put(_OwnReport(name, changed), message.size)
         if time.monotonic() - asked < LOOK_AGAIN_S / 2:
             return False  # all that it had to do is done
     return False

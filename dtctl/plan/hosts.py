@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.words import HOME
+from dtctl.agent.records.values import HOME
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError

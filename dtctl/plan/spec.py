@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
     VERSION,
-    CoordinatorPlace,
     Member,
     RecoverySpec,
     Setup,
     Spec,
-    Stage,
     TaskSpec,
     comes_back_alone,
 )
@@ -34,13 +32,21 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
 
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
-    said = dataclasses.asdict(cluster)
-    del said["file"], said["file_sha256"], said["as_written"], said["trainer"]["code"], said["trainer"]["env_file"]
-    del said["own_coordinator_port"]
-    said["hooks"] = {name: hook for name, hook in said["hooks"].items() if hook["post"]}  # others are this machine's
-    for job in said["jobs"].values():
+    values = dataclasses.asdict(cluster)
+    del (
+        values["file"],
+        values["file_sha256"],
+        values["as_written"],
+        values["trainer"]["code"],
+        values["trainer"]["env_file"],
+    )
+    del values["own_coordinator_port"]
+    values["hooks"] = {
+        name: hook for name, hook in values["hooks"].items() if hook["post"]
+    }  # others are this machine's
+    for job in values["jobs"].values():
         del job["own_port"]
-    text = json.dumps([VERSION, said, bundle], sort_keys=True)
+    text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -72,9 +78,9 @@ def run_spec(
         created=created,
         controller=controller,
         strategy=plan.strategy.value,
-        coordinator=_record(CoordinatorPlace, plan.coordinator),
+        coordinator=plan.coordinator,
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
-        stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
+        stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         replaced=dict(replaced),

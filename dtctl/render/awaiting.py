@@ -10,10 +10,10 @@ from contextlib import ExitStack, contextmanager
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress
 from dtctl.render.errors import note
+from dtctl.render.format import fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import LastLine, moving
 from dtctl.render.terminal.safe import one_line
-from dtctl.render.words import fold
 
 SHOWN_AFTER_S = 1.0
 """What is over sooner needs no such line."""
@@ -82,7 +82,7 @@ def failures_noted(
     """Prints a line when another host has failed for certain while others are still waited for."""
     over = threading.Event()
 
-    def look() -> None:
+    def refresh() -> None:
         shown = 0
         while not over.wait(LOOKED_EVERY_S):
             awaited, known = waits(), failed()
@@ -92,7 +92,7 @@ def failures_noted(
                 shown = certain
                 note(line)
 
-    looking = threading.Thread(target=look, daemon=True)
+    looking = threading.Thread(target=refresh, daemon=True)
     looking.start()
     try:
         yield

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -92,12 +92,14 @@ def show_verified(outcome: Verification) -> None:
     """One line for each, and below it what is wrong."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
-        told = one.told
-        read = f"{size(told['read_bytes'])} in {told['seconds']:.1f} s"
-        word = "damaged" if told["problems"] else "not all read" if told["unread"] else "sound"
-        style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
-        console.out().print(styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {word}, {read}", style))
-        for line in (*told["problems"], *([told["unread"]] if told["unread"] else [])):
+        report = one.report
+        read = f"{size(report['read_bytes'])} in {report['seconds']:.1f} s"
+        verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
+        style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
+        console.out().print(
+            styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {verdict}, {read}", style)
+        )
+        for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
             console.out().print(f"  {line}")
 
 

@@ -11,10 +11,10 @@ from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
+from dtctl.render.format import count, fold, summarize_hosts
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
-from dtctl.render.words import count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.operations.checks.checking import Checked

@@ -11,11 +11,11 @@ from dtctl.agent.records.reasons import sentence, signal_name
 from dtctl.model import TaskId
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.render.events import clock
+from dtctl.render.format import count, duration, fold, size, spans
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, size, spans
 
 if TYPE_CHECKING:
-    from dtctl.operations.diagnosis.signature import End, Finding, Seen, Wait
+    from dtctl.operations.diagnosis.signature import End, Finding, Match, Wait
     from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")
@@ -84,7 +84,7 @@ def remedies(found: Finding) -> list[str]:
     return [filled(one, known) for one in found.signature.remedy if set(_FIELD.findall(one)) <= known.keys()]
 
 
-def happened(seen: Seen) -> str:
+def happened(seen: Match) -> str:
     """What is so, by who waits for it; empty where the signature's own sentence says that."""
     names = fold_tasks(seen.tasks)
     if seen.end is not None:
@@ -98,7 +98,7 @@ def happened(seen: Seen) -> str:
     return ""
 
 
-def _place(seen: Seen) -> str:
+def _place(seen: Match) -> str:
     return str(seen.fields.get("address") or fold(seen.hosts))
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dtctl.agent.records.vitals import Frame, Missing, ProcessDump, Stack, Thread
 from dtctl.errors import clipped
 from dtctl.operations.dump import Dumped, Dumps
+from dtctl.render.format import count
 from dtctl.render.terminal import console
-from dtctl.render.words import count
 
 MISSING: dict[Missing, str] = {
     "not_python": "it is no Python program",

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
+from dtctl.render.format import fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of, one_line
-from dtctl.render.words import fold
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.group_errors import APART, group_errors, rows
 
 if TYPE_CHECKING:
-    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.client.streams import Disconnected, Reconnected
 
 _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 """By an agent's code: what to type next where the agent itself says nothing of it."""
@@ -23,9 +23,9 @@ _OWN_HINTS = {"no_run": "dtctl runs    lists those that there are"}
 
 def show_error(error: DtctlError) -> None:
     if console.speaks_json():
-        from dtctl.render.machine import speech
+        from dtctl.render.machine import stderr
 
-        return speech.error(error)
+        return stderr.error(error)
     if isinstance(error, ConfigError):
         return _show_problems(error)
     _labelled("error", "bold red", error.summary)
@@ -50,9 +50,9 @@ def _reasons(error: SomeHostsFailed) -> None:
 def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = False) -> None:
     """One entry for all hosts with the same error. `tolerated`: the command succeeds in spite of it."""
     if console.speaks_json():
-        from dtctl.render.machine import speech
+        from dtctl.render.machine import stderr
 
-        return speech.host_errors(errors)
+        return stderr.host_errors(errors)
     groups = group_errors(errors)
     label, style = ("warning", "bold yellow") if tolerated else ("error", "bold red")
     for one in groups:
@@ -66,9 +66,9 @@ def show_host_errors(errors: Mapping[str, DtctlError], *, tolerated: bool = Fals
 
 def show_warning(text: str, hint: str = "") -> None:
     if console.speaks_json():
-        from dtctl.render.machine import speech
+        from dtctl.render.machine import stderr
 
-        return speech.warning(text, hint)
+        return stderr.warning(text, hint)
     _labelled("warning", "bold yellow", text)
     return _hint(hint)
 
@@ -76,20 +76,20 @@ def show_warning(text: str, hint: str = "") -> None:
 def note(text: str, *next_steps: str) -> None:
     """A line about what dtctl does, for a person who watches, and below it what to type next."""
     if console.speaks_json():
-        from dtctl.render.machine import speech
+        from dtctl.render.machine import stderr
 
-        return speech.note(text.strip(), next_steps)
+        return stderr.note(text.strip(), next_steps)
     console.report(text)
     for step in next_steps:
         console.report(f"  {step}")
     return None
 
 
-def show_contact(event: Away | Back) -> None:
+def show_contact(event: Disconnected | Reconnected) -> None:
     """What has become of a conversation with a host."""
-    from dtctl.operations.client.streams import Away
+    from dtctl.operations.client.streams import Disconnected
 
-    if isinstance(event, Away):
+    if isinstance(event, Disconnected):
         show_host_errors({event.host: event.error})
     else:
         note(f"{event.host} can be reached again")
@@ -131,10 +131,10 @@ def _hint(hint: str, whose: str = "") -> None:
 def show_doubts(doubts: Sequence[Problem]) -> None:
     """What in the cluster file can be meant as it stands, but is more likely a slip."""
     if console.speaks_json():
-        from dtctl.render.machine import speech
+        from dtctl.render.machine import stderr
 
         for doubt in doubts:
-            speech.doubt(doubt)
+            stderr.doubt(doubt)
         return
     for doubt in doubts:
         _show_problem(doubt, ("warning", "bold yellow"), ": ")
@@ -174,10 +174,13 @@ def _excerpt(place: Place) -> list[str]:
     return [f"    {line}", f"    {pad}^"]
 
 
-def _labelled(label: str, style: str, words: str) -> None:
+def _labelled(label: str, style: str, sentence: str) -> None:
+    if not console.colored(stderr=True):
+        return console.report(f"{label}: {sentence}")
     from dtctl.render.terminal.rich_console import text
 
-    console.err().print(text((f"{label}:", style), " ", words))
+    console.err().print(text((f"{label}:", style), " ", sentence))
+    return None
 
 
 def show_trace() -> None:

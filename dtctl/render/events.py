@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import Fact, headline, named, sentence, why_of
-from dtctl.agent.records.whole_run import StoryLine, tells_steps
+from dtctl.agent.records.whole_run import HistoryEvent, tells_steps
 from dtctl.operations.snapshot import Outcome, recovered_after_s, steps_lost
-from dtctl.render.words import duration, local_time
+from dtctl.render.format import duration, local_time
 
 if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import Incident
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from dtctl.operations.snapshot import Coordination
 
 
-def event_line(event: StoryLine) -> str:
+def event_line(event: HistoryEvent) -> str:
     """Time, who, what, and why."""
-    return f"{local_time(event['time'])}  {_words(event)}"
+    return f"{local_time(event['time'])}  {_text(event)}"
 
 
 def attempt_line(one: Attempted) -> str:
@@ -27,7 +27,7 @@ def attempt_line(one: Attempted) -> str:
     return f"{local_time(one.time)}  {one.task} attempt {one.attempt}{where} {_course(one)}"
 
 
-def history_line(entry: StoryLine | Attempted) -> str:
+def history_line(entry: HistoryEvent | Attempted) -> str:
     return event_line(entry) if isinstance(entry, dict) else attempt_line(entry)
 
 
@@ -134,7 +134,7 @@ def _seconds(span: float) -> str:
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
-def _words(one: StoryLine) -> str:
+def _text(one: HistoryEvent) -> str:
     """An entry as a sentence: who, what, why, and by whom."""
     who, why = one["task"] or one["host"] or "", sentence(why_of(one))
     if one["kind"] == "task":

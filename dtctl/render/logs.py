@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import DtctlError
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.follow import Event
 from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
+from dtctl.render.format import count, iso_utc, local_time, size
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import count, iso_utc, local_time, size
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
@@ -149,53 +148,6 @@ def saved(one: SavedLog) -> dict[str, Any]:
     return {"task": str(one.task), "attempt": one.attempt, "file": str(one.path), "sizeBytes": one.size_bytes}
 
 
-_LONGEST = 65536
-"""The most bytes of a line that are kept until it ends; a longer line is shown in pieces."""
-
-
-class OutputPrinter:
-    """Whole lines, so that places do not mix within a line; bytes as they come if there is one place.
-
-    On a terminal lines are made safe, unless `raw`: elsewhere a program may be what reads them (`-- tar c . | tar x`).
-    """
-
-    def __init__(self, places: Sequence[str], *, raw: bool = False) -> None:
-        self._width = max((len(place) for place in places), default=0)
-        self._alone = len(places) == 1
-        self._raw = {stream: raw or not console.on_terminal(stderr=stream == 2) for stream in (1, 2)}
-        self._rests: dict[tuple[str, int], bytes] = {}
-        self._lock = threading.Lock()
-
-    def print(self, place: str, stream: int, data: bytes) -> None:
-        stream = 2 if stream == 2 else 1
-        with self._lock:
-            if self._alone and self._raw[stream]:
-                return console.pass_on(data, stderr=stream == 2)
-            *lines, rest = (self._rests.pop((place, stream), b"") + data).split(b"\n")
-            *begun, self._rests[place, stream] = _cut(rest)
-            return self._write(place, stream, [piece for line in lines for piece in _cut(line)] + begun)
-
-    def finish(self) -> None:
-        """Writes lines that were never ended."""
-        for (place, stream), rest in self._rests.items():
-            if rest:
-                self._write(place, stream, [rest])
-
-    def _write(self, place: str, stream: int, lines: list[bytes]) -> None:
-        head = "" if self._alone else f"{one_line(place).ljust(self._width)} | "
-        if self._raw[stream]:
-            console.pass_on(b"".join(head.encode() + line + b"\n" for line in lines), stderr=stream == 2)
-            return
-        color = console.colored(stderr=stream == 2)
-        shown = log_lines(b"".join(line + b"\n" for line in lines), color=color)
-        console.put("".join(f"{head}{line}\n" for line in shown), stderr=stream == 2)
-
-
-def _cut(line: bytes) -> list[bytes]:
-    """In pieces, the last of which may be empty and the others not; where, depends on the line alone."""
-    return [line[start : start + _LONGEST] for start in range(0, max(1, len(line)), _LONGEST)]
-
-
 TOGETHER_S = 0.5
 """Hosts that go away within this time are reported together, or as soon as nothing else comes."""
 
@@ -219,7 +171,7 @@ class Narrator:
         self._since = 0.0
 
     def __call__(self, event: Event | None) -> None:
-        if isinstance(event, Back) or event is None or self._clock() - self._since >= TOGETHER_S:
+        if isinstance(event, Reconnected) or event is None or self._clock() - self._since >= TOGETHER_S:
             self.report_away()
         if isinstance(event, LogLines):
             if self._printer is not None:
@@ -228,14 +180,14 @@ class Narrator:
             for line in news(self._seen, event.coordination):
                 note(line)
             self._seen = event.coordination
-        elif isinstance(event, Away) and event.host not in self._away:
+        elif isinstance(event, Disconnected) and event.host not in self._away:
             self._away.add(event.host)
             self._since = self._since if self._leaving else self._clock()
             self._leaving[event.host] = event.error
             if event.host == self._coordinator and not event.final:
                 self.report_away()
                 note("the run continues without it; trying again")
-        elif isinstance(event, Back) and event.host in self._away:
+        elif isinstance(event, Reconnected) and event.host in self._away:
             self._away.discard(event.host)
             note(f"{event.host} can be reached again")
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
+from dtctl.render.format import count, duration, fold, local_time, size
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
-from dtctl.render.words import count, duration, fold, local_time, size
 
 STYLES = ("cyan", "yellow", "magenta", "green", "red", "blue")
 _MARKS = "*+ox#@"

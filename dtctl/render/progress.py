@@ -15,9 +15,9 @@ from dtctl.model import TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
+from dtctl.render.format import duration, fold
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
-from dtctl.render.words import duration, fold
 
 if TYPE_CHECKING:
     from rich.live import Live

@@ -12,15 +12,15 @@ from dtctl.operations.snapshot import Outcome
 from dtctl.render.checkpoints import checkpoint_lines
 from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
+from dtctl.render.format import count, fold
 from dtctl.render.gc import written_line
 from dtctl.render.roster import left_behind
 from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.words import count, fold
 
 if TYPE_CHECKING:
-    from dtctl.operations.events import Story
+    from dtctl.operations.events import EventHistory
     from dtctl.operations.gc import Written
     from dtctl.operations.history.record import RunRecord
     from dtctl.operations.restart import RestartResult
@@ -65,7 +65,7 @@ def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:
         note(f"no run {record.run} on {fold(hosts)}" if record.run else f"no run of {record.cluster} on {fold(hosts)}")
 
 
-def show_away(result: RunStatus | StopResult | RestartResult | Story) -> None:
+def show_away(result: RunStatus | StopResult | RestartResult | EventHistory) -> None:
     """Why every host was asked; nothing where there is no run at all."""
     if result.away is not None and not result.away.elsewhere:
         note(f"{result.away.summary}: every host was asked")

@@ -14,8 +14,8 @@ from dtctl.model import TaskState
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
+from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import styled, table
-from dtctl.render.words import count, duration, fold, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -206,8 +206,8 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
         return ""
     if usual is not None:
         return f"straggler: its peers make {usual:.3g}/s"
-    if said := Facts(status).complaint(task):
-        return f"says: {clipped(said, 100)}"
+    if complaint := Facts(status).complaint(task):
+        return f"says: {clipped(complaint, 100)}"
     target = status.progress.target
     if (
         task.entry["step"] is None

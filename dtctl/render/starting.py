@@ -15,11 +15,11 @@ from dtctl.operations.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.diagnosis import fold_tasks
 from dtctl.render.errors import interrupted, note, show_error, show_host_errors, show_warning
+from dtctl.render.format import by_value, count, fold, summarize_hosts
 from dtctl.render.plan import hook_line
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
-from dtctl.render.words import by_value, count, fold, summarize_hosts
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
     from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.up.readying import Left
-    from dtctl.operations.up.result import FailedStart, Unseen, UpResult
+    from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan
 
 
@@ -47,7 +47,7 @@ def show_programs(programs: Sequence[Program]) -> None:
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.words)}"
+        yield f"{one.what}{where}: {shlex.join(one.argv)}"
         for name, value in one.settings.items():
             yield f"    {name}: {value}"
 
@@ -212,7 +212,7 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
     )
 
 
-def show_unseen(unseen: Unseen) -> None:
+def show_unseen(unseen: UnusedCheckpoint) -> None:
     """Before anything is started, where a bar may be moving."""
     from dtctl.render.terminal.moving import still
 

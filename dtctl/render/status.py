@@ -14,12 +14,12 @@ from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
+from dtctl.render.format import count, duration, fold, local_time
 from dtctl.render.goodput import goodput_line
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import Redrawn, moving
-from dtctl.render.words import count, duration, fold, local_time
 from dtctl.transport.group_errors import rows
 
 if TYPE_CHECKING:

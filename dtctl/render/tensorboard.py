@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dtctl.agent.records.tensorboard import TensorboardResult
-from dtctl.operations.tensorboard.copies import Looked, Place
+from dtctl.operations.tensorboard.copies import EventFileSources, Location
 from dtctl.render import errors
+from dtctl.render.format import count, fold, size
 from dtctl.render.terminal.safe import lines_of
-from dtctl.render.words import count, fold, size
 
 
-def say_place(place: Place, looked: Looked) -> None:
+def say_place(place: Location, found_files: EventFileSources) -> None:
     """Before it begins."""
-    dirs = sorted({one for answer in looked.answers.values() for one in answer["dirs"]})
-    if not any(answer["folders"] for answer in looked.answers.values()):
+    dirs = sorted({one for answer in found_files.answers.values() for one in answer["dirs"]})
+    if not any(answer["folders"] for answer in found_files.answers.values()):
         errors.note(f"no event files yet below {', '.join(dirs[:5]) or 'any directory of the run'}")
     if place.host is not None:
         errors.note(f"TensorBoard begins on {place.host}: {_why_there(place)}")
     else:
-        errors.note(f"TensorBoard begins on this machine, on copies of {_amount(place, looked)}: {_why_here(place)}")
+        errors.note(
+            f"TensorBoard begins on this machine, on copies of {_amount(place, found_files)}: {_why_here(place)}"
+        )
 
 
-def _why_there(place: Place) -> str:
+def _why_there(place: Location) -> str:
     if place.choice == "no_files":
         return "the run has one, and no event files yet"
     if place.choice == "not_here":
@@ -33,7 +35,7 @@ def _why_there(place: Place) -> str:
     return "the event files are there"
 
 
-def _why_here(place: Place) -> str:
+def _why_here(place: Location) -> str:
     if place.choice == "asked":
         return "you asked for copies"
     if place.choice == "no_tensorboard":
@@ -41,13 +43,13 @@ def _why_here(place: Place) -> str:
     return f"they are on several hosts, {fold(place.sources)}"
 
 
-def _amount(place: Place, looked: Looked) -> str:
-    sizes = [looked.answers[host]["sizes"] for host in place.sources]
+def _amount(place: Location, found_files: EventFileSources) -> str:
+    sizes = [found_files.answers[host]["sizes"] for host in place.sources]
     files, size_bytes = (sum(one.get(name, 0) for one in sizes) for name in ("files", "bytes"))
     return f"{count(files, 'event file')} ({size(size_bytes)})"
 
 
-def document(place: Place, run: str | None) -> dict[str, object]:
+def document(place: Location, run: str | None) -> dict[str, object]:
     """Of its address."""
     return {
         "kind": "TensorBoard",
@@ -58,7 +60,7 @@ def document(place: Place, run: str | None) -> dict[str, object]:
     }
 
 
-def say_shown(place: Place, dirs: Sequence[str]) -> None:
+def say_shown(place: Location, dirs: Sequence[str]) -> None:
     """Below the address."""
     if place.host is not None:
         errors.note(f"it shows {', '.join(dirs)} of {place.host}, over dtctl's own connection")

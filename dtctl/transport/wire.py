@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 from dtctl.agent.records.answers import FRAMES
-from dtctl.agent.records.kinds import Wrong, checked, parse_json
+from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
 from dtctl.agent.records.requests import PROTOCOL, START
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
@@ -120,7 +120,7 @@ def checked_frame(host: str, message: Message) -> Message:
         raise untrue(host, f"sends a frame `{message.type[:40]}`, which no agent sends")
     try:
         fields: dict[str, Any] = checked(record, message.fields)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise untrue(host, f"sent an invalid `{message.type}`: {wrong}") from wrong.with_traceback(None)
     return Message({**fields, "type": message.type}, message.payload, message.size)
 
@@ -129,7 +129,7 @@ def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R
     """The answer to a request of this kind. Raises TransportError."""
     try:
         return checked(record, message.fields)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise untrue(host, f"answered `{kind}` with an invalid record: {wrong}") from wrong.with_traceback(None)
 
 

@@ -81,9 +81,9 @@ def eventually_free(fleet: Fleet) -> None:
         assert ":2222" not in host.exec("ss", "-Hltn")
 
 
-Wrong = Callable[[Fleet], AbstractContextManager[None]]
+InvalidValue = Callable[[Fleet], AbstractContextManager[None]]
 
-FAULTS: dict[str, tuple[Wrong, str, list[str]]] = {
+FAULTS: dict[str, tuple[InvalidValue, str, list[str]]] = {
     "a firewall that drops what comes in": (
         lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299"),
         "firewall_in",

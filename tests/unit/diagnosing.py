@@ -11,7 +11,7 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
-from dtctl.operations.diagnosis.signature import Facts, Seen
+from dtctl.operations.diagnosis.signature import Facts, Match
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from tests.unit.coordinated import told as view_told
@@ -95,7 +95,7 @@ def host(tasks: Mapping[str, TaskVitals] | None = None, **told: Any) -> Diagnose
     return made(DiagnoseResult, **{**usual, **told})
 
 
-def who(found: Iterable[Seen]) -> list[str]:
+def who(found: Iterable[Match]) -> list[str]:
     """The tasks of what was seen."""
     return [str(task) for seen in found for task in seen.tasks]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -72,9 +73,21 @@ class _AtRunTime(ast.NodeTransformer):
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
-IMPORTS = {name: {*imports_of(name, tree)} for name, tree in TREES.items()}
-AT_RUN_TIME = {name: {*imports_of(name, _AtRunTime().visit(tree))} for name, tree in TREES.items()}
+
+
+# Functions, not constants: every process of the tests imports this module, and few of them need the trees.
+def tree(name: str) -> ast.Module:
+    return ast.parse(MODULES[name].read_text())
+
+
+@cache
+def all_imports() -> dict[str, set[str]]:
+    return {name: {*imports_of(name, tree(name))} for name in MODULES}
+
+
+@cache
+def imports_at_run_time() -> dict[str, set[str]]:
+    return {name: {*imports_of(name, _AtRunTime().visit(tree(name)))} for name in MODULES}
 
 
 def below(name: str, *packages: str) -> bool:
@@ -147,7 +160,7 @@ ENTRIES = {
 
 def test_imports_point_one_way() -> None:
     wrong = []
-    for name, imports in IMPORTS.items():
+    for name, imports in all_imports().items():
         layer = name.split(".")[1] if "." in name else ""
         free = (*(VISITED if layer in VISITORS else ()), *(BORROWED if layer == "operations" else ()))
         own = [one for one in imports if below(one, "dtctl") and not below(one, *free)]
@@ -161,7 +174,7 @@ def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries() -> None:
     wrong = []
     for name in (one for one in MODULES if below(one, "dtctl.agent") and one.count(".") > 1):
         own = name.split(".")[2]
-        for used in (one for one in IMPORTS[name] if below(one, "dtctl.agent")):
+        for used in (one for one in all_imports()[name] if below(one, "dtctl.agent")):
             room, module = [*used.split("."), "", ""][2:4]
             if room != own and (room not in ROOMS[own] or module not in ENTRIES.get(room, {module})):
                 wrong.append(f"{name} imports {room}.{module}")
@@ -171,10 +184,10 @@ def test_the_agents_rooms_use_each_other_one_way_and_by_their_entries() -> None:
 def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
     wrong = []
     for name in (one for one in MODULES if below(one, *VISITED) and MODULES[one].name != "__init__.py"):
-        for used in AT_RUN_TIME[name]:
+        for used in imports_at_run_time()[name]:
             pure = below(used, *VISITED) if below(used, "dtctl") else used.split(".")[0] in PURE
             wrong += [] if pure else [f"{name} imports {used}"]
-        names = {ast.unparse(node) for node in ast.walk(TREES[name]) if isinstance(node, ast.expr)}
+        names = {ast.unparse(node) for node in ast.walk(tree(name)) if isinstance(node, ast.expr)}
         signals = {one for one in names if re.fullmatch(r"signal\.\w+", one)} - {
             "signal.Signals"
         }  # names of signals alone
@@ -199,14 +212,14 @@ def test_modules_and_folders_do_not_import_each_other() -> None:
 
 
 def test_modules_do_not_import_each_other_for_types_either() -> None:
-    graph = {name: {_module(one) for one in imports} - {"", name} for name, imports in IMPORTS.items()}
+    graph = {name: {_module(one) for one in imports} - {"", name} for name, imports in all_imports().items()}
     assert cycles(graph) == []
 
 
 def _inside(folder: str) -> dict[str, set[str]]:
     """The modules and folders of a folder, and which of them each imports."""
     graph: dict[str, set[str]] = {}
-    for name, imports in AT_RUN_TIME.items():
+    for name, imports in imports_at_run_time().items():
         importer = _child(folder, name)
         graph.setdefault(importer, set()).update(_child(folder, _module(one)) for one in imports)
     return {one: used - {one, ""} for one, used in graph.items() if one}
@@ -239,7 +252,9 @@ def cycles(graph: Mapping[str, set[str]]) -> list[set[str]]:
 
 def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     users = {
-        name for name, imports in IMPORTS.items() if any(below(one, "fabric", "paramiko", "invoke") for one in imports)
+        name
+        for name, imports in all_imports().items()
+        if any(below(one, "fabric", "paramiko", "invoke") for one in imports)
     }
     assert {name.split(".")[1] for name in users} == {"transport"}
 
@@ -259,6 +274,23 @@ def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_error_and_its_hint_off_a_terminal_import_no_rich(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from dtctl.cli import main\n"
+        "sys.argv = ['dtctl', 'status', '--cluster', 'absent']\n"
+        "try: main()\n"
+        "finally: print('rich' in sys.modules)\n"
+    )
+    env = {"HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr
+    assert "error: no run of a cluster 'absent'" in done.stderr
+    assert " hint: " in done.stderr
 
 
 def test_only_the_log_writes_to_an_agents_stderr() -> None:

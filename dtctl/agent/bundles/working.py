@@ -42,7 +42,7 @@ def lay_out(root: str, cluster: str, run: str, bundle: str) -> List[str]:
     Files of the last code that the new one lacks go, what trainers have written stays. Where they have written to a
     pushed file, or one is pushed where they have written, the pushed one wins, and theirs is moved aside.
     """
-    place = _Place(root, cluster)
+    place = _WorkingDirectory(root, cluster)
     try:
         place.claim()
         with place.turn() as alive:
@@ -60,7 +60,7 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
     Returns the bytes that this sets free, and what is left. For a cluster without a run here; a directory that a
     session is about to use is left alone.
     """
-    place = _Place(root, cluster)
+    place = _WorkingDirectory(root, cluster)
     with place.alone() as alone:
         if not alone:
             return 0, None
@@ -84,7 +84,7 @@ def clear(root: str, cluster: str, dry_run: bool = False) -> Tuple[int, Optional
 
 def remove(root: str, cluster: str) -> bool:
     """With what trainers have written; False when a session is about to use it."""
-    place = _Place(root, cluster)
+    place = _WorkingDirectory(root, cluster)
     with place.alone() as alone:
         if alone:
             remove_tree(place.base)
@@ -101,7 +101,7 @@ def clusters(root: str) -> List[str]:
     return [name for name in paths.entries(os.path.join(root, "work")) if paths.is_component(name)]
 
 
-class _Place:
+class _WorkingDirectory:
     """The paths and locks of one cluster's directory."""
 
     def __init__(self, root: str, cluster: str) -> None:

@@ -14,7 +14,7 @@ from ..host import files
 from ..host.budget import Budget, Spent
 from ..host.errors import Refused
 from ..records.checkpoints import is_part
-from ..records.words import brief
+from ..records.values import brief
 from . import formats, reading, verifying
 from .reading import MOST_NAMES
 from .repair import OpenDirectory
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from ..host.budget import Budget
     from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
-    from ..records.requests import CheckpointPlace, FetchRequest, Had, PruneRequest, VerifyRequest
+    from ..records.requests import CheckpointPath, FetchRequest, Had, PruneRequest, VerifyRequest
     from .directories import Run
 
     Alive = Callable[[], None]
@@ -54,7 +54,7 @@ def verify(run: Run, request: VerifyRequest, alive: Alive) -> List[Verified]:
     return [_verified(run, one, budget) for one in request["wanted"]]
 
 
-def _verified(run: Run, wanted: CheckpointPlace, budget: Budget) -> Verified:
+def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     verdict = verifying.Verdict()
@@ -98,7 +98,7 @@ def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pru
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
 
 
-def _path(run: Run, wanted: CheckpointPlace) -> str:
+def _path(run: Run, wanted: CheckpointPath) -> str:
     if wanted["dir"] not in run.places():
         raise Refused("bad_request", "%s is no directory of this run's checkpoints" % ascii(wanted["dir"])[:200])
     parts = wanted["prefix"].split("/")
@@ -148,17 +148,17 @@ MOST_LOOKED_AT = 10_000
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
     """`live`: somebody may be saving there, who writes the file `checkpoint` himself."""
-    told = reading.look(directory, budget.until, MOST_LOOKED_AT)
+    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,
         "removed": [],
         "kept": [],
         "freed_bytes": 0,
-        "problem": told["problem"],
+        "problem": report["problem"],
         "listed": not live,
     }
     by_place: Dict[str, List[Checkpoint]] = {}
-    for one in told["all"]:
+    for one in report["all"]:
         if one["complete"] and one["kind"] == "tensorflow":
             by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
     for below, found in by_place.items():
@@ -199,7 +199,7 @@ def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_
         own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
         for name in own:
             with suppress(OSError):
-                answer["freed_bytes"] += files.look(name, place.descriptor).st_size
+                answer["freed_bytes"] += files.stat_regular(name, place.descriptor).st_size
             if not dry_run:
                 with suppress(FileNotFoundError):  # its trainer has removed it
                     os.unlink(name, dir_fd=place.descriptor)

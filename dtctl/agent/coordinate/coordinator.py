@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
-from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, StoryLine
+from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
 from ..run import intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
@@ -49,7 +49,7 @@ class Coordinator:
 
     def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
         self.view = View(spec, data)
-        self.history: List[StoryLine] = []
+        self.history: List[HistoryEvent] = []
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
@@ -89,7 +89,7 @@ class Coordinator:
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
-    def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
+    def receive(self, host: str, message: FromHub, now: float, wall: float) -> bool:
         """hello, state, progress and gone; events go into the history without passing here.
 
         False when nothing follows from it.
@@ -222,9 +222,9 @@ class Coordinator:
         data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self.contacts.miss(now)
-        self._quorum.look(now)
+        self._quorum.update(now)
         if not self.decided:
-            self._accounting.look(passed_s, self.contacts.away)
+            self._accounting.update(passed_s, self.contacts.away)
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
@@ -365,7 +365,7 @@ class Coordinator:
         self._record("condition", why, task=cause, **{"from": before["type"], "to": kind})
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
-        self.history.append(made(StoryLine, time=self.wall, kind=kind, **because(why), **fields))
+        self.history.append(made(HistoryEvent, time=self.wall, kind=kind, **because(why), **fields))
 
 
 def _fingerprint(state: State) -> List[object]:

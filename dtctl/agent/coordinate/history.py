@@ -6,7 +6,7 @@ import json
 
 from ..records.kinds import made
 from ..records.reasons import because, fact, headline
-from ..records.whole_run import StoryLine
+from ..records.whole_run import HistoryEvent
 from ..run import goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
@@ -67,7 +67,7 @@ class History:
         self._next = self._log.count
         self._received: Dict[str, int] = {}
         self._quotas: Dict[str, Quota] = {}
-        for line in self._log.records(StoryLine):
+        for line in self._log.records(HistoryEvent):
             if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
                 self._received[line["host"]] = line["index"] + 1
 
@@ -75,7 +75,7 @@ class History:
         """How many of the host's events are held: the index of the first that is not."""
         return self._received.get(host, 0)
 
-    def add(self, line: StoryLine) -> None:
+    def add(self, line: HistoryEvent) -> None:
         self._log.add({**line, "n": self._next})
         self._next += 1
 
@@ -90,13 +90,13 @@ class History:
                 continue
             self._received[host] = index + 1
             if event is not None:
-                line: StoryLine = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
+                line: HistoryEvent = {**event, "n": 0, "kind": "task", "host": host, "index": index, "by": ""}
                 if quota.takes(len(json.dumps(line)), now):
                     self.add(line)
         left_out = quota.left_out(now)
         if left_out:
             why = because([fact("events_left_out", host=host, count=left_out)])
-            self.add(made(StoryLine, time=wall, kind="contact", host=host, **why))
+            self.add(made(HistoryEvent, time=wall, kind="contact", host=host, **why))
 
     def write_waiting(self) -> None:
         """Writes what a full disk did not take before."""
@@ -120,19 +120,21 @@ class Accounting:
         if self._view.data["account"] is not None:
             goodput.missed(self._view.data["account"], seconds)
 
-    def look(self, passed_s: float, away: Collection[str]) -> None:
+    def update(self, passed_s: float, away: Collection[str]) -> None:
         """So long after it was called before. `away`: the hosts that are."""
         self._passed_s += passed_s
         account = self._view.data["account"]
         if account is not None and self._passed_s >= LOOK_S:
-            self._look(account, away)
+            self._update(account, away)
 
-    def _look(self, account: Account, away: Collection[str]) -> None:
+    def _update(self, account: Account, away: Collection[str]) -> None:
         steps = dict(_steps(self._view))
         reported = {task: step for task, step in steps.items() if step != self._last.get(task)}
         lost = list(_interrupting(self._view))
         situation, is_lost = self._situation(lost, away), bool(lost) or self._is_in(_LOST)
-        goodput.look(account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost))
+        goodput.account_for(
+            account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost)
+        )
         self._last.update(steps)
         self._passed_s = 0.0
 
@@ -141,7 +143,7 @@ class Accounting:
         account = self._view.data["account"]
         if account is None:
             return []
-        self._look(account, ())
+        self._update(account, ())
         goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
         return goodput.summary(goodput.parts(account)) if goodput.is_known(account) else []
 

@@ -6,8 +6,8 @@ from ..records.kinds import made
 from ..records.reasons import because, fact, said
 from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
+from ..records.values import FINAL
 from ..records.whole_run import MOST_WARNINGS, RunView
-from ..records.words import FINAL
 from ..run import goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..records.reasons import Because, Fact
     from ..records.run_state import Intents
     from ..records.spec import Member, RecoverySpec, Spec, Stage
+    from ..records.values import Role, TaskState
     from ..records.whole_run import Contact
-    from ..records.words import Role, TaskState
 
     FromAgent = Union[Hello, News, Progress, Events]
 

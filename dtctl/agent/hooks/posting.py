@@ -12,8 +12,8 @@ from contextlib import suppress
 
 from ..host import log, paths, programs
 from ..records import kinds
-from ..records.hooks import MOST_TOLD, HookFile, Sent, Told, ToldBook
-from ..records.kinds import Wrong, checked, made
+from ..records.hooks import MOST_DELIVERED, Delivered, HookDeliveries, HookFile, Sent
+from ..records.kinds import InvalidValue, checked, made
 from ..records.reasons import fact
 from ..run import environment, run_events
 
@@ -46,10 +46,10 @@ class Hook:
     """
 
     def __init__(
-        self, post: Post, cluster: str, inherited: Mapping[str, str], known: Optional[Told], report: Report
+        self, post: Post, cluster: str, inherited: Mapping[str, str], known: Optional[Delivered], report: Report
     ) -> None:
         self.name = post["name"]
-        self.record: Told = known or made(Told)
+        self.record: Delivered = known or made(Delivered)
         self._post = post
         self._cluster = cluster
         self._inherited = inherited
@@ -68,7 +68,7 @@ class Hook:
     def step(self, found: List[RunEvent], now: float) -> bool:
         """Listens, and chooses what to send next; returns whether `record` has changed."""
         before = (len(self._done), self.record["tries"])
-        sent = self._delivery.look(now) if self._delivery is not None else None
+        sent = self._delivery.update(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
             self._finish(sent, now)
@@ -143,7 +143,7 @@ class Hook:
         """These are not sent to it any more."""
         ids = [one.id for one in done]
         self._done.update(ids)
-        self.record["events"] = [*self.record["events"], *ids][-MOST_TOLD:]
+        self.record["events"] = [*self.record["events"], *ids][-MOST_DELIVERED:]
         self.record["tries"] = 0
         self._try_at = 0.0
         self._waiting = [one for one in self._waiting if one.id not in self._done]
@@ -187,7 +187,7 @@ class Delivery:
         self.reader = self._process.stdout.fileno()
         os.set_blocking(self.reader, False)
 
-    def look(self, now: float) -> Optional[Sent]:
+    def update(self, now: float) -> Optional[Sent]:
         """Its result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:
@@ -199,7 +199,7 @@ class Delivery:
         self.end()
         try:
             return checked(Sent, kinds.parse_json(self._heard))
-        except (Wrong, ValueError):
+        except (InvalidValue, ValueError):
             late = self._process.returncode == -signal.SIGALRM  # by its own clock
             return _failed("no answer within %g s" % self._timeout_s if late else "its sender has failed")
 
@@ -245,7 +245,7 @@ class Posting:
         self._give_up_at: Optional[float] = None
         known, inherited = self._read()["hooks"], files.inherited()
         self._hooks = [Hook(post, cluster, inherited, known.get(post["name"]), report) for post in _posts(files)]
-        self._book: ToldBook = {"hooks": {hook.name: hook.record for hook in self._hooks}}
+        self._book: HookDeliveries = {"hooks": {hook.name: hook.record for hook in self._hooks}}
 
     @property
     def settled(self) -> bool:
@@ -276,9 +276,9 @@ class Posting:
         for hook in self._hooks:
             hook.close()
 
-    def _read(self) -> ToldBook:
+    def _read(self) -> HookDeliveries:
         try:
-            return paths.read_record(self._path, ToldBook) or {"hooks": {}}
+            return paths.read_record(self._path, HookDeliveries) or {"hooks": {}}
         except (paths.Damaged, OSError) as damage:  # then some is sent twice, rather than never
             log.note("hooks: %s" % damage)
             with suppress(OSError):

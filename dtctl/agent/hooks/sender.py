@@ -16,7 +16,7 @@ import urllib.error
 import urllib.request
 
 from ..host.secrets import Masks
-from ..records.words import brief
+from ..records.values import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from . import files
 from .errors import Refused
 
@@ -161,7 +161,7 @@ def read_record(path: str, kind: Type[R], most: int = MOST_BYTES) -> Optional[R]
         return checked(kind, kinds.parse_json(files.read(path, most)))
     except FileNotFoundError:
         return None
-    except Wrong as error:
+    except InvalidValue as error:
         if error.field == "version" and isinstance(error.found, int):
             problem = "%s is of version %d, and this dtctl reads %s" % (path, error.found, error.expected)
             raise OtherVersion(problem) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from ..records.messages import PROTOCOL
 from .tls import Lost
 
@@ -111,7 +111,7 @@ def check(message: Dict[str, Any], records: Mapping[str, Any]) -> Any:
         raise Violation("it speaks another version of the protocol, not version %d" % PROTOCOL)
     try:
         return checked(records[name], message)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         raise Violation("the message %s is invalid: %s" % (name, wrong)) from None
 
 
@@ -162,13 +162,13 @@ class Peer:
     def __init__(self, stream: TlsStream, records: Mapping[str, Any], now: float) -> None:
         self.stream = stream
         self.last_heard = now
-        self._said = now
+        self._sent_at = now
         self._records = records
         self._lines = LineBuffer()
 
     def due(self) -> float:
         """When `keep` is to be called again."""
-        return min(self._said + BEAT_S, self.last_heard + SILENCE_S)
+        return min(self._sent_at + BEAT_S, self.last_heard + SILENCE_S)
 
     def receive(self, now: float) -> List[Any]:
         """What has arrived, without beats."""
@@ -183,11 +183,11 @@ class Peer:
 
     def send(self, message: Mapping[str, object], now: float) -> None:
         self.stream.write(encode(message))
-        self._said = now
+        self._sent_at = now
 
     def keep(self, now: float) -> None:
         """Sends a beat when it is time for one."""
         if now - self.last_heard >= SILENCE_S:
             raise Lost("nothing was heard from it for %d s" % SILENCE_S)
-        if now - self._said >= BEAT_S - SLACK_S:
+        if now - self._sent_at >= BEAT_S - SLACK_S:
             self.send(BEAT, now)

@@ -38,7 +38,7 @@ _MOST_MEMORY_BYTES = 1 << 30
 _SPECIAL = frozenset(".^$*+?{}[]\\()")
 
 
-class Words:
+class Keywords:
     """Plain words, of which a line has to have one."""
 
     def __init__(self, words: List[bytes], masks: Masks) -> None:
@@ -102,14 +102,14 @@ class Expression:
         return Refused("bad_request", what, hint=hint)
 
 
-def finder(grep: str, masks: Masks) -> Words | Expression:
+def finder(grep: str, masks: Masks) -> Keywords | Expression:
     """Raises Refused for what is no regular expression."""
     try:
         pattern = re.compile(grep)
     except (re.error, OverflowError, RecursionError) as error:
         raise Refused("bad_request", f"{grep[:200]!r} is not a regular expression", detail=str(error)) from error
     if not _SPECIAL.intersection(grep) and grep.isprintable():
-        return Words([word.encode() for word in grep.split("|")], masks)
+        return Keywords([word.encode() for word in grep.split("|")], masks)
     return Expression(pattern, masks)
 
 

@@ -14,7 +14,7 @@ from ..host.errors import Refused
 from ..host.paths import attempt_directory, read_record, task_directory
 from ..host.secrets import Masks
 from ..records.run_state import Ending
-from ..records.words import FINAL, Variables
+from ..records.values import FINAL, Variables
 from .reader import AttemptLog
 from .sieve import Selection
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from ..host.secrets import Masks
     from ..records.requests import LogsRequest
-    from .finding import Marks, Words
+    from .finding import Keywords, Marks
 
-    Finder = Union[Words, Expression, ErrorFinder]
+    Finder = Union[Keywords, Expression, ErrorFinder]
     Dated = Tuple[int, bytes, float]
     """Lines: where they start, and when they were written."""
 

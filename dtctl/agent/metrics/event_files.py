@@ -90,7 +90,7 @@ class Found:
         total = 0
         for name in self.names:
             with suppress(OSError):
-                total += files.look(os.path.join(self.path, name)).st_size
+                total += files.stat_regular(os.path.join(self.path, name)).st_size
         return total
 
 
@@ -115,7 +115,7 @@ class Copying:
             (one["dir"], one["name"], one["file"]): (one["inode"], one["size"]) for one in have
         }
 
-    def look(self, send: Send) -> int:
+    def refresh(self, send: Send) -> int:
         """Sends what is new; how many files there are."""
         number = 0
         for folder in find(self._roots):
@@ -133,7 +133,7 @@ class Copying:
         key = folder.record["dir"], folder.record["name"], text(name)
         path = os.path.join(folder.path, name)
         inode, offset = self._sent.get(key, ("", 0))
-        before = files.look(path)
+        before = files.stat_regular(path)
         if (str(before.st_ino), before.st_size) == (inode, offset):
             return
         with files.opened(path) as file:

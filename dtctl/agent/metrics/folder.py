@@ -12,7 +12,7 @@ from ..host import files, paths
 from ..host.crc32c import masked_crc32c
 from ..records.kinds import MOST
 from ..records.metrics import MOST_PROBLEMS, VERSION, Memory
-from ..records.words import LAST_EPOCH, brief
+from ..records.values import LAST_EPOCH, brief
 from .event_files import folder_at, text
 from .events import Damaged, RecordFile, Replaced, decode
 from .series import MOST_POINTS, Series
@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, List
 
-    from ..records.metrics import FolderKept, FolderPoints, SeriesKept, SeriesPoints
+    from ..records.metrics import FolderPoints, FolderState, SeriesPoints, SeriesState
     from .events import Event
 
 
@@ -72,14 +72,14 @@ class Folder:
             with suppress(OSError):
                 self.file(name).note()
 
-    def look(self, names: List[str], check: Callable[[], None]) -> None:
+    def refresh(self, names: List[str], check: Callable[[], None]) -> None:
         """Reads what is new in its event files, which were noted. Raises what `check` does."""
         try:
-            self._look(names, check)
+            self._refresh(names, check)
         except Replaced:  # somebody has begun anew: all is read once more
             self._forget()
             try:
-                self._look(names, check)
+                self._refresh(names, check)
             except Replaced:
                 self.problems = {"": "its files are replaced again and again"}
 
@@ -88,7 +88,7 @@ class Folder:
         self.series.clear()
         self.files.clear()
 
-    def _look(self, names: List[str], check: Callable[[], None]) -> None:
+    def _refresh(self, names: List[str], check: Callable[[], None]) -> None:
         self.problems = {}
         for name in sorted(names):  # their names begin with the time
             file = self.file(name)
@@ -176,7 +176,7 @@ def remember(directory: str, folders: List[Folder]) -> None:
         paths.write_json(os.path.join(directory, NAME), memory)
 
 
-def _kept(folder: Folder) -> FolderKept:
+def _kept(folder: Folder) -> FolderState:
     return {
         "root": folder.root,
         "path": folder.path,
@@ -189,7 +189,7 @@ def _kept(folder: Folder) -> FolderKept:
     }
 
 
-def _kept_series(series: Series) -> SeriesKept:
+def _kept_series(series: Series) -> SeriesState:
     return {
         "file": series.file,
         "every": series.every,
@@ -200,7 +200,7 @@ def _kept_series(series: Series) -> SeriesKept:
     }
 
 
-def _folder(kept: FolderKept, room: Room) -> Folder:
+def _folder(kept: FolderState, room: Room) -> Folder:
     """Raises ValueError."""
     folder = Folder(kept["root"], kept["path"], room)
     for name, file in kept["files"].items():

@@ -15,7 +15,7 @@ from ..host import budget
 from ..host.budget import Budget, Spent
 from ..records.kinds import MOST
 from ..records.metrics import LONGEST_PATH, MOST_FOLDERS, MOST_PROBLEMS
-from ..records.words import brief
+from ..records.values import brief
 from .event_files import event_folders, outermost, text
 from .folder import Folder, Room, remember, remembered
 from .series import spread
@@ -56,12 +56,12 @@ class Reader:
         self._kept_bytes = self._read_bytes
         self._problems: List[Problem] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         until = time.monotonic() + LOOK_S
         self._problems = []
         for root in self.roots:
             try:
-                budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
+                budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._refresh, root, until))
             except budget.Silent:
                 self._say(root, _HANGS)
 
@@ -80,10 +80,10 @@ class Reader:
         """Looks again and again, as long as that reads more."""
         until = time.monotonic() + limit_s
         left = -1
-        self.look()
+        self.refresh()
         while self.unread_bytes not in (0, left) and time.monotonic() < until:
             left = self.unread_bytes
-            self.look()
+            self.refresh()
 
     @property
     def unread_bytes(self) -> int:
@@ -136,7 +136,7 @@ class Reader:
                 found.append(folder.record(records))
         return found
 
-    def _look(self, root: str, until: float) -> None:
+    def _refresh(self, root: str, until: float) -> None:
         budget = Budget(until, _MOST_NAMES)
         found: Dict[str, Tuple[int, List[str]]] = {}
         try:
@@ -159,7 +159,7 @@ class Reader:
                     folder = self._folders[path] = Folder(root, path, self._room)
                     folder.note(names)
                 folder.inode = inode
-                folder.look(names, budget.check)
+                folder.refresh(names, budget.check)
         except Spent:
             pass  # what is left is reported as unread
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from typing import Dict, List, Tuple
 
     from ..records.network import Peer
-    from .naming import Place
+    from .naming import Address
 
 AT_ONCE = 200
 MOST_PLACES = 3
@@ -39,7 +39,7 @@ def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
     """Tries all, AT_ONCE at a time; of a name that stands for several addresses one that answers is enough."""
     known = resolved(list(dict.fromkeys(map(_name, peers))), limit_s)
     answer: Dict[int, Reached] = {}
-    tries: List[Tuple[int, Peer, Place, int]] = []
+    tries: List[Tuple[int, Peer, Address, int]] = []
     for number, peer in enumerate(peers):
         places, problem = known[_name(peer)]
         port = peer["address"].rpartition(":")[2]
@@ -60,7 +60,7 @@ def _name(peer: Peer) -> str:
     return peer["address"].rpartition(":")[0].strip("[]")
 
 
-def _try(peer: Peer, place: Place, port: int, nonce: str, limit_s: float) -> Reached:
+def _try(peer: Peer, place: Address, port: int, nonce: str, limit_s: float) -> Reached:
     answer = made(Reached, whose=peer["whose"], host=peer["host"], place=place[1])
     try:
         connection = socket.create_connection((place[1], port), limit_s)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
     R = TypeVar("R")
-    Place = Tuple[int, str]
+    Address = Tuple[int, str]
     "Family and address."
 
 
@@ -117,14 +117,14 @@ def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: floa
     return dict(found)
 
 
-def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Place], str]]:
+def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Address], str]]:
     """The addresses of each name, or why it has none. A resolver may hang."""
     found = at_once(_places, names, _AT_ONCE, limit_s)
     late = "no answer within %.3g s" % limit_s
     return {name: found.get(number, ([], late)) for number, name in enumerate(names)}
 
 
-def _places(name: str) -> Tuple[List[Place], str]:
+def _places(name: str) -> Tuple[List[Address], str]:
     try:
         answer = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -144,7 +144,7 @@ def own_names(names: Sequence[str], limit_s: float) -> List[Resolved]:
     ]
 
 
-def is_own(place: Place) -> bool:
+def is_own(place: Address) -> bool:
     """Only an address of the host can be bound to."""
     try:
         with socket.socket(place[0], socket.SOCK_STREAM) as probe:

@@ -19,9 +19,7 @@ from .tensorboard import (
     TensorboardReady,
     TensorboardResult,
 )
-from .vitals import DiagnoseResult, Dump
-from .whole_run import Condition, RunView, StoryLine
-from .words import (
+from .values import (
     MOST_TASKS,
     Count,
     Epoch,
@@ -39,6 +37,8 @@ from .words import (
     Tasks,
     TaskState,
 )
+from .vitals import DiagnoseResult, Dump
+from .whole_run import Condition, HistoryEvent, RunView
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -452,7 +452,7 @@ FRAMES = {
     "stopping": Stopping,
     "log": Log,
     "output": Output,
-    "event": StoryLine,
+    "event": HistoryEvent,
     "points": Points,
     "dump": Dump,
     "tensorboard_ready": TensorboardReady,

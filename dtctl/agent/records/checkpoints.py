@@ -3,7 +3,7 @@
 import re
 
 from .kinds import AtMost, Default, List, OneOf, Optional, Record
-from .words import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds
+from .values import By, Count, Epoch, Hex32, Hex64, Inode, Line, Name, Path, Reason, Seconds
 
 MOST_SHARDS = 1000
 """That are reported of a checkpoint."""

@@ -3,8 +3,8 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
+from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName
 from .vitals import Busy, Disk, Gpu, Machine
-from .words import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000

@@ -3,8 +3,8 @@
 import json
 import re
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Wrong, also
-from .words import Line, Name, Reason, Seconds
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, also
+from .values import Line, Name, Reason, Seconds
 
 EVENTS = ("succeeded", "failed", "stopped", "restarting", "recovered", "stalled")
 """What a hook may be notified of."""
@@ -14,7 +14,7 @@ RunEventName = OneOf["succeeded", "failed", "stopped", "restarting", "recovered"
 _HIDDEN = Unshown("one that is not shown here")
 
 MOST_HOOKS = 20
-MOST_TOLD = 1000
+MOST_DELIVERED = 1000
 MOST_BYTES = 24 * 1024
 """Of an address with its headers: a sender is given all of it at once."""
 
@@ -31,14 +31,14 @@ class Post(Record):
 
 @also(Post)
 def _can_be_posted_to(post: Post) -> None:
-    said = [post["url"], *post["headers"], *post["headers"].values()]
+    texts = [post["url"], *post["headers"], *post["headers"].values()]
     problem = problem_of_url(post["url"])
     if problem:
-        raise Wrong.at(("url",), problem, _HIDDEN)
-    if any(not part.isprintable() for part in said):
-        raise Wrong.at(("headers",), "text without control characters", _HIDDEN)
-    if len(json.dumps(said)) > MOST_BYTES:
-        raise Wrong.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
+        raise InvalidValue.at(("url",), problem, _HIDDEN)
+    if any(not part.isprintable() for part in texts):
+        raise InvalidValue.at(("headers",), "text without control characters", _HIDDEN)
+    if len(json.dumps(texts)) > MOST_BYTES:
+        raise InvalidValue.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
 
 
 Posts = AtMost[List[Post], MOST_HOOKS]
@@ -50,10 +50,10 @@ class HookFile(Record):
     posts: Posts
 
 
-class Told(Record):
+class Delivered(Record):
     """What has become of one hook."""
 
-    events: Default[AtMost[List[Line], MOST_TOLD], []]
+    events: Default[AtMost[List[Line], MOST_DELIVERED], []]
     """Ids of those that were sent to it, or will not be sent any more; the newest last."""
     tries: Default[int, 0]
     """Of the next one."""
@@ -61,10 +61,10 @@ class Told(Record):
     """The last one could not be sent to it, which is in the run's event history."""
 
 
-class ToldBook(Record):
+class HookDeliveries(Record):
     """told.json."""
 
-    hooks: AtMost[Dict[Name, Told], MOST_HOOKS]
+    hooks: AtMost[Dict[Name, Delivered], MOST_HOOKS]
 
 
 class Sent(Record):

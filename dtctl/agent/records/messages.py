@@ -2,15 +2,15 @@
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
+from .values import Count, Name, Reason, Seconds, TaskName
 from .vitals import Machine
 from .whole_run import Event
-from .words import Count, Name, Reason, Seconds, TaskName
 
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100
 
 
-class Told(Record):
+class HostReport(Record):
     """The state of an agent's host."""
 
     state: State
@@ -21,7 +21,7 @@ class Told(Record):
     """It never will."""
 
 
-class Hello(Told):
+class Hello(HostReport):
     """The first message of a connection."""
 
     type: OneOf["hello"]
@@ -33,7 +33,7 @@ class Hello(Told):
     """Lines in its events.jsonl."""
 
 
-class News(Told):
+class News(HostReport):
     """When any of it has changed."""
 
     type: OneOf["state"]

@@ -1,7 +1,7 @@
 """The scalars that trainers write for TensorBoard."""
 
-from .kinds import AtMost, Default, Dict, List, Optional, Pattern, Record, Within, Wrong, also
-from .words import Count, Epoch, Inode, Name, Path, Reason
+from .kinds import AtMost, Default, Dict, InvalidValue, List, Optional, Pattern, Record, Within, also
+from .values import Count, Epoch, Inode, Name, Path, Reason
 
 MOST_FOLDERS = 500
 MOST_PROBLEMS = 100
@@ -36,7 +36,7 @@ class SeriesPoints(Record):
 def _is_of_whole_points(series: SeriesPoints) -> None:
     for name, column in (("times", series["times"]), ("values", series["values"])):
         if len(column) != len(series["steps"]):
-            raise Wrong.at((name,), "as many as there are steps, %d" % len(series["steps"]), column)
+            raise InvalidValue.at((name,), "as many as there are steps, %d" % len(series["steps"]), column)
 
 
 class FolderAt(Record):
@@ -69,14 +69,14 @@ _Column = AtMost[str, 24_000]
 """Eight bytes for each number, in base64."""
 
 
-class FileKept(Record):
+class FileState(Record):
     """How far an event file was read."""
 
     inode: Inode
     offset: Count
 
 
-class SeriesKept(Record):
+class SeriesState(Record):
     """The points of one tag."""
 
     file: AtMost[str, 255]
@@ -89,20 +89,20 @@ class SeriesKept(Record):
     values: _Column
 
 
-class FolderKept(Record):
+class FolderState(Record):
     """A directory with event files."""
 
     root: Path
     path: Path
-    files: AtMost[Dict[AtMost[str, 255], FileKept], 1000]
-    series: AtMost[Dict[AtMost[str, 1000], SeriesKept], 1000]
+    files: AtMost[Dict[AtMost[str, 255], FileState], 1000]
+    series: AtMost[Dict[AtMost[str, 1000], SeriesState], 1000]
 
 
 class Memory(Record):
     """scalars.json: what was read of a run's event files."""
 
     version: Within[int, VERSION, VERSION]
-    folders: AtMost[List[FolderKept], MOST_FOLDERS]
+    folders: AtMost[List[FolderState], MOST_FOLDERS]
 
 
 class MetricsResult(Record):

@@ -1,7 +1,7 @@
 """What `check` asks of the network between tasks, and what a host answers."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
-from .words import Count, Hex32, Line, Name, Port, Seconds
+from .values import Count, Hex32, Line, Name, Port, Seconds
 
 MOST_SLOTS = 1000
 MOST_PEERS = 2000

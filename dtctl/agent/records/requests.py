@@ -3,12 +3,12 @@
 from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
 from .checks import Questions
 from .hooks import Posts
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within, Wrong, also
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
 from .metrics import FolderAt
 from .reasons import Why
 from .spec import Paths, Spec, is_alone, refuse_unfit
 from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
-from .words import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
+from .values import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
 PROTOCOL = 2
 """Of the conversation between a controller and a session; it is in the greeting."""
@@ -131,7 +131,7 @@ class LogsRequest(Request):
     """Attempt and offset to go on from; this holds against `lines` and `since`."""
 
 
-class CheckpointPlace(Record):
+class CheckpointPath(Record):
     """A checkpoint, as a report names it."""
 
     dir: Path
@@ -172,7 +172,7 @@ class EventFilesRequest(Request):
 class VerifyRequest(Request):
     """Reads every byte of checkpoints, as `status` lists them."""
 
-    wanted: AtMost[List[CheckpointPlace], 100]
+    wanted: AtMost[List[CheckpointPath], 100]
     limit_s: Default[Seconds, 600.0]
     """How long the reading may take."""
 
@@ -180,7 +180,7 @@ class VerifyRequest(Request):
 class FetchRequest(Request):
     """The files of one checkpoint, or the rest of them."""
 
-    of: CheckpointPlace
+    of: CheckpointPath
     files: AtMost[List[AtMost[str, 300]], MOST_STORED]
     """Those that are wanted, if they are there, in this order."""
     have: Default[AtMost[List[Had], 1100], []]
@@ -289,11 +289,11 @@ class GcRequest(Record):
     """Every run that is over goes, the newest too."""
 
 
-class Word(Record):
+class ControlMessage(Record):
     """`keep`, `abort` or `alive`: nothing but its type."""
 
 
-class StartWord(Record):
+class StartMessage(Record):
     """`start`: what was prepared begins, on all hosts that are there."""
 
     absent: Default[AtMost[List[Name], 4096], []]
@@ -342,13 +342,13 @@ def _is_of_its_spec(request: UpRequest) -> None:
     """What the request says is what its spec says."""
     spec = request["spec"]
     if spec["cluster"] != request["cluster"]:
-        raise Wrong.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])
+        raise InvalidValue.at(("spec", "cluster"), "the request's cluster, %s" % request["cluster"], spec["cluster"])
     if spec["host"] != request["host"]:
-        raise Wrong.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
+        raise InvalidValue.at(("spec", "host"), "the request's host, %s" % request["host"], spec["host"])
     if spec["bundle"] != request["bundle"]:
-        raise Wrong.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
+        raise InvalidValue.at(("spec", "bundle"), "the request's bundle, %s" % request["bundle"], spec["bundle"])
     if request["credentials"] is None and not is_alone(spec):
-        raise Wrong.at(("credentials",), "those that a run on several hosts needs", None)
+        raise InvalidValue.at(("credentials",), "those that a run on several hosts needs", None)
     secrets = request["secrets"] or {}
     refuse_unfit(("secrets",), secrets, secrets.values())
     refuse_unfit(("outputs",), request["outputs"])
@@ -361,19 +361,19 @@ def _is_of_its_spec(request: UpRequest) -> None:
 def _is_whole(request: StoreRequest) -> None:
     refuse_unfit(("dir",), [request["dir"]])
     if request["below"] in (".", ".."):
-        raise Wrong.at(("below",), "the name of a directory", request["below"])
+        raise InvalidValue.at(("below",), "the name of a directory", request["below"])
     names = [one["name"] for one in request["files"]]
     if names[-1:] != [request["name"] + ".index"] or len(set(names)) != len(names):
-        raise Wrong.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
+        raise InvalidValue.at(("files",), "the files of %s, each once, the index last" % request["name"], names[-1:])
     for number, name in enumerate(names):
         if not is_part(request["name"], name):
-            raise Wrong.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
+            raise InvalidValue.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
 
 
 @also(ExecRequest)
 def _is_a_command(request: ExecRequest) -> None:
     if not request["argv"]:
-        raise Wrong.at(("argv",), "a command", request["argv"])
+        raise InvalidValue.at(("argv",), "a command", request["argv"])
     refuse_unfit(("argv",), request["argv"])
 
 
@@ -381,29 +381,29 @@ def _is_a_command(request: ExecRequest) -> None:
 def _resumes_at_places(request: LogsRequest) -> None:
     for task, place in request["resume"].items():
         if len(place) != 2:
-            raise Wrong.at(("resume", task), "an attempt and an offset", place)
+            raise InvalidValue.at(("resume", task), "an attempt and an offset", place)
     if request["errors"] and request["grep"] is not None:
-        raise Wrong.at(("errors",), "false, as lines are searched for", True)
+        raise InvalidValue.at(("errors",), "false, as lines are searched for", True)
     if request["follow"] and request["until"] is not None:
-        raise Wrong.at(("until",), "null, as the logs are followed", request["until"])
+        raise InvalidValue.at(("until",), "null, as the logs are followed", request["until"])
 
 
 @also(GcRequest)
 def _is_of_one_or_all(request: GcRequest) -> None:
     if not request["all"] and request["cluster"] is None:
-        raise Wrong.at(("cluster",), "the name of a cluster, or `all`", None)
+        raise InvalidValue.at(("cluster",), "the name of a cluster, or `all`", None)
 
 
 WORDS = {
-    "start": StartWord,
+    "start": StartMessage,
     "look": LookWord,
-    "keep": Word,
-    "abort": Word,
+    "keep": ControlMessage,
+    "abort": ControlMessage,
     "manifest": ManifestWord,
     "digests": DigestsWord,
     "file": FileWord,
     "part": PartWord,
-    "alive": Word,
+    "alive": ControlMessage,
     "open": ChannelWord,
     "piece": ChannelWord,
     "taken": TakenWord,

@@ -2,8 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, Optional, Pattern, Record, Within
 from .reasons import Because, Why
-from .vitals import Complaint, Machine, Processors, Share
-from .words import (
+from .values import (
     BundleId,
     By,
     Count,
@@ -21,6 +20,7 @@ from .words import (
     TaskState,
     Want,
 )
+from .vitals import Complaint, Machine, Processors, Share
 
 HISTORY = 50
 MOST_LEFT = 1000

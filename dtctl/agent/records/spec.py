@@ -2,8 +2,8 @@
 
 from itertools import chain
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Unshown, Within, Wrong, also, checked
-from .words import (
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, Within, also, checked
+from .values import (
     MOST_TASKS,
     BundleId,
     By,
@@ -33,7 +33,7 @@ Paths = AtMost[List[Path], 100]
 SuccessRule = OneOf["lead", "all-workers"]
 
 
-class CoordinatorPlace(Record):
+class CoordinatorAddress(Record):
     """Where the run's coordinator is: its host, and the address that the agents of the others dial."""
 
     host: Name
@@ -156,7 +156,7 @@ class Spec(Inventory):
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Default[Optional[Setup], None]
     strategy: Default[Optional[Line], None]
-    coordinator: CoordinatorPlace
+    coordinator: CoordinatorAddress
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
     """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
@@ -173,7 +173,7 @@ class Spec(Inventory):
 def _can_be_given_to_programs(spec: Spec) -> None:
     for task in spec["tasks"]:
         if not task["argv"]:
-            raise Wrong.at(("tasks", task["id"], "argv"), "a command", task["argv"])
+            raise InvalidValue.at(("tasks", task["id"], "argv"), "a command", task["argv"])
         refuse_unfit(("tasks", task["id"], "argv"), task["argv"])
         refuse_unfit(("tasks", task["id"], "env"), task["env"], task["env"].values())
     for name in ("dirs", "checkpoint_dirs", "brought_along"):
@@ -188,16 +188,16 @@ def _is_of_one_piece(spec: Spec) -> None:
     """Tasks, roster, stages and lead are about the same tasks."""
     own = [task["id"] for task in spec["tasks"]]
     if len(set(own)) < len(own):
-        raise Wrong.at(("tasks",), "each task once", own)
+        raise InvalidValue.at(("tasks",), "each task once", own)
     _check_roster(spec["roster"], spec["lead"])
     check_absent(spec, spec["absent"])
     hosts = {member["task"]: member["host"] for member in spec["roster"]}
     for task in own:
         if hosts.get(task) != spec["host"]:
-            raise Wrong.at(("tasks", task), "a task of the roster on this host", hosts.get(task))
+            raise InvalidValue.at(("tasks", task), "a task of the roster on this host", hosts.get(task))
     for index, stage in enumerate(spec["stages"]):
         if not all(task in hosts for task in stage["tasks"]) or not all(before < index for before in stage["after"]):
-            raise Wrong.at(
+            raise InvalidValue.at(
                 ("stages", str(index)), "tasks of the roster, after stages that stand before it", stage["after"]
             )
 
@@ -212,22 +212,24 @@ def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
     known = {member["host"] for member in spec["roster"]} - {spec["coordinator"]["host"]}
     for host in absent:
         if host not in known:
-            raise Wrong.at(("absent",), "hosts of the roster, and not the coordinator's", host)
+            raise InvalidValue.at(("absent",), "hosts of the roster, and not the coordinator's", host)
 
 
 def _check_roster(roster: List[Member], lead: TaskName) -> None:
     names = [member["task"] for member in roster]
     if len(set(names)) < len(names):
-        raise Wrong.at(("roster",), "each task once", names)
+        raise InvalidValue.at(("roster",), "each task once", names)
     if lead not in names:
-        raise Wrong.at(("lead",), "a task of the roster", lead)
+        raise InvalidValue.at(("lead",), "a task of the roster", lead)
 
 
 def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
     """Of arguments, names and values of variables, and paths."""
     for text in chain(*texts):
         if not can_be_given(text):
-            raise Wrong.at(path, "text that a program can be given", Unshown("one with a NUL or half a character"))
+            raise InvalidValue.at(
+                path, "text that a program can be given", Unshown("one with a NUL or half a character")
+            )
 
 
 def coordinates(spec: Spec) -> bool:

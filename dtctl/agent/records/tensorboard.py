@@ -2,7 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .metrics import FolderAt
-from .words import Count, Inode, Line, Name, Path, Tail
+from .values import Count, Inode, Line, Name, Path, Tail
 
 MOST_FOLDERS = 1000
 MOST_CHANNELS = 64

@@ -1,7 +1,7 @@
 """How machines and processes do: what agents sample while a run goes on, and what `diagnose` gathers."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
-from .words import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reason, TaskName, TaskState
+from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reason, TaskName, TaskState
 
 MOST_UNREACHED = 1000
 MOST_LOG = 16_384

@@ -3,17 +3,17 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
 from .run_state import Intents, State
-from .words import (
+from .values import (
     By,
     Count,
     Epoch,
+    HistoryKind,
     Name,
     Outcome,
     Phase,
     Reason,
     Scope,
     Seconds,
-    StoryKind,
     TaskName,
     Tasks,
     TaskState,
@@ -189,12 +189,12 @@ Event = Record(
 )
 """A line of events.jsonl: a transition of a task of this host."""
 
-StoryLine = Record(
-    "StoryLine",
+HistoryEvent = Record(
+    "HistoryEvent",
     {
         "n": Default[Count, 0],
         "time": Epoch,
-        "kind": Default[StoryKind, "task"],
+        "kind": Default[HistoryKind, "task"],
         "host": Default[Optional[Name], None],
         "index": Default[Optional[Count], None],
         "task": Default[Optional[TaskName], None],

@@ -10,7 +10,7 @@ import os
 from contextlib import suppress
 
 from ..host import locks, paths
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import RunFiles
 from ..survival import revival
 from . import orphans, runs
@@ -68,30 +68,30 @@ class DamagedRun:
         runs.remove(RunFiles(self.directory), self.cluster)
 
 
-def every(talk: Conversation) -> Iterator[DamagedRun]:
-    """All that have a directory below the root."""
-    for directory in runs.run_directories(talk.root):
+def every(talk: Conversation, host: Optional[str] = None) -> Iterator[DamagedRun]:
+    """All that have a directory below the root; `host`: as runs.every."""
+    for directory in runs.run_directories(talk.root, host):
         with suppress(FileNotFoundError):  # removed just now
-            found = _look(talk, directory)
+            found = _refresh(talk, directory)
             if found is not None:
                 yield found
 
 
-def all_of(talk: Conversation) -> List[DamagedRun]:
+def all_of(talk: Conversation, host: Optional[str] = None) -> List[DamagedRun]:
     """With those that have no directory any more."""
-    return [*every(talk), *(DamagedRun(*found) for found in orphans.without_files(talk.root))]
+    return [*every(talk, host), *(DamagedRun(*found) for found in orphans.without_files(talk.root))]
 
 
 def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
     """The damaged run that a request names, or, with `named` None, all those of a cluster on a host."""
     return [
         run
-        for run in all_of(talk)
+        for run in all_of(talk, host)
         if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
     ]
 
 
-def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
+def _refresh(talk: Conversation, directory: str) -> Optional[DamagedRun]:
     cluster = None
     try:
         run = runs.Run(talk, directory)
@@ -99,16 +99,16 @@ def _look(talk: Conversation, directory: str) -> Optional[DamagedRun]:
         run.state()
         run.intent()
     except paths.Damaged as damage:
-        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), str(damage))
+        return DamagedRun(directory, cluster or cluster_of(talk.root, directory), str(damage))
     except FileNotFoundError:
         raise
     except OSError as error:  # no permission, a failing disk, too many open files
         problem = "%s cannot be read: %s" % (error.filename or directory, error.strerror)
-        return DamagedRun(directory, cluster or _cluster_of(talk.root, directory), problem, error)
+        return DamagedRun(directory, cluster or cluster_of(talk.root, directory), problem, error)
     return None
 
 
-def _cluster_of(root: str, directory: str) -> Optional[str]:
+def cluster_of(root: str, directory: str) -> Optional[str]:
     """The cluster whose current run it is."""
     host, run = os.path.basename(directory), os.path.basename(os.path.dirname(directory))
     for cluster in filter(paths.is_component, paths.entries(os.path.join(root, "clusters"))):

@@ -11,7 +11,7 @@ from ..host import locks, paths
 from ..host.errors import Refused
 from ..records.answers import MOST_CLUSTERS, MOST_PROCESSES, MOST_RUNS
 from ..records.reasons import because, fact
-from ..records.words import MOST_TASKS
+from ..records.values import MOST_TASKS
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, orphans, runs, stop
 
@@ -116,8 +116,7 @@ def _to_remove(talk: Conversation, request: DownRequest, damaged: List[str]) -> 
             return []
         found = runs.find(talk, cluster, host, named)
         return [found] if found is not None else []
-    here = [run for run in runs.every(talk, cluster) if run.spec["host"] == host]
-    return [run for run in here if run.files.directory not in damaged]
+    return [run for run in runs.every(talk, cluster, host) if run.files.directory not in damaged]
 
 
 class Standing:
@@ -153,12 +152,12 @@ def expired(standings: Iterable[Standing], now: float, over: bool = False) -> Di
 
 
 def expired_here(
-    talk: Conversation, cluster: Optional[str], now: float, over: bool = False
+    talk: Conversation, cluster: Optional[str], now: float, over: bool = False, host: Optional[str] = None
 ) -> List[Tuple[runs.Run, str]]:
-    """Old runs of a cluster, or of all; only those that were begun on this machine."""
+    """Old runs of a cluster, or of all; only those that were begun on this machine. `host`: as runs.every."""
     found = {}
     standings = []
-    for run in runs.every(talk, cluster):
+    for run in runs.every(talk, cluster, host):
         with suppress(OSError, paths.Damaged):  # being removed; and of those that are damaged: damaged_runs.py
             if run.files.is_of_this_machine():
                 standings.append(_standing(talk, run))
@@ -193,8 +192,8 @@ def prune(talk: Conversation, kept: runs.Run) -> List[str]:
     """What the run that has just been kept leaves no room for: removes it, and its bundles; the ids of the runs."""
     removed = []
     with suppress(OSError, Refused):  # what is in the way now will be reported by `gc`
-        for run, _ in expired_here(talk, kept.spec["cluster"], time.time()):
-            if run.spec["host"] == kept.spec["host"] and run.id != kept.id and remove(run):
+        for run, _ in expired_here(talk, kept.spec["cluster"], time.time(), host=kept.spec["host"]):
+            if run.id != kept.id and remove(run):
                 removed.append(run.id)
         if removed:
             store.prune(talk.root, runs.used_bundles(talk))
@@ -209,8 +208,17 @@ def clear_working_directory(
     Returns the bytes that this sets free, and what trainers have written, which stays. Runs in the directories
     `without` do not count.
     """
-    here = [run.files.directory for run in runs.every(talk, cluster)]
-    here += [run.directory for run in damaged_runs.every(talk) if run.cluster in (cluster, None)]
-    if any(run not in without for run in here):
-        return 0, None
+    for directory in runs.run_directories(talk.root):
+        if directory not in without and _may_be_of(talk, directory, cluster):
+            return 0, None
     return working.clear(talk.root, cluster, dry_run)
+
+
+def _may_be_of(talk: Conversation, directory: str, cluster: str) -> bool:
+    """Of a damaged run the cluster may be unknown."""
+    try:
+        return runs.Run(talk, directory).spec["cluster"] == cluster
+    except FileNotFoundError:  # removed just now
+        return False
+    except (OSError, paths.Damaged):
+        return damaged_runs.cluster_of(talk.root, directory) in (cluster, None)

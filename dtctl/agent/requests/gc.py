@@ -17,7 +17,7 @@ from ..bundles.tree import is_bundle_id, remove_tree
 from ..host import locks, paths, programs
 from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, GcResult, Progress
 from ..records.kinds import made
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, down, orphans, runs

@@ -6,9 +6,9 @@ from ..host import files
 from ..host.errors import Refused
 from ..logs import serving
 from ..records import kinds
-from ..records.kinds import Wrong, checked
+from ..records.kinds import InvalidValue, checked
 from ..records.spec import coordinates
-from ..records.whole_run import Event, StoryLine
+from ..records.whole_run import Event, HistoryEvent
 from . import runs
 
 TYPE_CHECKING = False
@@ -48,14 +48,14 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
         raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
     lines = _HistoryLines(talk, run, request["from"] or 0)
 
-    def look() -> bool:
+    def refresh() -> bool:
         ended = run.has_ended()  # before the lines are read: what has ended by then has written all that it will
         lines.send_new()
         return ended
 
     lines.send_new()
     if request["follow"]:
-        talk.wait(look, float("inf"))
+        talk.wait(refresh, float("inf"))
     return {"run": run.id, "next": lines.number, "passed_over": lines.passed_over}
 
 
@@ -85,16 +85,16 @@ class _HistoryLines:
             self.number += 1
 
 
-def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[StoryLine]:
+def _history_line(line: Optional[bytes], number: int, host: Optional[str]) -> Optional[HistoryEvent]:
     """Of a line of history.jsonl, or with `host` of its events.jsonl; None for one that something has damaged."""
     if line is None:
         return None
     try:
         raw = kinds.parse_json(line)
         if host is None:
-            return checked(StoryLine, raw)
-        return checked(StoryLine, dict(checked(Event, raw), n=number, host=host, index=number))
-    except (ValueError, Wrong):
+            return checked(HistoryEvent, raw)
+        return checked(HistoryEvent, dict(checked(Event, raw), n=number, host=host, index=number))
+    except (ValueError, InvalidValue):
         return None
 
 

@@ -13,7 +13,7 @@ import signal
 from contextlib import ExitStack, suppress
 
 from ..host import fifo, locks, paths, processes
-from ..records.words import brief
+from ..records.values import brief
 from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
@@ -92,12 +92,12 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     seen: Dict[int, Orphan] = {}
     """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
 
-    def look() -> List[Orphan]:
+    def refresh() -> List[Orphan]:
         seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
         return _living(seen.values())
 
-    processes.send_signal([orphan.process for orphan in look() if orphan.is_agent], signal.SIGKILL)
-    return _end(look, grace_s)
+    processes.send_signal([orphan.process for orphan in refresh() if orphan.is_agent], signal.SIGKILL)
+    return _end(refresh, grace_s)
 
 
 def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
@@ -106,7 +106,7 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:
-        directory, cluster = _agents_directory(processes.words(process.pid), root), None
+        directory, cluster = _agents_directory(processes.argv(process.pid), root), None
         if process.age_s < young_s:
             return None
     if directory is None or not _is_run_directory(directory, root):
@@ -120,11 +120,11 @@ def _is_run_directory(directory: str, root: str) -> bool:
     return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
 
 
-def _agents_directory(words: List[str], root: str) -> Optional[str]:
+def _agents_directory(argv: List[str], root: str) -> Optional[str]:
     """The run directory in the command line of an agent's process, as revival and guard write it."""
-    if len(words) < 5 or words[1] != "-IS" or words[3] not in ("supervise", "guard"):
+    if len(argv) < 5 or argv[1] != "-IS" or argv[3] not in ("supervise", "guard"):
         return None
-    return words[4] if os.path.dirname(words[2]) == os.path.join(root, "agent") else None
+    return argv[4] if os.path.dirname(argv[2]) == os.path.join(root, "agent") else None
 
 
 def _is_like_us(pid: int, root: str) -> bool:
@@ -175,9 +175,9 @@ def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
     return is_dead(directory)
 
 
-def _end(look: Callable[[], List[Orphan]], grace_s: float) -> List[Orphan]:
-    processes.end(lambda: [orphan.process for orphan in look()], grace_s)
-    return look()
+def _end(refresh: Callable[[], List[Orphan]], grace_s: float) -> List[Orphan]:
+    processes.end(lambda: [orphan.process for orphan in refresh()], grace_s)
+    return refresh()
 
 
 def _living(orphans: Iterable[Orphan]) -> List[Orphan]:

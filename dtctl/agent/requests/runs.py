@@ -9,7 +9,7 @@ from contextlib import suppress
 from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
-from ..records.words import FINAL
+from ..records.values import FINAL
 from ..run import environment
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import revival, systemd
@@ -42,6 +42,8 @@ class Run:
         self.spec = self.files.spec()
         self.id = self.spec["run"]
         self._talk = talk
+        self._state: Optional[State] = None
+        self._version: Optional[Tuple[int, int, int]] = None
         place = paths.run_directory(self.files.root, self.id, self.spec["host"])
         if place != directory:
             raise paths.Damaged(
@@ -49,9 +51,13 @@ class Run:
             )
 
     def state(self) -> State:
-        state = self.files.state()
-        self._refuse_lack(self.files.state_path, state["tasks"])
-        return state
+        """Read when it is another file than before: those that wait for a change look often."""
+        version = paths.version(self.files.state_path)
+        if self._state is None or version is None or version != self._version:
+            state = self.files.state()
+            self._refuse_lack(self.files.state_path, state["tasks"])
+            self._state, self._version = state, version
+        return self._state
 
     def intent(self) -> IntentFile:
         intent = self.files.intent()
@@ -159,7 +165,7 @@ class Run:
         """
         found: List[State] = []
 
-        def look() -> bool:
+        def refresh() -> bool:
             state = self.state()
             if done(state):
                 found.append(state)
@@ -167,7 +173,7 @@ class Run:
                 self.keep_supervised()
             return bool(found)
 
-        self._talk.wait(look, limit_s)
+        self._talk.wait(refresh, limit_s)
         return found[0] if found else None
 
     def places(self) -> directories.Run:
@@ -175,7 +181,7 @@ class Run:
         from ..checkpoints import directories
 
         code = self.files.code_directory()
-        return directories.Run(self.spec, code, environment.Marks(code).words)
+        return directories.Run(self.spec, code, environment.Marks(code).expand)
 
     def has_lost(self, port: int) -> bool:
         """Somebody else listens there for certain. A process of another user may be the run's own, in a container."""
@@ -299,24 +305,32 @@ def need(talk: Conversation, request: Request) -> Run:
     return run
 
 
-def every(talk: Conversation, cluster: Optional[str] = None) -> List[Run]:
-    """Runs below the root, of one cluster or of all, oldest first; damaged_runs.py has those that cannot be read."""
+def every(talk: Conversation, cluster: Optional[str] = None, host: Optional[str] = None) -> List[Run]:
+    """Runs below the root, of one cluster or of all, oldest first; damaged_runs.py has those that cannot be read.
+
+    `host`: only those of this host of the inventory; others share its home directory, and theirs are not read.
+    """
     found = []
-    for directory in run_directories(talk.root):
+    for directory in run_directories(talk.root, host):
         with suppress(OSError, paths.Damaged):
             found.append(Run(talk, directory))
     return sorted((run for run in found if cluster in (None, run.spec["cluster"])), key=lambda run: run.spec["created"])
 
 
-def run_directories(root: str) -> Iterator[str]:
-    """As revival.every."""
-    return (files.directory for files in revival.every(root))
+def run_directories(root: str, host: Optional[str] = None) -> Iterator[str]:
+    """As revival.every; `host`: see `every`."""
+    return (files.directory for files in revival.every(root) if host in (None, os.path.basename(files.directory)))
 
 
 def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     """Bundles used by all runs except those in the directories `without`. A run that cannot be read may use any."""
+    from ..bundles.tree import is_bundle_id
+
+    there = set(filter(is_bundle_id, paths.entries(os.path.join(talk.root, "bundles"))))
     used: Set[str] = set()
     for directory in run_directories(talk.root):
+        if there <= used:
+            break
         if directory in without:
             continue
         try:

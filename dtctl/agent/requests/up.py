@@ -13,10 +13,10 @@ from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
-from ..records.kinds import Wrong, made
+from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
-from ..records.words import FINAL, brief
+from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
@@ -70,14 +70,14 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
     talk.send("prepared", prepared)
     while True:
-        word = talk.expect("start", "keep", "abort")
-        if word == "start":
+        message = talk.expect("start", "keep", "abort")
+        if message == "start":
             handle = run_handles.reached(talk, run)
             if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
-        elif word == "keep":
+        elif message == "keep":
             return _kept(talk, run, unchanged=True)
         else:
             raise Aborted()
@@ -91,7 +91,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     systemd.refuse_if_doomed()
     _prepare(talk, spec)
-    outputs = environment.Marks(None).words(request["outputs"])
+    outputs = environment.Marks(None).expand(request["outputs"])
     prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
     staged: Optional[RunFiles] = None
@@ -168,7 +168,7 @@ def _go_without(spec: Spec, absent: List[str]) -> None:
     if absent:
         try:
             check_absent(spec, absent)
-        except Wrong as wrong:
+        except InvalidValue as wrong:
             raise Refused("bad_request", "start: %s" % wrong) from None
         spec["absent"] = absent
 
@@ -182,7 +182,7 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
     marks = environment.Marks(code)
     starting.make_directories(spec, marks)
     starting.run_setup(talk, spec, code, marks)
-    starting.look_for(marks.words(spec["brought_along"]))
+    starting.look_for(marks.expand(spec["brought_along"]))
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:
@@ -190,7 +190,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
 
     A port of the live run that a stranger has taken is not given up when that run ends.
     """
-    waiting = [run for run in runs.every(talk, spec["cluster"]) if run.spec["host"] == spec["host"] and _waits(run)]
+    waiting = filter(_waits, runs.every(talk, spec["cluster"], spec["host"]))
     given_up = {coordinators_port(run.spec) for run in waiting}
     own = {port for port in ports_of(old.spec) if not old.has_lost(port)} if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
@@ -218,9 +218,8 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
     """
     port = coordinators_port(spec)
     ended = []
-    for run in runs.every(talk, spec["cluster"]) if port is not None else ():
-        has_port = coordinators_port(run.spec) == port
-        if has_port and run.spec["host"] == spec["host"] and _waits(run):
+    for run in runs.every(talk, spec["cluster"], spec["host"]) if port is not None else ():
+        if coordinators_port(run.spec) == port and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)
     return [run for run in ended if not run.finished()]

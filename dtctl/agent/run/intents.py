@@ -80,15 +80,15 @@ class IntentFollower:
 
     def _follow(self) -> None:
         try:
-            self._look()
+            self._refresh()
             session = self.value["session"]
             if session is not None and processes.find(session) is None:
-                self._look()  # the last that it did may have been to write that the run is kept
+                self._refresh()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
         except paths.Damaged:
             self._replace_damaged()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         seen = paths.version(self._files.intent_path)
         if seen is None or seen != self._seen:
             self.value = self._on_disk()

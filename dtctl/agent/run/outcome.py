@@ -6,7 +6,7 @@ The coordinator decides by them, and so does a controller that cannot ask it: th
 from __future__ import annotations
 
 from ..records.reasons import fact, headline, why_of
-from ..records.words import FINAL
+from ..records.values import FINAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import Entry, Intent
     from ..records.spec import Member
-    from ..records.words import Outcome, TaskState
+    from ..records.values import Outcome, TaskState
 
 
 DECIDED = ("Succeeded", "Failed", "Stopped")

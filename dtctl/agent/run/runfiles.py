@@ -13,7 +13,7 @@ from ..records import kinds
 from ..records.kinds import made
 from ..records.run_state import IntentFile, State
 from ..records.spec import Spec
-from ..records.words import Variables
+from ..records.values import Variables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ class EventLog:
             for line in self.since(begin, min(_AT_ONCE, last - begin)):
                 try:
                     yield kinds.checked(kind, line)
-                except kinds.Wrong:
+                except kinds.InvalidValue:
                     yield None
 
     def _read(self, begin: int, end: int) -> bytes:

@@ -154,7 +154,7 @@ class StackDump:
                 file.write("\n")
 
     def _begin_spying(self) -> Optional[subprocess.Popen[bytes]]:
-        program = find_py_spy(processes.words(self._trainer["pid"]), self._environment)
+        program = find_py_spy(processes.argv(self._trainer["pid"]), self._environment)
         if program is None:
             return None
         import subprocess

@@ -8,7 +8,7 @@ from collections import deque
 from contextlib import suppress
 
 from ..host import files
-from ..records.words import MOST_REASON
+from ..records.values import MOST_REASON
 from . import step_reader
 from .step_reader import StepReader
 
@@ -35,7 +35,7 @@ class Rate:
     def __init__(self) -> None:
         self._seen: Deque[Tuple[float, int]] = deque(maxlen=200)
 
-    def look(self, now: float, step: int) -> Optional[float]:
+    def update(self, now: float, step: int) -> Optional[float]:
         """With a step reported at this monotonic time. None until there are two, and after a return."""
         if self._seen and step <= self._seen[-1][1]:
             self._seen.clear()
@@ -64,13 +64,13 @@ class LogProgress:
         if adopted:
             with suppress(OSError):
                 self._reader.read(self._bytes(0, HEAD_BYTES))  # the header of a table, if it has one
-            self.look()
+            self.update()
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """True when the log has changed since the last look; `step`, `loss` and `complaint` are then up to date."""
         self.complaint = b""
         try:
-            size = files.look(self._path).st_size
+            size = files.stat_regular(self._path).st_size
         except OSError:
             return False  # not begun, or no log
         if size == self._size:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ..records.reasons import Because
     from ..records.run_state import Intent
     from ..records.spec import Spec
+    from ..records.values import TaskState
     from ..records.whole_run import Event
-    from ..records.words import TaskState
     from ..run.runfiles import RunFiles
 
     Role = Union[Following, Leading]
@@ -131,7 +131,7 @@ class Supervisor:
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
-        before, sample = self.state["machine"], self._load.look(wall)
+        before, sample = self.state["machine"], self._load.sample(wall)
         self.state["machine"] = sample
         if before is None or presses(before) != presses(sample):
             self._progress = True

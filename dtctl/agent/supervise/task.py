@@ -26,7 +26,7 @@ from ..host import paths, processes
 from ..logs.lines import last_lines
 from ..records.reasons import because, explain, fact, why_of
 from ..records.run_state import HISTORY, MOST_LEFT
-from ..records.words import FINAL, brief
+from ..records.values import FINAL, brief
 from ..run import policy
 from . import autopsy, keeper
 from .attempt import Attempt
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import Ending, Entry, Intent, Left, Past
     from ..records.spec import TaskSpec
-    from ..records.words import TaskState
+    from ..records.values import TaskState
     from .context import TaskContext
 
 ENDING_LOOK_S = 0.1
@@ -99,8 +99,8 @@ class Task:
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
             self._early_until = now + EARLY_S
-        attempt.look(now, wall)
-        self._log_limit.look(attempt.directory)
+        attempt.update(now, wall)
+        self._log_limit.update(attempt.directory)
         state = self.entry["state"]
         if attempt.exit is not None:
             if attempt.cleared(self.entry["asked"], self._grace(intent), now):
@@ -147,7 +147,7 @@ class Task:
         observation = self._observing(attempt, now)
         if observation.sees_ready(now):
             self._context.touched(True)
-        hung = observation.look(now, wall)
+        hung = observation.update(now, wall)
         if observation.has_news():
             self._context.touched(False)
         if hung is not None and intent["want"] != "finish":

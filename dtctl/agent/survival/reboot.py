@@ -91,12 +91,12 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
     return kind, "", new
 
 
-def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
+def _install(root: str, argv: List[str]) -> Tuple[Kind, bool]:
     try:
-        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(words, machine.machine_id()))
+        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(argv, machine.machine_id()))
     except Lacking as no_unit:
         try:
-            return "cron", install_lines(words, _mark(root))
+            return "cron", install_lines(argv, _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -168,8 +168,8 @@ CRONTAB_LIMIT_S = 10.0
 WHEN = ("@reboot", "* * * * *")
 
 
-def lines(words: Sequence[str], mark: str) -> bytes:
-    command = " ".join(shlex.quote(word) for word in words).replace("%", "\\%")
+def lines(argv: Sequence[str], mark: str) -> bytes:
+    command = " ".join(shlex.quote(argument) for argument in argv).replace("%", "\\%")
     return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
 
 
@@ -179,25 +179,25 @@ def without(table: bytes, mark: str) -> bytes:
     return b"".join(each for each in table.splitlines(keepends=True) if not each.rstrip(b"\r\n").endswith(end))
 
 
-def with_lines(table: bytes, words: Sequence[str], mark: str) -> bytes:
+def with_lines(table: bytes, argv: Sequence[str], mark: str) -> bytes:
     others = without(table, mark)
     if others and not others.endswith(b"\n"):
         others += b"\n"
-    return others + lines(words, mark)
+    return others + lines(argv, mark)
 
 
-def install_lines(words: Sequence[str], mark: str) -> bool:
+def install_lines(argv: Sequence[str], mark: str) -> bool:
     """False if the lines were there already. Raises Lacking where it would not be heeded."""
-    for word in words:
-        if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
-            raise Lacking("%r cannot be written into a crontab" % word)
+    for argument in argv:
+        if not {"\n", "\r", "\\"}.isdisjoint(argument):  # what becomes of a backslash depends on whose cron it is
+            raise Lacking("%r cannot be written into a crontab" % argument)
     if not _daemon_runs():
         raise Lacking("no cron daemon runs")
     before = _crontab_read()
-    wanted = with_lines(before, words, mark)
+    wanted = with_lines(before, argv, mark)
     if before != wanted:
         _crontab_write(wanted)
-    if lines(words, mark) not in _crontab_read():
+    if lines(argv, mark) not in _crontab_read():
         raise Lacking("crontab has not kept the lines")
     return before != wanted
 

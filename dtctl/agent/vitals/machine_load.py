@@ -32,7 +32,7 @@ class MachineLoad:
         self._times: List[int] = []
         self._sent: Optional[Tuple[int, int]] = None
 
-    def look(self, wall: float) -> Machine:
+    def sample(self, wall: float) -> Machine:
         memory = _memory()
         busy, stolen = self._processors()
         return {

@@ -33,9 +33,9 @@ def validate(
     """Check the cluster file, and what `up` needs on this machine."""
     from dtctl.operations.up.review import review
     from dtctl.render import errors
+    from dtctl.render.format import count
     from dtctl.render.machine import document
     from dtctl.render.terminal import console
-    from dtctl.render.words import count
 
     try:
         checked = scope.checked(cluster_file, overrides)

@@ -27,7 +27,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.transport.ssh.trust import Trust
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -70,8 +70,8 @@ def trust(
     from dtctl.operations.selection import select_hosts
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
+    from dtctl.render.format import fold
     from dtctl.render.machine import document, results
-    from dtctl.render.words import fold
 
     cluster = scope.cluster()
     spares = {name: cluster.hosts[name] for name in cluster.spares}
@@ -91,12 +91,12 @@ def trust(
     exit_for(found.errors, others=found.new or found.known)
 
 
-def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> Look:
+def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
     from dtctl.operations.trust import look, pin
     from dtctl.render import errors
+    from dtctl.render.format import count
     from dtctl.render.terminal import console
-    from dtctl.render.words import count
 
     while (found := look(trusted, wanted)).new:
         if say or not yes:
@@ -124,7 +124,7 @@ def _show(new: Sequence[NewKeys]) -> None:
 
 
 def _left_pinned(pinned: Sequence[Pinned]) -> str:
-    from dtctl.render.words import fold
+    from dtctl.render.format import fold
 
     names = [one.station.name for one, _ in pinned]
     return f"pinned so far: {fold(names)}; nothing else" if names else "nothing was pinned"
@@ -155,7 +155,7 @@ def check(
 ) -> None:
     """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.checks.checking import scene_of
+    from dtctl.operations.checks.checking import context_of
     from dtctl.operations.history.record import record_of
     from dtctl.operations.local import make_local
     from dtctl.operations.up.launch import make_plan
@@ -173,13 +173,13 @@ def check(
 
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
     allowed = may_start(cluster, overrides, local=local)
-    scene = scene_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
+    context = context_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
     record = record_of(plan)
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,
     ):
-        checked = look(scene, record, scope.transport, progress)
+        checked = look(context, record, scope.transport, progress)
     if output == "json":
         document.print_json("Check", machine.checked(checked))
     else:

@@ -177,22 +177,22 @@ def events(
     states = scope.verbose or output == "json"
     if follow:
         return _follow(scope, record, tail, output, states=states)
-    story = read_events(record, scope.transport, last=tail if states else None)
+    events = read_events(record, scope.transport, last=tail if states else None)
     if output == "json":
-        happenings = [document.event(one) for one in story.lines]
-        document.print_json("Events", {"events": happenings, "errors": document.errors(story.errors)})
+        happenings = [document.event(one) for one in events.lines]
+        document.print_json("Events", {"events": happenings, "errors": document.errors(events.errors)})
     else:
-        for one in (story.lines if states else folded(story.lines))[-(tail or 0) :]:
+        for one in (events.lines if states else folded(events.lines))[-(tail or 0) :]:
             say(history_line(one))
-        result.show_away(story)
-        errors.show_host_errors(story.errors)
-    exit_for(story.errors, others=story.lines)
+        result.show_away(events)
+        errors.show_host_errors(events.errors)
+    exit_for(events.errors, others=events.lines)
     return None
 
 
 def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOption, *, states: bool) -> None:
     """With -o json every event is one line."""
-    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.client.streams import Disconnected, Reconnected
     from dtctl.operations.events import Folding, follow_events
     from dtctl.render.errors import show_contact
     from dtctl.render.events import history_line
@@ -205,7 +205,7 @@ def _follow(scope: Scope, record: RunRecord, tail: int | None, output: OutputOpt
         say(line)
     with scope.detached("dtctl events -f    follows it again"):
         for event in follow_events(record, scope.transport, last=tail, begin=begin):
-            if isinstance(event, Away | Back):
+            if isinstance(event, Disconnected | Reconnected):
                 show_contact(event)
             elif output == "json":
                 document.print_json_line(document.event(event))
@@ -221,8 +221,8 @@ def _read(scope: Scope, record: RunRecord, tail: int, folding: Folding) -> tuple
     from dtctl.operations.events import read_events
     from dtctl.render.events import history_line
 
-    story = read_events(record, scope.transport, last=None)
-    if story.away is not None:
+    events = read_events(record, scope.transport, last=None)
+    if events.away is not None:
         return [], None  # the numbers are those of single hosts
-    lines = [history_line(entry) for one in story.lines for entry in folding.take(one)]
-    return lines[-tail:], (story.lines[-1]["n"] + 1 if story.lines else None)
+    lines = [history_line(entry) for one in events.lines for entry in folding.take(one)]
+    return lines[-tail:], (events.lines[-1]["n"] + 1 if events.lines else None)

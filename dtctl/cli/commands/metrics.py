@@ -67,14 +67,14 @@ def metrics(
 def _show(
     scope: Scope, record: RunRecord, tags: list[str], points: int, forms: list[str], printer: Print, *, log: bool
 ) -> None:
-    from dtctl.operations.client.kept import for_one_look
+    from dtctl.operations.client.persistent import for_one_command
     from dtctl.operations.metrics import read_metrics
     from dtctl.render import errors
     from dtctl.render import metrics as shown
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
 
-    with for_one_look(scope.transport) as kept:
+    with for_one_command(scope.transport) as kept:
         found = read_metrics(record, kept, tags, points=points)
         if tags and found.run and not found.series:
             _refuse_tags(record, kept, tags)
@@ -131,7 +131,7 @@ def _printer(*, as_csv: bool, jsonl: bool) -> Print:
 
 
 def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, printer: Print, *, head: bool) -> None:
-    from dtctl.operations.client.streams import Away, Back
+    from dtctl.operations.client.streams import Disconnected, Reconnected
     from dtctl.operations.metrics import follow_metrics
     from dtctl.render import metrics as shown
     from dtctl.render.errors import show_contact
@@ -140,7 +140,7 @@ def _follow(scope: Scope, record: RunRecord, tags: list[str], points: int, print
         shown.put_csv_head()
     try:
         for event in follow_metrics(record, scope.transport, tags, points=points):
-            if isinstance(event, Away | Back):
+            if isinstance(event, Disconnected | Reconnected):
                 show_contact(event)
             elif event is not None:
                 for point in event.points:

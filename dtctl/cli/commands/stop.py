@@ -81,9 +81,9 @@ def down(
     from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.down import down as take_down
     from dtctl.operations.stop import Ending, StopOrder
+    from dtctl.render.format import fold
     from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
-    from dtctl.render.words import fold
 
     record = scope.record()
     if not yes and not sys.stdin.isatty():
@@ -113,8 +113,8 @@ def down(
 def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: OutputOption) -> None:
     """Shows what has become of it, and forgets what was removed."""
     from dtctl.render import errors, result
+    from dtctl.render.format import fold, summarize_hosts
     from dtctl.render.machine import document, results
-    from dtctl.render.words import fold, summarize_hosts
 
     if output == "json":
         document.print_json("Down", results.down(outcome))

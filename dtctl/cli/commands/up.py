@@ -70,8 +70,8 @@ def up(
 
         return show_plan(scope, cluster_file, overrides, [], local=local, every=scope.verbose, output=output)
     from dtctl.cli.starting import await_tasks, start
+    from dtctl.operations.checks.checking import context_of
     from dtctl.operations.checks.checking import require_private as refuse_exposed
-    from dtctl.operations.checks.checking import scene_of
     from dtctl.operations.local import exposure
     from dtctl.operations.up.launch import prepare_launch
     from dtctl.operations.up.review import review
@@ -98,7 +98,7 @@ def up(
     def first(bars: UpProgress) -> None:
         if require_private:
             refuse_exposed(
-                scene_of(launch.plan, hostname=scope.transport.hostname), launch.record, scope.transport, bars
+                context_of(launch.plan, hostname=scope.transport.hostname), launch.record, scope.transport, bars
             )
 
     try:
@@ -167,11 +167,11 @@ def push(
     from dtctl.operations.push import push as bring
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
+    from dtctl.render.format import by_value, count, size, summarize_hosts
     from dtctl.render.machine import document, results
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
     from dtctl.render.terminal import console
-    from dtctl.render.words import by_value, count, size, summarize_hosts
 
     cluster = scope.cluster(cluster_file, overrides, needs_files=True)
     record = record_of(plan_roster(make_local(cluster) if local else cluster))

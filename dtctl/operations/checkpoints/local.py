@@ -70,13 +70,13 @@ def find(path: Path) -> Path:
 
 def _in_directory(directory: Path) -> Path:
     """The one that its file `checkpoint` names, as TensorFlow would take it, or else the newest complete one."""
-    told = reading.look(str(directory), time.monotonic() + _LOOK_S)
-    ours = [one for one in told["all"] if one["kind"] == "tensorflow"]
+    found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
+    ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]
     meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
-    if meant is None and told["all"] and not ours:
-        raise _of_keras(directory / told["all"][0]["prefix"])
+    if meant is None and found["all"] and not ours:
+        raise _of_keras(directory / found["all"][0]["prefix"])
     if meant is None or not meant["complete"]:
         raise _none_complete(directory, meant or next(iter(ours), None))
     return directory / meant["prefix"]

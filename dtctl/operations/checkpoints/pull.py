@@ -14,7 +14,7 @@ from typing import Any
 from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.checkpoints.parts import Parts, folder_name
 from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
-from dtctl.agent.records.kinds import Wrong
+from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.checkpoints import Found
@@ -193,7 +193,7 @@ class Landing:
         ]
 
     def put(self, part: FilePart, data: bytes) -> None:
-        """Raises Wrong for what no file of this checkpoint is, or does not follow what has arrived."""
+        """Raises InvalidValue for what no file of this checkpoint is, or does not follow what has arrived."""
         name, end = part["name"], part["offset"] + len(data)
         if name not in self._files:
             raise wrong("name", f"a file of {self.name}", name)
@@ -211,11 +211,11 @@ class Landing:
         self._parts.append(name, data)
 
     def check(self, name: str, size: int, sha256: str) -> None:
-        """Raises Wrong, and lets go of the file, where it is not what its host says that it has sent."""
+        """Raises InvalidValue, and lets go of the file, where it is not what its host says that it has sent."""
         if name not in self._files:
             raise wrong("files", f"files of {self.name}", name)
         if not self._parts.verify(name, size, sha256):
-            raise Wrong(f"{name} as it arrived", "another checksum")
+            raise InvalidValue(f"{name} as it arrived", "another checksum")
 
     def finish(self, names: Collection[str]) -> tuple[Path, ...]:
         """Gives the files their names, the index last, and names the checkpoint to TensorFlow if nothing else is."""

@@ -49,7 +49,7 @@ class Target:
 
 
 @dataclass(frozen=True)
-class Placed:
+class StoredCheckpoint:
     """Where it is now. Hosts that share the directory are in `others`."""
 
     host: str
@@ -179,9 +179,9 @@ class Delivery:
         if answer["prefix"] != prefix:
             raise wrong("prefix", prefix, answer["prefix"])
 
-    def placed(self, others: Sequence[str]) -> Placed:
+    def placed(self, others: Sequence[str]) -> StoredCheckpoint:
         assert self._result is not None
-        return Placed(self.host, self._result["dir"], self._result["prefix"], self._sent_bytes, tuple(others))
+        return StoredCheckpoint(self.host, self._result["dir"], self._result["prefix"], self._sent_bytes, tuple(others))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Pushed:
     """The lead's host first."""
 
     own: OwnCheckpoint
-    placed: tuple[Placed, ...]
+    placed: tuple[StoredCheckpoint, ...]
 
 
 def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
@@ -272,8 +272,8 @@ def _refuse_live(outcomes: Outcomes[None]) -> None:
 
 
 def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, Delivery], by: str) -> None:
-    told = {host: one.landed["owners"] for host, one in deliveries.items()}
-    lines = strangers(told, record.cluster, by, record.file or Path())
+    owners = {host: one.landed["owners"] for host, one in deliveries.items()}
+    lines = strangers(owners, record.cluster, by, record.file or Path())
     if lines:
         raise PreflightError(
             "the directory was last written by a cluster of another directory; nothing was sent",

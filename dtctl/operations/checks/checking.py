@@ -14,7 +14,7 @@ from typing import Any
 
 from dtctl.agent.records.answers import Facts
 from dtctl.agent.records.checks import CheckFacts, CheckResult, Questions
-from dtctl.agent.records.kinds import Wrong, made
+from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
@@ -22,9 +22,9 @@ from dtctl.operations.checks import machine, software, speed, ssh, storage
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, fails
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
-from dtctl.operations.client.kept import Greeted, Noting
+from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.history.record import RunRecord
@@ -70,35 +70,39 @@ class Checked:
 
 
 def check(
-    scene: Scene, record: RunRecord, transport: Transport, report: Report, topics: Iterable[Topic[Any, Any]] = TOPICS
+    context: CheckContext,
+    record: RunRecord,
+    transport: Transport,
+    report: Report,
+    topics: Iterable[Topic[Any, Any]] = TOPICS,
 ) -> Checked:
     """All topics ask at once, until none has a question left; a host that cannot be asked is left out."""
     began = time.monotonic()
-    noting = Noting(transport, report)
-    with Conversations(record, noting, scene.hosts) as hosts:
-        asking = _Asking(scene, tuple(topics), noting.greeted, hosts.errors)
-        while questions := asking.next():
-            with asking.dialling():
-                answers = hosts.ask(_request(scene, questions, asking.clocks, report), questions)
-            asking.hear({host: answer["facts"] for host, answer in answers.items()})
-        return asking.judged(time.monotonic() - began)
+    noting = RecordingTransport(transport, report)
+    with Conversations(record, noting, context.hosts) as hosts:
+        rounds = _Rounds(context, tuple(topics), noting.greeted, hosts.errors)
+        while questions := rounds.next():
+            with rounds.dialling():
+                answers = hosts.ask(_request(context, questions, rounds.clocks, report), questions)
+            rounds.add({host: answer["facts"] for host, answer in answers.items()})
+        return rounds.judged(time.monotonic() - began)
 
 
-class _Asking:
+class _Rounds:
     """The rounds of all topics. `greeted` and `errors` grow while hosts are asked."""
 
     def __init__(
         self,
-        scene: Scene,
+        context: CheckContext,
         topics: tuple[Topic[Any, Any], ...],
         greeted: Mapping[str, Greeted] | None = None,
         errors: Mapping[str, DtctlError] | None = None,
     ) -> None:
         self.clocks: Clocks = {}
-        self._scene = scene
+        self._context = context
         self._topics = topics
         self._rounds: dict[str, list[Mapping[str, Any]]] = {topic.name: [] for topic in topics}
-        self._known = Heard[Any](
+        self._known = Answers[Any](
             clocks=self.clocks,
             greeted={} if greeted is None else greeted,
             errors={} if errors is None else errors,
@@ -108,9 +112,9 @@ class _Asking:
     @contextmanager
     def dialling(self) -> Iterator[None]:
         """While the hosts answer, this machine tries what topics want tried."""
-        doors = [door for topic in self._topics for door in topic.doors(self._scene, self._heard(topic))]
+        doors = [door for topic in self._topics for door in topic.doors(self._context, self._heard(topic))]
         with ThreadPoolExecutor(1) as beside:
-            tried = beside.submit(dial, doors, self._scene.nonce) if doors else None
+            tried = beside.submit(dial, doors, self._context.nonce) if doors else None
             yield
             if tried is not None:
                 count = len({(door.host, door.port) for door in doors})
@@ -120,12 +124,12 @@ class _Asking:
         """By host."""
         asked: dict[str, dict[str, Any]] = {}
         for topic in self._topics:
-            for host, question in topic.ask(self._scene, self._heard(topic)).items():
+            for host, question in topic.ask(self._context, self._heard(topic)).items():
                 if host not in self._known.errors:
                     asked.setdefault(host, {})[topic.name] = question
         return {host: made(Questions, **questions) for host, questions in asked.items()}
 
-    def hear(self, facts: Mapping[str, CheckFacts]) -> None:
+    def add(self, facts: Mapping[str, CheckFacts]) -> None:
         """A topic that asked no host in this round gets no answer; its rounds count on, and it is done."""
         for topic in self._topics:
             answer: Mapping[str, Mapping[str, Any]] = facts
@@ -133,21 +137,23 @@ class _Asking:
             self._rounds[topic.name].append(own)
 
     def judged(self, seconds: float) -> Checked:
-        found = [one for topic in self._topics for one in topic.judge(self._scene, self._heard(topic))]
-        lines = {topic.name: tuple(topic.describe(self._scene, self._heard(topic))) for topic in self._topics}
+        found = [one for topic in self._topics for one in topic.judge(self._context, self._heard(topic))]
+        lines = {topic.name: tuple(topic.describe(self._context, self._heard(topic))) for topic in self._topics}
         return Checked(
-            self._scene.hosts,
+            self._context.hosts,
             tuple(sorted(found, key=lambda one: one.order)),
             {name: own for name, own in lines.items() if own},
             seconds,
             dict(self._known.errors),
         )
 
-    def _heard(self, topic: Topic[Any, Any]) -> Heard[Any]:
+    def _heard(self, topic: Topic[Any, Any]) -> Answers[Any]:
         return dataclasses.replace(self._known, rounds=tuple(self._rounds[topic.name]))
 
 
-def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, report: Report) -> Request[CheckResult]:
+def _request(
+    context: CheckContext, questions: Mapping[str, Questions], clocks: Clocks, report: Report
+) -> Request[CheckResult]:
     sent: dict[str, float] = {}
 
     def fields(host: Host) -> Mapping[str, Any]:
@@ -160,11 +166,11 @@ def _request(scene: Scene, questions: Mapping[str, Questions], clocks: Clocks, r
         reported: Mapping[str, object] = answer["facts"]
         for topic, question in asked.items():
             if (question is None) != (reported[topic] is None):
-                raise Wrong.at(("facts", topic), "null" if question is None else "an answer", reported[topic])
+                raise InvalidValue.at(("facts", topic), "null" if question is None else "an answer", reported[topic])
         _narrow(clocks, host.name, answer["time"] - time.time(), answer["time"] - sent[host.name])
         report(Progress(host.name, "prepared"))
 
-    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if scene.deep else PATIENCE_S)
+    return Request("check", CheckResult, fields, heard, within_s=DEEP_S if context.deep else PATIENCE_S)
 
 
 def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
@@ -177,12 +183,12 @@ def _narrow(clocks: Clocks, host: str, least: float, most: float) -> None:
 class InPassing:
     """The questions of one `up`, which asks them in its own conversations. Without a scene nothing is asked."""
 
-    def __init__(self, scene: Scene | None) -> None:
-        self._asking = _Asking(scene, TOPICS) if scene is not None else None
+    def __init__(self, context: CheckContext | None) -> None:
+        self._rounds = _Rounds(context, TOPICS) if context is not None else None
         self._opened: dict[str, float] = {}
         self._answered: set[str] = set()
         self._seconds = 0.0
-        self.questions: Mapping[str, Questions] = self._asking.next() if self._asking is not None else {}
+        self.questions: Mapping[str, Questions] = self._rounds.next() if self._rounds is not None else {}
         """Of the next round, by host."""
 
     def question(self, host: str) -> Questions | None:
@@ -195,40 +201,40 @@ class InPassing:
     def met(self, session: Session) -> None:
         """Its greeting has the host's time, at some moment since the conversation was opened."""
         answer, host = session.facts.get("time"), session.host.name
-        if answer is not None and self._asking is not None:
-            self._asking.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
+        if answer is not None and self._rounds is not None:
+            self._rounds.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
 
     def check(self, host: str, answer: Facts) -> None:
-        """Raises Wrong for facts that are not those that the host was asked for."""
+        """Raises InvalidValue for facts that are not those that the host was asked for."""
         asked = {name for name, question in (self.questions.get(host) or {}).items() if question is not None}
         reported = {name for name, facts in (answer["facts"] or {}).items() if facts is not None}
         if asked != reported:
             raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(reported))
 
-    def hear(self, answers: Mapping[str, Facts]) -> None:
+    def add(self, answers: Mapping[str, Facts]) -> None:
         """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
         facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
         self.questions = {}
-        if self._asking is not None:
-            self._asking.hear(facts)
-            self.questions = self._asking.next() if facts else {}
+        if self._rounds is not None:
+            self._rounds.add(facts)
+            self.questions = self._rounds.next() if facts else {}
 
     def judged(self) -> Checked | None:
         """None if no host was asked, or none answered."""
-        if self._asking is None or not self._answered:
+        if self._rounds is None or not self._answered:
             return None
-        found = self._asking.judged(self._seconds)
+        found = self._rounds.judged(self._seconds)
         return dataclasses.replace(found, hosts=tuple(host for host in found.hosts if host in self._answered))
 
 
-def require_private(scene: Scene, record: RunRecord, transport: Transport, report: Report) -> None:
+def require_private(context: CheckContext, record: RunRecord, transport: Transport, report: Report) -> None:
     """Raises PreflightError where a task's port is open to this machine, or may be to the internet.
 
     What was not tried counts as open: a host that cannot be asked is an error, too.
     """
-    checked = check(scene, record, transport, report, (tasks.TOPIC,))
+    checked = check(context, record, transport, report, (tasks.TOPIC,))
     if checked.errors:
         Outcomes({}, dict(checked.errors)).or_raise("look who reaches the ports")
     exposed = [one for one in checked.found if is_exposed(one)]
@@ -236,12 +242,12 @@ def require_private(scene: Scene, record: RunRecord, transport: Transport, repor
         hosts = fold(dict.fromkeys(host for one in exposed for host in one.seen.hosts))
         raise PreflightError(
             f"strangers reach the ports of tasks on {hosts}, or may do so, and --require-private was given",
-            detail="\n".join(_told(one) for one in exposed),
+            detail="\n".join(_warning_text(one) for one in exposed),
             hint="dtctl check --print-firewall nftables    prints rules that close them (or iptables, ufw)",
         )
 
 
-def _told(finding: Finding) -> str:
+def _warning_text(finding: Finding) -> str:
     fields, hosts = finding.seen.fields, fold(finding.seen.hosts)
     ports = ", ".join(map(str, fields["ports"]))
     if finding.signature.name == "exposed":
@@ -249,7 +255,7 @@ def _told(finding: Finding) -> str:
     return f"{hosts} has {fields['address']}, an address of the internet, and port {ports} was not tried there"
 
 
-def scene_of(
+def context_of(
     plan: RunPlan,
     *,
     brief: bool = False,
@@ -257,13 +263,13 @@ def scene_of(
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
-) -> Scene:
+) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
     `allowed_here`: the user lets the file start its programs on this machine.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
-    return Scene(
+    return CheckContext(
         plan,
         needs_of(plan),
         brief,

@@ -8,9 +8,9 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.values import HOME
 from dtctl.agent.records.vitals import Disk, Gpu
-from dtctl.agent.records.words import HOME
-from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import TaskPlan
@@ -25,36 +25,36 @@ FEW_THREADS = 4096
 Facts = MachineFacts
 
 
-def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, MachineQuestion]:
-    return once(heard, {host: _question(scene, host) for host in scene.hosts})
+def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, MachineQuestion]:
+    return once(heard, {host: _question(context, host) for host in context.hosts})
 
 
-def _question(scene: Scene, host: str) -> MachineQuestion:
-    full = not scene.brief
-    cluster = scene.plan.cluster.name if full else None
-    asks_gpus = full or (not scene.host(host).is_local and any(task.gpus for task in scene.plan.on_host(host)))
-    return made(MachineQuestion, places=places(scene, host), gpus=asks_gpus, rights=full, cluster=cluster)
+def _question(context: CheckContext, host: str) -> MachineQuestion:
+    full = not context.brief
+    cluster = context.plan.cluster.name if full else None
+    asks_gpus = full or (not context.host(host).is_local and any(task.gpus for task in context.plan.on_host(host)))
+    return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=full, cluster=cluster)
 
 
-def places(scene: Scene, host: str) -> list[str]:
+def places(context: CheckContext, host: str) -> list[str]:
     """Where the run writes on a host."""
-    dirs = scene.plan.dirs[host]
-    written = output_directories(dirs, scene.plan.checkpoint_dirs[host])
+    dirs = context.plan.dirs[host]
+    written = output_directories(dirs, context.plan.checkpoint_dirs[host])
     return [*written, *(dirs[name] for name in ("work", "log") if name in dirs)]
 
 
-def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    yield from _disks(scene, heard.first)
-    yield from _memory(scene, heard.first)
-    yield from gpu_findings(scene, heard.first)
+def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
+    yield from _disks(context, heard.first)
+    yield from _memory(context, heard.first)
+    yield from gpu_findings(context, heard.first)
     yield from clock_findings(heard.clocks)
     yield from _limits(heard.first)
 
 
-def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _disks(context: CheckContext, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     """One finding for all hosts that report the same of a path, which they share as a rule."""
     same = grouped(
-        ((row, tuple(_disk_fields(scene, host, answer["disks"], disk).items())), host)
+        ((row, tuple(_disk_fields(context, host, answer["disks"], disk).items())), host)
         for host, answer in facts.items()
         for disk in answer["disks"]
         if (row := disk_row(disk)) is not None
@@ -66,9 +66,9 @@ def _disks(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
         yield found("disk_silent", hosts, where=place)
 
 
-def _disk_fields(scene: Scene, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, Any]:
+def _disk_fields(context: CheckContext, host: str, disks: Sequence[Disk], disk: Disk) -> dict[str, Any]:
     """With what dtctl can remove there: files of its own, which are on the first disk, and checkpoints."""
-    saved = scene.plan.checkpoint_dirs[host]
+    saved = context.plan.checkpoint_dirs[host]
     elsewhere = [place for place in saved if any(_is(place, other["path"]) for other in disks)]
     here = [place for place in saved if _is(place, disk["path"]) or (disk is disks[0] and place not in elsewhere)]
     return {
@@ -94,9 +94,9 @@ def disk_row(disk: Disk) -> str | None:
     return "disk_low" if disk["free_bytes"] < min(LOW_BYTES, LOW_SHARE * disk["size_bytes"]) else None
 
 
-def _memory(scene: Scene, facts: Mapping[str, Facts]) -> Iterator[Finding]:
+def _memory(context: CheckContext, facts: Mapping[str, Facts]) -> Iterator[Finding]:
     for host, answer in facts.items():
-        tasks = [task.id for task in scene.plan.on_host(host) if str(task.id) in answer["took"]]
+        tasks = [task.id for task in context.plan.on_host(host) if str(task.id) in answer["took"]]
         took, machine = sum(answer["took"][str(task)] for task in tasks), answer["machine"]
         fields = {
             "took_bytes": took,
@@ -121,7 +121,7 @@ def _limits(facts: Mapping[str, Facts]) -> Iterator[Finding]:
         yield found("killed_at_logout", ended)
 
 
-def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
     facts = heard.first
     machines = {host: answer["machine"] for host, answer in facts.items()}
     yield Line("system", {host: greeted.facts.get("system", "") for host, greeted in heard.greeted.items()})
@@ -129,9 +129,9 @@ def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
-    yield Line("GPUs", {host: gpu_words(answer["gpus"]) for host, answer in facts.items()})
+    yield Line("GPUs", {host: gpu_text(answer["gpus"]) for host, answer in facts.items()})
     yield Line("free disk_bytes", {host: _least_free(answer) for host, answer in facts.items()})
-    yield Line("clock", {host: clock_words(interval) for host, interval in heard.clocks.items()})
+    yield Line("clock", {host: clock_text(interval) for host, interval in heard.clocks.items()})
     rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 
@@ -186,7 +186,7 @@ def apart(interval: tuple[float, float], usual: float) -> float:
     return least - usual if least > usual else min(0.0, most - usual)
 
 
-def clock_words(interval: tuple[float, float]) -> str:
+def clock_text(interval: tuple[float, float]) -> str:
     """Against this machine's: what is within the bounds counts as right."""
     off = apart(interval, 0.0)
     if abs(off) < 1.0:
@@ -199,12 +199,12 @@ USED_SHARE = 0.1
 _MOST_USERS = 3
 
 
-def gpu_findings(scene: Scene, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
+def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     for host, answer in facts.items():
-        tasks = [task for task in scene.plan.on_host(host) if task.gpus]
+        tasks = [task for task in context.plan.on_host(host) if task.gpus]
         yield from _missing(host, answer, tasks)
-        if not scene.brief:
-            yield from _shared(scene, host, answer)
+        if not context.brief:
+            yield from _shared(context, host, answer)
         given = {index for task in tasks for index in task.gpus or ()}
         yield from _in_use(host, answer, given)
     yield from _drivers(facts)
@@ -221,9 +221,9 @@ def _missing(host: str, answer: MachineFacts, tasks: Sequence[TaskPlan]) -> Iter
     yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
 
 
-def _shared(scene: Scene, host: str, answer: MachineFacts) -> Iterator[Finding]:
+def _shared(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[Finding]:
     """None of these tasks gets GPUs of its own."""
-    takers = [task.id for task in scene.plan.on_host(host) if task.gpus is None]
+    takers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
     if answer["gpus"] and len(takers) > 1:
         yield found("gpus_shared", [host], takers, have=len(answer["gpus"]))
 
@@ -243,7 +243,7 @@ def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
         yield found("drivers_differ", min(drivers, key=commonness)[1], versions=drivers)
 
 
-def gpu_words(gpus: Iterable[Gpu]) -> str:
+def gpu_text(gpus: Iterable[Gpu]) -> str:
     """4 x NVIDIA A100, driver 550.54"""
     kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
     return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())

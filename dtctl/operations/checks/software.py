@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.words import CODE
+from dtctl.agent.records.values import CODE
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs, runs_python
-from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found, once, shown
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
 from dtctl.operations.diagnosis.signatures import PACKAGES
 from dtctl.plan.roster import TaskPlan
@@ -27,37 +27,37 @@ K = TypeVar("K", bound=Hashable)
 _LAST_WITH_ESTIMATOR = (2, 15)
 
 
-def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SoftwareQuestion]:
-    return once(heard, {host: question for host in scene.hosts if (question := _question(scene, host))})
+def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SoftwareQuestion]:
+    return once(heard, {host: question for host in context.hosts if (question := _question(context, host))})
 
 
-def _question(scene: Scene, host: str) -> SoftwareQuestion | None:
+def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
     asked = [
         made(
             PythonAsked,
             program=program,
             path=path,
             python_path=python_path,
-            modules=_modules(scene, tasks),
+            modules=_modules(context, tasks),
             cuda=any(task.gpus for task in tasks),
-            isolated=scene.host(host).is_local,
-            may_start=_may_start(scene, host, program),
+            isolated=context.host(host).is_local,
+            may_start=_may_start(context, host, program),
         )
-        for (program, path, python_path), tasks in _pythons(scene, host).items()
+        for (program, path, python_path), tasks in _pythons(context, host).items()
     ]
-    return made(SoftwareQuestion, pythons=asked, started=True, imported=scene.deep) if asked else None
+    return made(SoftwareQuestion, pythons=asked, started=True, imported=context.deep) if asked else None
 
 
-def _may_start(scene: Scene, host: str, program: str) -> bool:
-    return not scene.host(host).is_local or scene.allowed_here or program == scene.own_python
+def _may_start(context: CheckContext, host: str, program: str) -> bool:
+    return not context.host(host).is_local or context.allowed_here or program == context.own_python
 
 
-def _pythons(scene: Scene, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
+def _pythons(context: CheckContext, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
     """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
     return grouped(
         ((task.argv[0], task.env.get("PATH", ""), _python_path(task)), task)
-        for task in scene.plan.on_host(host)
-        if runs_python(scene.plan, task.id.job)
+        for task in context.plan.on_host(host)
+        if runs_python(context.plan, task.id.job)
     )
 
 
@@ -66,28 +66,28 @@ def _python_path(task: TaskPlan) -> str:
     return ":".join(part for part in task.env.get("PYTHONPATH", "").split(":") if part and CODE not in part)
 
 
-def _modules(scene: Scene, tasks: Iterable[TaskPlan]) -> list[str]:
-    needed = (scene.needs[task.id.job].modules for task in tasks if task.id.job in scene.needs)
+def _modules(context: CheckContext, tasks: Iterable[TaskPlan]) -> list[str]:
+    needed = (context.needs[task.id.job].modules for task in tasks if task.id.job in context.needs)
     return sorted({module for modules in needed for module in modules})
 
 
-def _each(scene: Scene, heard: Heard[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
+def _each(context: CheckContext, heard: Answers[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
     for host, facts in heard.first.items():
-        yield from zip([host] * len(facts["pythons"]), facts["pythons"], _pythons(scene, host).values(), strict=False)
+        yield from zip([host] * len(facts["pythons"]), facts["pythons"], _pythons(context, host).values(), strict=False)
 
 
-def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    made_by_setup = scene.plan.cluster.trainer.setup is not None
-    each = list(_each(scene, heard))
+def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
+    made_by_setup = context.plan.cluster.trainer.setup is not None
+    each = list(_each(context, heard))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
     there = [one for one in each if one[1]["path"]]
-    yield from _not_allowed(scene, there)
+    yield from _not_allowed(context, there)
     yield from _broken(there)
-    yield from _lacking(scene, there, made_by_setup)
-    yield from _unreadable(scene, there)
+    yield from _lacking(context, there, made_by_setup)
+    yield from _unreadable(context, there)
     yield from _different(there)
-    yield from _traps(scene, there)
-    if not scene.brief:
+    yield from _traps(context, there)
+    if not context.brief:
         yield from _without_cuda(there)
 
 
@@ -100,8 +100,8 @@ def _absent(each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
         yield found(row, _hosts(group), _tasks(group), python=shown(program))
 
 
-def _not_allowed(scene: Scene, each: list[Found]) -> Iterator[Finding]:
-    held = [one for one in each if not _may_start(scene, one[0], one[1]["program"])]
+def _not_allowed(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
+    held = [one for one in each if not _may_start(context, one[0], one[1]["program"])]
     for path, group in _by(held, lambda python: python["path"]).items():
         yield found("python_not_started", _hosts(group), _tasks(group), python=path)
 
@@ -112,9 +112,9 @@ def _broken(each: list[Found]) -> Iterator[Finding]:
             yield found("python_broken", _hosts(group), _tasks(group), python=_python(group), said=text)
 
 
-def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
+def _unreadable(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
     """What the Python of this machine cannot read, no older one and no equal one reads; a newer one may."""
-    for job, needs in scene.needs.items():
+    for job, needs in context.needs.items():
         group = [
             (host, python, [task for task in tasks if task.id.job == job])
             for host, python, tasks in each
@@ -126,20 +126,20 @@ def _unreadable(scene: Scene, each: list[Found]) -> Iterator[Finding]:
             yield found("syntax_error", _hosts(group), _tasks(group), file=file, line=str(line), said=text)
 
 
-def _lacking(scene: Scene, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
+def _lacking(context: CheckContext, each: list[Found], made_by_setup: bool) -> Iterator[Finding]:
     for missing, group in _by(each, lambda python: tuple(python["missing"])).items():
         if missing:
             row = "modules_to_come" if made_by_setup else "modules_missing"
             packages = " ".join(_requirement(module, each) for module in missing)
-            names = ", ".join(_with_place(scene, module, group) for module in missing)
+            names = ", ".join(_with_place(context, module, group) for module in missing)
             yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
     for problems, group in _by(each, _import_problems).items():
         for module, text in problems:
             yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=text)
 
 
-def _with_place(scene: Scene, module: str, group: list[Found]) -> str:
-    needs = [scene.needs[task.id.job] for _, _, tasks in group for task in tasks if task.id.job in scene.needs]
+def _with_place(context: CheckContext, module: str, group: list[Found]) -> str:
+    needs = [context.needs[task.id.job] for _, _, tasks in group for task in tasks if task.id.job in context.needs]
     place = next((one.places[module] for one in needs if module in one.places), "")
     return f"{module} ({place})" if place else module
 
@@ -193,13 +193,13 @@ def _blind(python: PythonFound) -> str:
     return "tensorflow" if "tensorflow" in packages and not python["cuda"] else ""
 
 
-def _traps(scene: Scene, each: list[Found]) -> Iterator[Finding]:
+def _traps(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
     """Where a program's text and the versions do not go together."""
     wanting = grouped(
         (trap, (host, python, [task]))
         for host, python, tasks in each
         for task in tasks
-        for trap in _trapped(python, scene.needs.get(task.id.job, Needs()).uses, started=not scene.brief)
+        for trap in _trapped(python, context.needs.get(task.id.job, Needs()).uses, started=not context.brief)
     )
     for (row, version), group in wanting.items():
         yield found(row, _hosts(group), _tasks(group), python=_python(group), version=version)
@@ -217,9 +217,9 @@ def _trapped(python: PythonFound, uses: frozenset[str], *, started: bool) -> Ite
         yield "summaries_without_tensorboard", tensorflow
 
 
-def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
+def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
     firsts: dict[str, PythonFound] = {}
-    for host, python, _ in _each(scene, heard):
+    for host, python, _ in _each(context, heard):
         firsts.setdefault(host, python)
     yield Line("Python", {host: python["version"] for host, python in firsts.items() if python["version"]})
     for package in SHOWN:

@@ -10,7 +10,7 @@ from typing import Any
 from dtctl.agent.records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.operations.checks import software
-from dtctl.operations.checks.topic import Heard, Line, Scene, Topic, found
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
 
 SHARE = 0.8
@@ -74,11 +74,11 @@ _STOLEN = 0.05
 Facts = SpeedFacts
 
 
-def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SpeedQuestion]:
+def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SpeedQuestion]:
     """In a round of its own kind: the first one has imports and walks through data, which load the hosts, too."""
-    if not scene.deep or scene.brief or len(heard.rounds) != 1:
+    if not context.deep or context.brief or len(heard.rounds) != 1:
         return {}
-    pythons = {host: question["pythons"][0] for host, question in software.ask(scene, Heard()).items()}
+    pythons = {host: question["pythons"][0] for host, question in software.ask(context, Answers()).items()}
     return {
         host: made(SpeedQuestion, python=python, seconds=SECONDS, framework=_framework(python["modules"]))
         for host, python in pythons.items()
@@ -90,12 +90,12 @@ def _framework(modules: Sequence[str]) -> str:
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
-def _told(heard: Heard[Facts]) -> Mapping[str, Facts]:
+def _measured(heard: Answers[Facts]) -> Mapping[str, Facts]:
     return heard.rounds[1] if len(heard.rounds) > 1 else {}
 
 
-def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
-    facts = _told(heard)
+def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
+    facts = _measured(heard)
     problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
     for problem, hosts in problems.items():
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
@@ -143,8 +143,8 @@ def _text(answer: Facts, name: str) -> str:
     return str(fields[name])
 
 
-def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line]:
-    facts = _told(heard)
+def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
+    facts = _measured(heard)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}

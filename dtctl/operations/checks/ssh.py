@@ -7,7 +7,7 @@ from statistics import median
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import SshFacts, SshQuestion
-from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, once
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, found, once
 from dtctl.operations.diagnosis.signature import Finding, grouped
 from dtctl.transport.fanout import WIDTH
 
@@ -21,20 +21,20 @@ BEHIND = 3.0
 _MOST_SAID = 80
 
 
-def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, SshQuestion]:
-    if scene.brief:
+def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, SshQuestion]:
+    if context.brief:
         return {}
-    others = [host for host in scene.hosts if not scene.host(host).is_local]
+    others = [host for host in context.hosts if not context.host(host).is_local]
     return once(heard, {host: made(SshQuestion, start_up=True) for host in others})
 
 
-def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
     yield from _start_up(heard)
     yield from _slow_logins(heard)
     yield from _many_logins(heard)
 
 
-def _start_up(heard: Heard[Facts]) -> Iterator[Finding]:
+def _start_up(heard: Answers[Facts]) -> Iterator[Finding]:
     each = heard.first.items()
     for host, facts in each:
         if (facts["start_up_s"] or 0.0) > LONG_S:
@@ -52,7 +52,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "")[:_MOST_SAID]
 
 
-def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
+def _slow_logins(heard: Answers[Facts]) -> Iterator[Finding]:
     took = {host: greeted.connect_s for host, greeted in heard.greeted.items() if host in heard.first}
     usual = median(took.values()) if len(took) > 2 else 0.0
     for host, seconds in took.items():
@@ -60,7 +60,7 @@ def _slow_logins(heard: Heard[Facts]) -> Iterator[Finding]:
             yield found("slow_login", (host,), took=f"{seconds:.1f}", usual=f"{usual:.1f}")
 
 
-def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
+def _many_logins(heard: Answers[Facts]) -> Iterator[Finding]:
     """To different machines any number may go at once."""
     machines = grouped(
         ((facts["machine"], facts["max_startups"]), host)
@@ -74,7 +74,7 @@ def _many_logins(heard: Heard[Facts]) -> Iterator[Finding]:
             yield found("max_startups", hosts, logins=logins, limit=limit, said=text, wanted=wanted)
 
 
-def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Statement]:
+def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if not heard.first:
         return
     yield Line("login shell", {host: facts["shell"] for host, facts in heard.first.items()})

@@ -10,7 +10,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, Topic, found, shown
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, found, shown
 from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
 from dtctl.plan.hosts import brought_along
 from dtctl.plan.roster import RunPlan
@@ -21,49 +21,49 @@ ENOUGH = 3
 Facts = StorageFacts
 
 
-def ask(scene: Scene, heard: Heard[Facts]) -> Mapping[str, StorageQuestion]:
+def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQuestion]:
     """First everybody writes; then everybody looks for what the lead's host has written."""
-    if scene.brief or len(heard.rounds) > 1:
+    if context.brief or len(heard.rounds) > 1:
         return {}
     if not heard.rounds:
-        return {host: _first(scene, host) for host in scene.hosts}
-    return _second(scene, heard.first)
+        return {host: _first(context, host) for host in context.hosts}
+    return _second(context, heard.first)
 
 
-def _first(scene: Scene, host: str) -> StorageQuestion:
-    plan = scene.plan
+def _first(context: CheckContext, host: str) -> StorageQuestion:
+    plan = context.plan
     saves = list(plan.checkpoint_dirs[host]) if host in savers(plan) else []
     written = [path for name, path in plan.dirs[host].items() if name != "data"]
     return made(
         StorageQuestion,
-        token=scene.token,
+        token=context.token,
         host=host,
         write=list(dict.fromkeys([*written, *saves])),
         checkpoints=saves,
-        data=list(data_places(scene, host)),
+        data=list(data_places(context, host)),
     )
 
 
-def _second(scene: Scene, facts: Mapping[str, Facts]) -> Mapping[str, StorageQuestion]:
-    lead = scene.plan.coordinator.host
+def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, StorageQuestion]:
+    lead = context.plan.coordinator["host"]
     answer = facts.get(lead)
     wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
-    for host in concerned(scene.plan):
+    for host in concerned(context.plan):
         # the n-th directory of one host is the n-th of another; a home may lie elsewhere there
-        pairs = zip(scene.plan.checkpoint_dirs[lead], scene.plan.checkpoint_dirs[host], strict=False)
+        pairs = zip(context.plan.checkpoint_dirs[lead], context.plan.checkpoint_dirs[host], strict=False)
         look = [made(LookFor, path=own, up=wrote[path], hosts=[lead]) for path, own in pairs if path in wrote]
         if look:
-            questions[host] = made(StorageQuestion, token=scene.token, host=host, look=look)
+            questions[host] = made(StorageQuestion, token=context.token, host=host, look=look)
     return questions
 
 
-def judge(scene: Scene, heard: Heard[Facts]) -> Iterator[Finding]:
+def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
     yield from _unwritable(heard.first)
     yield from _room(heard.first)
-    yield from data_findings(scene, heard.first)
+    yield from data_findings(context, heard.first)
     if len(heard.rounds) > 1:
-        yield from sharing_findings(scene, heard.rounds[1])
+        yield from sharing_findings(context, heard.rounds[1])
 
 
 def _unwritable(facts: Mapping[str, Facts]) -> Iterator[Finding]:
@@ -95,16 +95,16 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
             yield one["path"], free[one["path"]], one["size_bytes"]
 
 
-def describe(scene: Scene, heard: Heard[Facts]) -> Iterator[Line | Statement]:
+def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
-        yield from sharing_lines(scene, heard.rounds[1])
-    lead = scene.plan.coordinator.host
-    if lead in heard.errors and concerned(scene.plan):
+        yield from sharing_lines(context, heard.rounds[1])
+    lead = context.plan.coordinator["host"]
+    if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
     yield Line(
         "room for checkpoints", {host: _fit(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
     )
-    yield Line("data", {host: data_words(answer) for host, answer in heard.first.items() if answer["data"]})
+    yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
 
 
 def _fit(answer: Facts) -> int | None:
@@ -124,12 +124,12 @@ def savers(plan: RunPlan) -> frozenset[str]:
 def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
-    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator.host)
+    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
 
 
-def sharing_findings(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
-    plan = scene.plan
-    lead = plan.coordinator.host
+def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
+    plan = context.plan
+    lead = plan.coordinator["host"]
     blind = grouped(
         (one["path"], host)
         for host, answer in looked.items()
@@ -137,7 +137,7 @@ def sharing_findings(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterat
         if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]
     )
     for path, hosts in blind.items():
-        for row, roles in _rows(scene):
+        for row, roles in _rows(context):
             tasks = _tasks(plan, hosts, roles)
             if tasks:
                 places = dict.fromkeys(task.host for task in plan.tasks if task.id in tasks)
@@ -149,12 +149,12 @@ def _setting(plan: RunPlan) -> str:
     return "checkpoint.dir" if plan.cluster.checkpoint_dir is not None else "dirs.output"
 
 
-def _rows(scene: Scene) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _rows(context: CheckContext) -> Iterator[tuple[str, tuple[str, ...]]]:
     """What it means, and for tasks of which roles."""
-    plan = scene.plan
+    plan = context.plan
     yield "checkpoints_not_seen", ("evaluator",)
     if plan.strategy.keeps_parameters_on_ps:
-        uses = scene.needs.get(plan.lead.job, Needs()).uses
+        uses = context.needs.get(plan.lead.job, Needs()).uses
         if "saves_alone" not in uses:
             yield ("checkpoints_not_shared" if "saves_sharded" in uses else "checkpoints_perhaps_not_shared"), ("ps",)
     elif plan.strategy is Strategy.COLLECTIVE:
@@ -166,9 +166,9 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
     return tuple(task.id for task in plan.tasks if task.role in roles and task.host in there)
 
 
-def sharing_lines(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
+def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
     """Who sees the checkpoint directory of the lead's host."""
-    lead = scene.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     seeing: dict[str, list[str]] = {}
     for host, answer in looked.items():
         for one in answer["looked"]:
@@ -181,22 +181,22 @@ def sharing_lines(scene: Scene, looked: Mapping[str, StorageFacts]) -> Iterator[
             yield Statement("not_shared", {"where": where, "lead": lead})
 
 
-def data_places(scene: Scene, host: str) -> tuple[str, ...]:
+def data_places(context: CheckContext, host: str) -> tuple[str, ...]:
     """Data that is there already; what a trainer fetches by itself is not looked at."""
-    cluster = scene.plan.cluster
-    return brought_along(cluster, cluster.hosts[host], scene.plan.dirs[host])
+    cluster = context.plan.cluster
+    return brought_along(cluster, cluster.hosts[host], context.plan.dirs[host])
 
 
-def data_findings(scene: Scene, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
+def data_findings(context: CheckContext, facts: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     by_path = grouped((one["path"], (host, one)) for host, each in facts.items() for one in each["data"])
     for path, answer in by_path.items():
-        yield from _of_path(scene, shown(path), answer)
+        yield from _of_path(context, shown(path), answer)
 
 
-def _of_path(scene: Scene, path: str, answer: list[tuple[str, Data]]) -> Iterator[Finding]:
+def _of_path(context: CheckContext, path: str, answer: list[tuple[str, Data]]) -> Iterator[Finding]:
     missing = [host for host, one in answer if not one["there"]]
     if missing:
-        yield found("data_missing", missing, _readers(scene, missing), where=path)
+        yield found("data_missing", missing, _readers(context, missing), where=path)
     for problem, hosts in grouped((one["problem"], host) for host, one in answer if one["problem"]).items():
         yield found("data_unreadable", hosts, where=path, said=problem)
     counted = [(host, one) for host, one in answer if one["there"] and not one["problem"] and one["whole"]]
@@ -222,12 +222,12 @@ def _different(path: str, full: list[tuple[str, Data]]) -> Iterator[Finding]:
             yield found("data_changed", odd, where=path, others=tuple(usual))
 
 
-def _readers(scene: Scene, hosts: list[str]) -> tuple[TaskId, ...]:
+def _readers(context: CheckContext, hosts: list[str]) -> tuple[TaskId, ...]:
     servers = (PS, *KVSTORE_JOBS)
-    return tuple(task.id for task in scene.plan.tasks if task.host in hosts and task.id.job not in servers)
+    return tuple(task.id for task in context.plan.tasks if task.host in hosts and task.id.job not in servers)
 
 
-def data_words(answer: StorageFacts) -> str:
+def data_text(answer: StorageFacts) -> str:
     """Of all directories of a host."""
     files, size = sum(one["files"] for one in answer["data"]), sum(one["size_bytes"] for one in answer["data"])
     more = "" if all(one["whole"] for one in answer["data"]) else " or more"

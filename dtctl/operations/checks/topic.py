@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dtctl.agent.records.words import HOME
+from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.client.kept import Greeted
-from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Seen, Signature, table
+from dtctl.operations.client.persistent import Greeted
+from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan.roster import RunPlan
 
 Q = TypeVar("Q")
@@ -21,7 +21,7 @@ F = TypeVar("F")
 
 
 @dataclass(frozen=True)
-class Scene:
+class CheckContext:
     """What is to be checked, and how closely.
 
     `brief`: only what costs the hosts next to nothing and needs two rounds at most, for `up`.
@@ -77,7 +77,7 @@ class Dialled:
 
 
 @dataclass(frozen=True)
-class Heard(Generic[F]):
+class Answers(Generic[F]):
     """What a topic knows so far. `rounds`: the facts of each host that was asked, round by round."""
 
     rounds: Sequence[Mapping[str, F]] = ()
@@ -126,10 +126,10 @@ class Topic(Generic[Q, F]):
     """
 
     name: str
-    ask: Callable[[Scene, Heard[F]], Mapping[str, Q]]
-    judge: Callable[[Scene, Heard[F]], Iterable[Finding]]
-    describe: Callable[[Scene, Heard[F]], Iterable[Line | Statement]]
-    doors: Callable[[Scene, Heard[F]], Sequence[Door]] = lambda scene, heard: ()
+    ask: Callable[[CheckContext, Answers[F]], Mapping[str, Q]]
+    judge: Callable[[CheckContext, Answers[F]], Iterable[Finding]]
+    describe: Callable[[CheckContext, Answers[F]], Iterable[Line | Statement]]
+    doors: Callable[[CheckContext, Answers[F]], Sequence[Door]] = lambda context, heard: ()
     """What this machine is to try to connect to itself, during the next round."""
 
     @property
@@ -147,14 +147,14 @@ _ROWS = tuple(map(_parted, table(Path(__file__).with_name("signatures.ini"))))
 _BY_NAME = {row.name: row for _, row in _ROWS}
 
 
-def once(heard: Heard[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
+def once(heard: Answers[Any], questions: Mapping[str, Q]) -> Mapping[str, Q]:
     """For a topic of one round."""
     return {} if heard.rounds else questions
 
 
 def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **fields: Any) -> Finding:
     """A finding of this signature about these hosts and tasks; `fields` as in diagnosis.signature.Fields."""
-    return Finding(_BY_NAME[name], Seen(tuple(tasks), tuple(hosts), fields))
+    return Finding(_BY_NAME[name], Match(tuple(tasks), tuple(hosts), fields))
 
 
 def shown(path: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records.answers import EXCHANGES
-from dtctl.agent.records.kinds import Wrong
+from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.timeouts import PATIENCE_S
@@ -71,9 +71,9 @@ def reporting_failure(work: Callable[[Host], R], report: Report) -> Callable[[Ho
 class Request(Generic[R]):
     """What each host is asked, and what its answer has to be.
 
-    `check` raises Wrong for an answer that is not about what this host was asked. `on_frame`: the frames that may come
-    before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time without
-    such a frame; heartbeats do not count.
+    `check` raises InvalidValue for an answer that is not about what this host was asked. `on_frame`: the frames that
+    may come before the answer, and what is called with them, in the thread of their host. `quiet_s`: the longest time
+    without such a frame; heartbeats do not count.
     """
 
     kind: str
@@ -231,5 +231,5 @@ class about:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Wrong):
+        if isinstance(error, InvalidValue):
             raise untrue(self._host, f"{self._what}: {error}") from error

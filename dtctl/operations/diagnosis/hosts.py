@@ -12,7 +12,7 @@ from dtctl.operations.diagnosis.signature import (
     FULL_BYTES,
     FULL_SHARE,
     Facts,
-    Seen,
+    Match,
     commonness,
     grouped,
     versions,
@@ -50,7 +50,7 @@ THROTTLED = 0.3
 LOW_MEMORY = 0.05
 
 
-def stragglers(facts: Facts) -> Iterator[Seen]:
+def stragglers(facts: Facts) -> Iterator[Match]:
     """Of each job those that run and are far slower than the others of it, with what is short on their hosts."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
@@ -59,41 +59,43 @@ def stragglers(facts: Facts) -> Iterator[Seen]:
         for task in peers:
             rate = rates.get(task.id)
             if rate is not None and rate < SLOW_SHARE * usual:
-                yield Seen((task.id,), (task.host,), {"rate": rate, "usual": usual, **_short(facts, task.host)})
+                yield Match((task.id,), (task.host,), {"rate": rate, "usual": usual, **_short(facts, task.host)})
 
 
-def behind(facts: Facts) -> Iterator[Seen]:
+def behind(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step for long while the others of their job go on."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        told = [task for task in peers if task.entry["step_time"] is not None]
-        ages = {task.id: facts.age(task.entry["step_time"]) for task in told}
-        for task in told if len(told) > 1 else ():
+        reporting = [task for task in peers if task.entry["step_time"] is not None]
+        ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
+        for task in reporting if len(reporting) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
             if age >= max(SILENT_S, BEHIND * median(others)):
                 fields = {"silent_s": age, "others_s": median(others), **_short(facts, task.host)}
-                yield Seen((task.id,), (task.host,), fields)
+                yield Match((task.id,), (task.host,), fields)
 
 
-def silent(facts: Facts) -> Iterator[Seen]:
+def silent(facts: Facts) -> Iterator[Match]:
     """A run that made steps, and in which no task has reported one for a while."""
     if facts.status.verdict.outcome.decided:
         return
-    told = [task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING]
-    if not told:
+    reporting = [
+        task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING
+    ]
+    if not reporting:
         return
-    age = min(facts.age(task.entry["step_time"]) for task in told)
+    age = min(facts.age(task.entry["step_time"]) for task in reporting)
     reached = facts.status.progress.target
-    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in told) < reached):
+    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in reporting) < reached):
         idle = tuple(
             task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.entry["cpu"] or 0.0) < 0.02
         )
-        seen = tuple(task.id for task in told)
-        yield Seen(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})
+        seen = tuple(task.id for task in reporting)
+        yield Match(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})
 
 
-def slow(facts: Facts) -> Iterator[Seen]:
+def slow(facts: Facts) -> Iterator[Match]:
     """Hosts on which something is short that is not on most others; where there are no others, memory alone."""
     machines = {host: one for host, one in facts.machines().items() if host in facts.status.record.roster.values()}
     short = {host: pressure(machine) for host, machine in machines.items()}
@@ -101,7 +103,7 @@ def slow(facts: Facts) -> Iterator[Seen]:
         alike = [other for other in short.values() if other.keys() & found.keys()]
         rare = {what: share for what, share in found.items() if what == "memory_low" or 2 * len(alike) <= len(short)}
         if rare and any(task.state in (TaskState.RUNNING, TaskState.STARTING) for task in facts.on(host)):
-            yield Seen(tuple(task.id for task in facts.on(host)), (host,), _short(facts, host))
+            yield Match(tuple(task.id for task in facts.on(host)), (host,), _short(facts, host))
 
 
 def pressure(machine: Machine) -> dict[str, float]:
@@ -122,45 +124,45 @@ def pressure(machine: Machine) -> dict[str, float]:
 def _short(facts: Facts, host: str) -> dict[str, Any]:
     """What is short there, and who takes it, as fields."""
     machine = facts.machines().get(host)
-    told = facts.hosts.get(host)
+    vitals = facts.hosts.get(host)
     found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
     if machine is not None:
         found.update(load=f"{machine['load']:.3g}", cpus=machine["cpus"])
         found.update(available_bytes=machine["available_bytes"], memory_bytes=machine["memory_bytes"])
-    if told is not None and told["busy"]:
-        first = told["busy"][0]
+    if vitals is not None and vitals["busy"]:
+        first = vitals["busy"][0]
         found["taker"] = f"{first['name']} of {first['user']} (pid {first['pid']})"
         found["taker_cpus"] = f"{first['cpu']:.2g}"
     return found
 
 
-def full_disks(facts: Facts) -> Iterator[Seen]:
+def full_disks(facts: Facts) -> Iterator[Match]:
     """One for all hosts that report the same of a path, which they usually share."""
     found = grouped(
         ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
-        for host, told in facts.hosts.items()
-        for disk in told["disks"]
+        for host, vitals in facts.hosts.items()
+        for disk in vitals["disks"]
         if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]) or disk["free_files"] == 0
     )
     for (path, free_bytes, size_bytes), hosts in found.items():
-        yield Seen((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})
+        yield Match((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})
 
 
-def versions_differ(facts: Facts) -> Iterator[Seen]:
+def versions_differ(facts: Facts) -> Iterator[Match]:
     """Of what trains: where hosts have several."""
     for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
         found = versions(
             (task["packages"][package], host)
-            for host, told in facts.hosts.items()
-            for task in told["tasks"].values()
+            for host, vitals in facts.hosts.items()
+            for task in vitals["tasks"].values()
             if package in task["packages"]
         )
         if len(found) > 1:
             rare, *_, usual = sorted(found, key=commonness)
-            yield Seen((), rare[1], {"package": package, "versions": found, "version": usual[0]})
+            yield Match((), rare[1], {"package": package, "versions": found, "version": usual[0]})
 
 
-def diverged(facts: Facts) -> Iterator[Seen]:
+def diverged(facts: Facts) -> Iterator[Match]:
     """Losses that are NaN or infinite: in logs, or in event files."""
     bad = [
         task
@@ -170,11 +172,13 @@ def diverged(facts: Facts) -> Iterator[Seen]:
     bad = [task for task in bad if task.state not in ENDED]
     if bad:
         step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
-        yield Seen(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
+        yield Match(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
         return
-    for host, told in facts.hosts.items():
-        for one in told["diverged"]:
-            yield Seen((), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]})
+    for host, vitals in facts.hosts.items():
+        for one in vitals["diverged"]:
+            yield Match(
+                (), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
+            )
             return
 
 
@@ -182,7 +186,7 @@ def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(task.host for task in tasks))
 
 
-def throttled(facts: Facts) -> Iterator[Seen]:
+def throttled(facts: Facts) -> Iterator[Match]:
     """Tasks that a CPU limit throttles, if it does not throttle most of their job."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
@@ -194,17 +198,17 @@ def throttled(facts: Facts) -> Iterator[Seen]:
                     "used": f"{task.entry['cpu'] or 0.0:.2g}",
                     "pid": task.entry["pid"],
                 }
-                yield Seen((task.id,), (task.host,), fields)
+                yield Match((task.id,), (task.host,), fields)
 
 
-def not_begun(facts: Facts) -> Iterator[Seen]:
+def not_begun(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step while most of their peers have, or were idle while the lead trained."""
     for task in facts.tasks:
         took_s = _others_took(facts, task) if _is_new(task) else None
         age_s = facts.age(task.entry["since"])
         if took_s is not None and age_s >= max(PATIENCE_S, STARTS * took_s):
             idle = {"idle_s": facts.age(task.entry["idle_since"])} if task.entry["idle_since"] is not None else {}
-            yield Seen((task.id,), (task.host,), {"age_s": age_s, "others_s": took_s, **idle})
+            yield Match((task.id,), (task.host,), {"age_s": age_s, "others_s": took_s, **idle})
 
 
 def _is_new(task: TaskStatus) -> bool:
@@ -224,7 +228,7 @@ def _others_took(facts: Facts, task: TaskStatus) -> float | None:
     return lead.entry["first_step_s"] if lead.entry["first_step_s"] and soon else None
 
 
-def nobody_begins(facts: Facts) -> Iterator[Seen]:
+def nobody_begins(facts: Facts) -> Iterator[Match]:
     """A run that should make steps, has reported none, and in which every task is idle."""
     tasks = [task for task in facts.tasks if task.state is TaskState.RUNNING and task.id.job != "evaluator"]
     if facts.status.verdict.outcome.decided or not _is_to_begin(facts, tasks):
@@ -238,11 +242,11 @@ def nobody_begins(facts: Facts) -> Iterator[Seen]:
         return
     since, first = idle[0]
     alone = len(idle) > 1 and idle[1][0] - since >= _APART_S
-    told = {"first": (first,), "first_s": facts.age(since)} if alone else {}
+    first_task = {"first": (first,), "first_s": facts.age(since)} if alone else {}
     ages = {"age_s": facts.age(facts.status.record.created), "idle_s": facts.age(idle[-1][0])}
     every = tuple(task for _, task in idle)
     hosts = tuple(dict.fromkeys(facts.status.tasks[task].host for task in every))
-    yield Seen(every, hosts, {"task": first, **ages, **told})
+    yield Match(every, hosts, {"task": first, **ages, **first_task})
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
@@ -250,8 +254,8 @@ def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
     counts = facts.status.progress.target is not None or any(
         task.id.job == "ps" or not task.entry["ready"] for task in tasks
     )
-    told = any(
+    reported = any(
         task.entry["step"] is not None or any(past["step"] is not None for past in task.entry["history"])
         for task in tasks
     )
-    return counts and not told
+    return counts and not reported

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.signature import ENDED, LIVING, Facts, Find, Seen, Wait
+from dtctl.operations.diagnosis.signature import ENDED, LIVING, Facts, Find, Match, Wait
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Unreached
@@ -43,7 +43,7 @@ _ADDRESS = re.compile(r"(?:ipv4:)?([\w.-]+:\d{2,5})\b")
 def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
     """Whom tasks that live wait for, and who waits."""
     found: dict[TaskId, list[Wait]] = {}
-    places = _Places(facts)
+    places = _AddressBook(facts)
     for task in facts.tasks:
         text = facts.complaint(task)
         if not text or not FOR_OTHERS.search(text) or task.entry["complaint"] is None:
@@ -55,7 +55,7 @@ def waits(facts: Facts) -> Mapping[TaskId, tuple[Wait, ...]]:
     return {target: tuple(who) for target, who in found.items()}
 
 
-class _Places:
+class _AddressBook:
     """By what other tasks are named in logs."""
 
     def __init__(self, facts: Facts) -> None:
@@ -69,12 +69,12 @@ class _Places:
     def meant(self, task: TaskStatus, text: str) -> TaskId | None:
         """The other task that a line is about: by its device, its address, or as the only one that it can be."""
         named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
-        told = _ADDRESS.findall(text)
-        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in told]
+        addresses = _ADDRESS.findall(text)
+        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in addresses]
         lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
         found = [
             *(one for one in named if one in self._facts.status.tasks),
-            *(self._addresses[one] for one in told if one in self._addresses),
+            *(self._addresses[one] for one in addresses if one in self._addresses),
             *(tasks[0] for tasks in by_port if len(tasks) == 1),
             *lead,
             *(self._out if len(self._out) == 1 else []),
@@ -83,22 +83,22 @@ class _Places:
 
 
 def _standing(facts: Facts, task: TaskStatus) -> str:
-    told = facts.vitals(task)
+    vitals = facts.vitals(task)
     if task.state in ENDED:
         return "ended"
     if task.state in (TaskState.STOPPED, TaskState.SUCCEEDED):
         return "over"
     if task.state is TaskState.LOST:
         return "away"
-    if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
+    if task.state is TaskState.STALLED or (vitals is not None and vitals["frozen"]):
         return "frozen"
     listens = (
-        told["listens"] if told is not None else task.entry["ready"]
+        vitals["listens"] if vitals is not None else task.entry["ready"]
     )  # `ready` says less of a program that does not serve
     return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
 
-def over(facts: Facts) -> Iterator[Seen]:
+def over(facts: Facts) -> Iterator[Match]:
     """Tasks that have ended as they should, too early for others."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
@@ -106,7 +106,7 @@ def over(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, who, state=task.state.value, ended_at=task.entry["since"])
 
 
-def not_listening(facts: Facts) -> Iterator[Seen]:
+def not_listening(facts: Facts) -> Iterator[Match]:
     """Tasks that do not listen yet, for longer than a start takes."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
@@ -117,7 +117,7 @@ def not_listening(facts: Facts) -> Iterator[Seen]:
 def unreachable(*problems: str) -> Find:
     """Finds tasks that listen, and that other hosts cannot connect to for such a reason."""
 
-    def find(facts: Facts) -> Iterator[Seen]:
+    def find(facts: Facts) -> Iterator[Match]:
         waiting = waits(facts)
         for task in facts.tasks:
             from_hosts = _without_way(facts, task, lambda one: one["problem"] in problems)
@@ -134,7 +134,7 @@ def _without_way(facts: Facts, task: TaskStatus, is_meant: Callable[[Unreached],
     return {host: one for host, one in tried.items() if one is not None and is_meant(one)}
 
 
-def unexplained(facts: Facts) -> Iterator[Seen]:
+def unexplained(facts: Facts) -> Iterator[Match]:
     """Tasks that listen, and that are waited for all the same."""
     for target, who in waits(facts).items():
         task = facts.status.tasks[target]
@@ -143,7 +143,7 @@ def unexplained(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, who)
 
 
-def never_ready(facts: Facts) -> Iterator[Seen]:
+def never_ready(facts: Facts) -> Iterator[Match]:
     """Tasks that a start waited for in vain, as they never listened on their ports."""
     for one in facts.status.verdict.why:
         task = facts.status.tasks.get(TaskId.parse(one["task"])) if one["kind"] == "waits_to_listen" else None
@@ -151,15 +151,15 @@ def never_ready(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, ())
 
 
-def frozen(facts: Facts) -> Iterator[Seen]:
+def frozen(facts: Facts) -> Iterator[Match]:
     waiting = waits(facts)
     for task in facts.tasks:
-        told = facts.vitals(task)
-        if _hangs(task, "frozen") or (told is not None and told["frozen"]):
+        vitals = facts.vitals(task)
+        if _hangs(task, "frozen") or (vitals is not None and vitals["frozen"]):
             yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
-def stalled(facts: Facts) -> Iterator[Seen]:
+def stalled(facts: Facts) -> Iterator[Match]:
     for task in facts.tasks:
         if _hangs(task, "stalled", "still_silent"):
             seconds = next((one["seconds"] for one in task.why if "seconds" in one), None)
@@ -167,7 +167,7 @@ def stalled(facts: Facts) -> Iterator[Seen]:
             yield _seen(facts, task, waits(facts).get(task.id, ()), silent_s=seconds, frame=frame)
 
 
-def hung(facts: Facts) -> Iterator[Seen]:
+def hung(facts: Facts) -> Iterator[Match]:
     """Tasks that were restarted because they hung."""
     for task in facts.tasks:
         hangs = facts.hangs(task) if task.state in LIVING and not facts.status.verdict.outcome.decided else []
@@ -176,7 +176,7 @@ def hung(facts: Facts) -> Iterator[Seen]:
             times = "once" if len(hangs) == 1 else f"{len(hangs)} times"
             over = len(hangs) == 1 or (task.entry["step"] is not None and facts.age(at) >= PROVEN_HANG_S)
             fields = {"times": times, "last_at": at, **({"reason": reason} if reason else {})}
-            yield Seen((task.id,), (task.host,), fields, over=over)
+            yield Match((task.id,), (task.host,), fields, over=over)
 
 
 def _hangs(task: TaskStatus, *kinds: str) -> bool:
@@ -185,41 +185,51 @@ def _hangs(task: TaskStatus, *kinds: str) -> bool:
     return hung and any(one["kind"] in kinds for one in task.why)
 
 
-def away(facts: Facts) -> Iterator[Seen]:
+def away(facts: Facts) -> Iterator[Match]:
     """Hosts that the coordinator has lost."""
-    told = facts.status.coordination
+    coordination = facts.status.coordination
     waiting = waits(facts)
-    for host in told.lost_hosts if told is not None and not facts.status.verdict.outcome.decided else ():
+    for host in (
+        coordination.lost_hosts if coordination is not None and not facts.status.verdict.outcome.decided else ()
+    ):
         tasks = tuple(task.id for task in facts.on(host))
-        assert told is not None
+        assert coordination is not None
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
-        yield Seen(tasks, (host,), {"away_s": facts.age(told.contacts[host]["heard"])}, waiting=who)
+        yield Match(tasks, (host,), {"away_s": facts.age(coordination.contacts[host]["heard"])}, waiting=who)
 
 
-def coordinator_away(facts: Facts) -> Iterator[Seen]:
+def coordinator_away(facts: Facts) -> Iterator[Match]:
     """Its host, where it is in the run and the others had to be asked."""
     why = facts.status.away
     if why is not None and not why.elsewhere and facts.on(why.host):
-        yield Seen(tuple(task.id for task in facts.on(why.host)), (why.host,), {"why": why.cause.summary})
+        yield Match(tuple(task.id for task in facts.on(why.host)), (why.host,), {"why": why.cause.summary})
 
 
-def silent(facts: Facts) -> Iterator[Seen]:
+def silent(facts: Facts) -> Iterator[Match]:
     """Hosts whose agents have never called the coordinator."""
-    told = facts.status.coordination
-    if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
+    coordination = facts.status.coordination
+    if (
+        coordination is None
+        or facts.status.verdict.outcome.decided
+        or facts.age(facts.status.record.created) < PATIENCE_S
+    ):
         return
-    unheard = [host for host, contact in told.contacts.items() if not contact["connected"] and contact["heard"] is None]
-    hosts = tuple(host for host in unheard if host not in told.absent_hosts)
+    unheard = [
+        host for host, contact in coordination.contacts.items() if not contact["connected"] and contact["heard"] is None
+    ]
+    hosts = tuple(host for host in unheard if host not in coordination.absent_hosts)
     if hosts:
         tasks = tuple(task.id for host in hosts for task in facts.on(host))
-        yield Seen(
-            tasks, hosts, {"missing": told.view["missing"] or "", "age_s": facts.age(facts.status.record.created)}
+        yield Match(
+            tasks,
+            hosts,
+            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.record.created)},
         )
 
 
-def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Seen:
+def _seen(facts: Facts, task: TaskStatus, who: tuple[Wait, ...], **fields: object) -> Match:
     address = facts.address(task.id)
     name, _, port = address.rpartition(":")
     places = {"address": address, "port": port, **({} if _IP.match(name) else {"name": name})}
     from_hosts = {"from_hosts": tuple(dict.fromkeys(one.host for one in who))}
-    return Seen((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)
+    return Match((task.id,), (task.host,), {**places, **from_hosts, **fields}, waiting=who)

@@ -11,11 +11,11 @@ from itertools import pairwise
 from typing import Any
 
 import dtctl
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.kept import Kept, NotAsked, Noting, for_one_look
-from dtctl.operations.events import Story, read_events
+from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
+from dtctl.operations.events import EventHistory, read_events
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
@@ -56,7 +56,7 @@ class Report:
     status: RunStatus
     goodput: Goodput | None
     timeline: Timeline
-    story: tuple[StoryLine, ...]
+    events: tuple[HistoryEvent, ...]
     """Less what stands in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
@@ -71,8 +71,8 @@ class Report:
 
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError if no host knows the run."""
-    with Following(record, transport, environ, for_one_look) as following:
-        return following.look()
+    with Following(record, transport, environ, for_one_command) as following:
+        return following.report()
 
 
 SCALARS_EVERY_S = 10.0
@@ -83,7 +83,7 @@ SCALARS_SHARE = 0.05
 class Following:
     """The report of a run again and again, over one connection to each host; what has not changed is not asked again.
 
-    A context manager: at its end its connections are closed. `keep`: see client/kept.py.
+    A context manager: at its end its connections are closed. `keep`: see client/persistent.py.
     """
 
     def __init__(
@@ -91,14 +91,14 @@ class Following:
         record: RunRecord,
         transport: Transport,
         environ: Mapping[str, str],
-        keep: Callable[[Transport], Kept] = Kept,
+        keep: Callable[[Transport], PersistentTransport] = PersistentTransport,
     ) -> None:
         self._record = record
         self._environ = environ
-        self._noting = Noting(transport)
+        self._noting = RecordingTransport(transport)
         self._kept = keep(self._noting)
-        self._story = Story(())
-        self._told_by = ""
+        self._events = EventHistory(())
+        self._events_from = ""
         """The host whose coordinator reports the event history."""
         self._scalars = Metrics(None, ())
         self._next_scalars = 0.0
@@ -110,7 +110,7 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._kept.__exit__()
 
-    def look(self) -> Report:
+    def report(self) -> Report:
         """How the run stands now. Raises DtctlError where no host says anything of it."""
         found = status(self._record, self._kept)
         if found.time:
@@ -119,28 +119,28 @@ class Following:
             self._read_scalars(now=is_over(found) and not self._was_over)
             self._was_over = is_over(found)
         greetings = {host: one.facts for host, one in self._noting.greeted.items()}
-        return put_together(found, self._story, self._scalars, greetings, self._environ)
+        return put_together(found, self._events, self._scalars, greetings, self._environ)
 
     def _read_events(self) -> None:
         """The new events; all of them if the hosts report them in place of the coordinator."""
-        record, known = self._record, self._story.lines
-        goes_on = bool(known) and self._story.away is None and self._told_by == record.coordinator
+        record, known = self._record, self._events.lines
+        goes_on = bool(known) and self._events.away is None and self._events_from == record.coordinator
         begin = known[-1]["n"] + 1 if goes_on else None
         try:
-            told = read_events(record, self._kept, last=LINES, begin=begin)
+            new_events = read_events(record, self._kept, last=LINES, begin=begin)
         except DtctlError as error:
-            self._story = dataclasses.replace(self._story, errors={record.coordinator: error})
+            self._events = dataclasses.replace(self._events, errors={record.coordinator: error})
             return
-        new = (*known, *told.lines)[-LINES:] if goes_on and told.away is None else told.lines
-        self._story, self._told_by = Story(new, told.errors, told.away), record.coordinator
+        new = (*known, *new_events.lines)[-LINES:] if goes_on and new_events.away is None else new_events.lines
+        self._events, self._events_from = EventHistory(new, new_events.errors, new_events.away), record.coordinator
 
     def _read_scalars(self, *, now: bool) -> None:
         """Those of a host that gives no answer stay as they were."""
         began = time.monotonic()
         if began >= self._next_scalars or now:
-            told = read_metrics(self._record, self._kept, [], points=POINTS)
-            left = [one for one in self._scalars.series if one.host in told.errors]
-            self._scalars = dataclasses.replace(told, series=(*told.series, *left))
+            metrics = read_metrics(self._record, self._kept, [], points=POINTS)
+            left = [one for one in self._scalars.series if one.host in metrics.errors]
+            self._scalars = dataclasses.replace(metrics, series=(*metrics.series, *left))
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
 
@@ -152,13 +152,13 @@ def is_over(found: RunStatus) -> bool:
 
 def put_together(
     found: RunStatus,
-    story: Story,
+    events: EventHistory,
     scalars: Metrics,
     greetings: Mapping[str, Mapping[str, Any]],
     environ: Mapping[str, str],
 ) -> Report:
-    happenings = story.lines
-    errors = _first_of_each_host(found.errors, story.errors, scalars.errors)
+    happenings = events.lines
+    errors = _first_of_each_host(found.errors, events.errors, scalars.errors)
     return Report(
         made=time.time(),
         dtctl=dtctl.__version__,
@@ -166,7 +166,7 @@ def put_together(
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),
         timeline=timeline(happenings, found.tasks.values(), found.time, cut=len(happenings) >= LINES),
-        story=tuple(one for one in happenings if one["kind"] != "task"),
+        events=tuple(one for one in happenings if one["kind"] != "task"),
         scalars=scalars,
         rates=() if any(one.tag in RATE_TAGS for one in scalars.series) else tuple(rates(scalars.series)),
         hosts=tuple(
@@ -174,14 +174,14 @@ def put_together(
         ),
         configuration=read_configuration(found.record.file, environ),
         errors=errors,
-        unasked=_unasked(errors, {"events": story.errors, "metrics": scalars.errors}),
+        unasked=_unasked(errors, {"events": events.errors, "metrics": scalars.errors}),
     )
 
 
-def _first_of_each_host(*told: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
+def _first_of_each_host(*parts: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
     """What has gone wrong there, rather than that it was not asked again."""
     errors: dict[str, DtctlError] = {}
-    for failed in told:
+    for failed in parts:
         for host, error in failed.items():
             if host not in errors or isinstance(errors[host], NotAsked):
                 errors[host] = error
@@ -193,9 +193,7 @@ def _unasked(
 ) -> dict[str, tuple[str, ...]]:
     """Of hosts that have failed at something else."""
     failed = [host for host, error in errors.items() if not isinstance(error, NotAsked)]
-    left = {
-        host: tuple(what for what, told in parts.items() if isinstance(told.get(host), NotAsked)) for host in failed
-    }
+    left = {host: tuple(what for what, one in parts.items() if isinstance(one.get(host), NotAsked)) for host in failed}
     return {host: what for host, what in left.items() if what}
 
 

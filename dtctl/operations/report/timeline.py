@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import Fact, why_of
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import TaskStatus
 
@@ -65,33 +65,35 @@ MOST_ATTEMPTS = 100
 _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 
-def timeline(story: Sequence[StoryLine], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
-    """`story`: the event history in order; `now` is the end of what still runs."""
-    told: dict[str, list[StoryLine]] = {}
-    for one in story:
+def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
+    """`events`: the event history in order; `now` is the end of what still runs."""
+    by_task: dict[str, list[HistoryEvent]] = {}
+    for one in events:
         if one["kind"] == "task" and one["task"] is not None:
-            told.setdefault(one["task"], []).append(one)
+            by_task.setdefault(one["task"], []).append(one)
     lines = tuple(
-        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
+        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, by_task.get(str(task.id), []), now)))
         for task in tasks
     )
-    begins = [story[0]["time"]] if story else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
+    begins = (
+        [events[0]["time"]] if events else [bar.begin for line in lines for one in line.attempts for bar in one.bars]
+    )
     ends = [one.end for line in lines for one in line.attempts]
     begin = min([*begins, *(one.begin for line in lines for one in line.attempts)], default=now)
     return Timeline(begin, max([begin, *ends]), lines, cut)
 
 
-def _attempts(task: TaskStatus, told: list[StoryLine], now: float) -> list[Attempt]:
-    moves = [one for one in told if one["from"] != one["to"] and one["to"] in set(TaskState)]
+def _attempts(task: TaskStatus, events: list[HistoryEvent], now: float) -> list[Attempt]:
+    moves = [one for one in events if one["from"] != one["to"] and one["to"] in set(TaskState)]
     found = _from_moves(task, moves, now) if moves else _from_history(task, now)
     return found[-MOST_ATTEMPTS:]
 
 
-def _from_moves(task: TaskStatus, moves: list[StoryLine], now: float) -> list[Attempt]:
+def _from_moves(task: TaskStatus, moves: list[HistoryEvent], now: float) -> list[Attempt]:
     """A wait stands with the attempt before it, and the first one with the first attempt."""
     over = max(now, moves[-1]["time"])
     bars: dict[int, list[Bar]] = {}
-    ended: dict[int, StoryLine] = {}
+    ended: dict[int, HistoryEvent] = {}
     for number, one in enumerate(moves):
         state, attempt = TaskState(one["to"]), one["attempt"] or 0
         end = moves[number + 1]["time"] if number + 1 < len(moves) else over
@@ -105,7 +107,7 @@ def _from_moves(task: TaskStatus, moves: list[StoryLine], now: float) -> list[At
     return [_attempt(task, number, several, ended.get(number)) for number, several in sorted(bars.items())]
 
 
-def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: StoryLine | None) -> Attempt:
+def _attempt(task: TaskStatus, number: int, bars: list[Bar], end: HistoryEvent | None) -> Attempt:
     state = task.state if number == task.entry["attempt"] else bars[-1].state
     return Attempt(number, tuple(bars), state, why_of(end) if end is not None else ())
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     from dtctl.agent.records.spec import Spec
-    from dtctl.operations.checks.topic import Scene
+    from dtctl.operations.checks.topic import CheckContext
 
 
 Hostname = Callable[[SshSettings], str]
@@ -60,7 +60,7 @@ class Start:
     """Output directories are taken over from other clusters."""
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """Those that the coordinator tells."""
-    scene: Scene | None = None
+    context: CheckContext | None = None
     """What the hosts are asked of themselves by the way."""
     allow_missing: int | None = None
     """So many hosts may be done without; None where that is no choice of the command's."""
@@ -112,11 +112,11 @@ def prepare_launch(
     looked at already. `check`: the hosts are to report on themselves. `allow_missing`: so many hosts may be
     done without; None where that is no choice of the command's.
     """
-    from dtctl.operations.checks.checking import scene_of
+    from dtctl.operations.checks.checking import context_of
 
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
-    said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
@@ -127,7 +127,7 @@ def prepare_launch(
         plan=plan,
         record=record,
         bundle=bundle,
-        digest=said,
+        digest=computed,
         controller=controller_name(),
         secrets=found,
         authority=Authority(run) if len(record.hosts) > 1 else None,
@@ -135,7 +135,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        scene=scene_of(plan, brief=True, allowed_here=True) if check else None,
+        context=context_of(plan, brief=True, allowed_here=True) if check else None,
         allow_missing=allow_missing,
     )
 

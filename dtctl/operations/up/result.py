@@ -123,7 +123,7 @@ def _repeats(ends: list[Past], recovery: Recovery) -> bool:
 
 
 @dataclass(frozen=True)
-class Unseen:
+class UnusedCheckpoint:
     """What an earlier run has saved, and the one that starts will not find."""
 
     host: str
@@ -158,7 +158,7 @@ class UpResult:
     """Host -> where files of trainers are now that stood where the code has one."""
     unremembered: DtctlError | None = None
     """Why there is no record of the run on this machine."""
-    unseen: Unseen | None = None
+    unseen: UnusedCheckpoint | None = None
     """What an earlier run has saved, if this one begins at step 0 beside it."""
     checked: Checked | None = None
     """What the hosts told of themselves by the way."""
@@ -194,7 +194,7 @@ class UpReport:
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
 
-    def at_zero(self, unseen: Unseen) -> None:
+    def at_zero(self, unseen: UnusedCheckpoint) -> None:
         """An earlier run has saved a checkpoint that this one does not see."""
 
     def consent(self, runs: Collection[str]) -> None:
@@ -203,7 +203,7 @@ class UpReport:
     def stopping(self, found: Ending) -> None:
         """What of a run that is replaced is still there, before it is stopped."""
 
-    def stopped(self, told: Stopping) -> None:
+    def stopped(self, stopping: Stopping) -> None:
         """How far that is, where it takes long."""
 
 
@@ -218,15 +218,15 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
     return newest if newest and newest.newest_complete else None
 
 
-def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> Unseen | None:
+def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
     """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
     lead = record.coordinator
     if earlier(prepared):
         return None
-    told = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
-    if told:
-        host, newest = max(told, key=lambda one: one[1]["checkpoint"]["time"])
-        return Unseen(host, newest["run"], newest["dir"], read_checkpoint(newest["checkpoint"]), lead)
+    unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
+    if unused:
+        host, newest = max(unused, key=lambda one: one[1]["checkpoint"]["time"])
+        return UnusedCheckpoint(host, newest["run"], newest["dir"], read_checkpoint(newest["checkpoint"]), lead)
     if previous is not None and previous.run and not previous.is_local and previous.coordinator not in record.hosts:
-        return Unseen(previous.coordinator, previous.run, lead=lead)
+        return UnusedCheckpoint(previous.coordinator, previous.run, lead=lead)
     return None

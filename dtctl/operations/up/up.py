@@ -94,8 +94,8 @@ def _start(
         checked=brief,
         without_revival=_reported(kept, "reboot_why") if starting.launch.expects_revival else {},
         revival=_reported(kept, "reboot"),
-        new_revival=_reported({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
-        aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
+        new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
+        aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
         lead=starting.hand_over(),
@@ -179,4 +179,4 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
 
 def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
     """Of the hosts that report anything there."""
-    return {host: str(told[field]) for host, told in kept.items() if told[field]}  # type: ignore[literal-required]
+    return {host: str(answer[field]) for host, answer in kept.items() if answer[field]}  # type: ignore[literal-required]

@@ -9,10 +9,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.plan.roster import shown
+from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
-from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
-    from dtctl.operations.up.result import Unseen, UpResult
+    from dtctl.operations.up.result import UnusedCheckpoint, UpResult
     from dtctl.plan.roster import RunPlan
 
 API_VERSION = "dtctl/v1"
@@ -46,7 +46,7 @@ def json_line(body: Mapping[str, Any]) -> str:
     return json.dumps(valid(body), allow_nan=False) + "\n"
 
 
-def tell_json(kind: str, body: Mapping[str, Any]) -> None:
+def print_json_to_stderr(kind: str, body: Mapping[str, Any]) -> None:
     """One document a line, on stderr."""
     console.put(json_line({"apiVersion": API_VERSION, "kind": kind, **body}), stderr=True)
 
@@ -95,7 +95,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
     }
 
 
-def _unseen(unseen: Unseen) -> dict[str, Any]:
+def _unseen(unseen: UnusedCheckpoint) -> dict[str, Any]:
     """What an earlier run has saved where this one does not look; without a checkpoint it is unknown what is there."""
     newest = checkpoint(unseen.checkpoint) if unseen.checkpoint else None
     return {**picked(unseen, "run host directory?"), "checkpoint": newest}
@@ -116,8 +116,8 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "stages": [
             {
                 **picked(stage, "name tasks"),
-                "after": list(stage.after) if stage.held else [],
-                "needs": list(stage.after),
+                "after": stage["after"] if stage["held"] else [],
+                "needs": stage["after"],
             }
             for stage in value.stages
         ],
@@ -182,7 +182,7 @@ def stop(result: StopResult) -> dict[str, Any]:
     }
 
 
-def event(one: StoryLine) -> dict[str, Any]:
+def event(one: HistoryEvent) -> dict[str, Any]:
     return {
         **picked(one, "n time@ kind host task attempt from to"),
         **reasoned(why_of(one)),

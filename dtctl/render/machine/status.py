@@ -9,9 +9,9 @@ from dtctl.agent.records.whole_run import Incident
 from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
+from dtctl.render.format import iso_utc
 from dtctl.render.machine.diagnosis import problems
 from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
-from dtctl.render.words import iso_utc
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Goodput
@@ -102,11 +102,13 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
     return None if cause is None else {"task": str(cause), "logTail": status.tasks[cause].exit["tail"]}
 
 
-def _coordination(told: Coordination) -> dict[str, Any]:
+def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
-        **picked(told.view, "phase missing=waitingFor restarts warnings"),
-        "incidents": [_incident(one) for one in told.view["incidents"]],
-        "hosts": [{"host": host, **picked(one, "connected heard@ over absent")} for host, one in told.contacts.items()],
+        **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
+        "incidents": [_incident(one) for one in coordination.view["incidents"]],
+        "hosts": [
+            {"host": host, **picked(one, "connected heard@ over absent")} for host, one in coordination.contacts.items()
+        ],
     }
 
 

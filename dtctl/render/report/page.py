@@ -9,10 +9,10 @@ from pathlib import Path
 
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
+from dtctl.render.format import local_time
 from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.sections import sections
 from dtctl.render.terminal import console
-from dtctl.render.words import local_time
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
 """Light and dark, narrow and wide, on paper. It fetches nothing."""

@@ -6,8 +6,8 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.timeline import Attempt, Bar, TaskLine, by_trouble, restarted
+from dtctl.render.format import count, duration, local_time
 from dtctl.render.report.html import Column, Html, bars, joined, key, scrolled, tag
-from dtctl.render.words import count, duration, local_time
 
 MOST_LANES = 100
 MOST_ROWS = 500
@@ -72,11 +72,11 @@ def described(line: TaskLine) -> str:
     """A lane for those who do not see it."""
     if not line.attempts:
         return "not started"
-    words = [
+    parts = [
         f"attempt {one.number} {state(line, one)} {'after' if _is_over(line, one) else 'for'} {duration(_ran(one))}"
         for one in line.attempts[-20:]
     ]
-    return ", ".join(words)
+    return ", ".join(parts)
 
 
 def state(line: TaskLine, one: Attempt) -> str:

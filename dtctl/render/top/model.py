@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.client.streams import Away, Back, Feed
+from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
 from dtctl.operations.losses import Losses
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.snapshot import RunStatus
@@ -47,7 +47,7 @@ class Snapshot:
     """Epoch seconds on the lead's host; the status may be some seconds old."""
     over: bool = False
     """Nothing more will happen."""
-    broken: Mapping[str, Away] = field(default_factory=dict)
+    broken: Mapping[str, Disconnected] = field(default_factory=dict)
     """Hosts whose conversation is broken."""
 
     found: Problem | None = None
@@ -70,7 +70,7 @@ class Choice:
     sort: str = "TASK"
     """Heading of a column."""
     backwards: bool = False
-    words: str = ""
+    filter: str = ""
     """A task is shown when each of them is found in its row."""
     folded: frozenset[str] = frozenset()
     """Jobs whose tasks are one row."""
@@ -205,13 +205,13 @@ class Model:
         self._problem: Problem | None = None
         self._told_at = 0.0
         self._over = False
-        self._broken: dict[str, Away] = {}
+        self._broken: dict[str, Disconnected] = {}
 
-    def look(self, now: float) -> bool:
+    def poll(self, now: float) -> bool:
         """Whether there is news. Raises what has ended the stream of the run."""
         events = self._run.take()
         for one in events:
-            self._hear(one, now)
+            self._receive(one, now)
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
         for series in points:
             self.losses.add(series)
@@ -229,7 +229,7 @@ class Model:
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
         return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
-    def _hear(self, event: object, now: float) -> None:
+    def _receive(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):
             raise event
         if isinstance(event, RunStatus):
@@ -237,9 +237,9 @@ class Model:
             self._problem = Problem(event)
             self._broken = self._broken if event.coordination is None else {}
             self.histories.add(event)
-        elif isinstance(event, Away):
+        elif isinstance(event, Disconnected):
             self._broken[event.host] = event
-        elif isinstance(event, Back):
+        elif isinstance(event, Reconnected):
             self._broken.pop(event.host, None)
         elif isinstance(event, Over):
             self._over = True

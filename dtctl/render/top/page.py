@@ -12,11 +12,11 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.metrics import Point
 from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
 from dtctl.render.events import incident_lines
+from dtctl.render.format import count, duration, fold
 from dtctl.render.roster import STATE_STYLE, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
 from dtctl.render.top.model import WORST_FIRST, Choice, Histories, History, Line, Snapshot, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
-from dtctl.render.words import count, duration, fold
 from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6
@@ -54,8 +54,8 @@ def page(
     moved = curves(histories, points, width, fine=fine)
     top = [*wrapped(answer(snapshot), width)[: max(1, height // 4)], *([moved] if moved else [])]
     top += _troubles(snapshot, width, max(1, height - len(top) - _LEAST_ROWS))
-    if choice.words:
-        top += [[(f"filter: {safe(choice.words)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
+    if choice.filter:
+        top += [[(f"filter: {safe(choice.filter)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
     columns = layout(shown, width)
     return Page(tuple(top), columns.heading(choice, fine=fine), columns, tuple(shown))
 

@@ -20,7 +20,7 @@ from textual.widget import Widget
 
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
-from dtctl.operations.client.streams import Away, Back, Feed
+from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
 from dtctl.operations.logs import LogLines
 from dtctl.render.terminal.safe import log_lines
 from dtctl.render.top.model import Line, safe
@@ -190,7 +190,7 @@ class LogText:
         self.width = 0
         self._attempt: int | None = None
 
-    def hear(self, event: object) -> None:
+    def receive(self, event: object) -> None:
         if isinstance(event, LogLines):
             if self._attempt not in (None, event.attempt):
                 self._add(f"--- attempt {event.attempt} ---", "yellow")
@@ -199,9 +199,9 @@ class LogText:
             self._attempt = event.attempt
             for line in log_lines(event.data, color=False):
                 self._add(line.expandtabs())
-        elif isinstance(event, Away):
+        elif isinstance(event, Disconnected):
             self._add(f"--- {event.host}: {event.error.summary} ---", "red")
-        elif isinstance(event, Back):
+        elif isinstance(event, Reconnected):
             self._add(f"--- {event.host} can be reached again ---", "yellow")
         elif isinstance(event, DtctlError):
             self._add(f"--- {event.summary} ---", "red")
@@ -248,15 +248,15 @@ class LogScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._title()
         self.query_one("#log", Lines).focus()
-        self.set_interval(_LOOK_EVERY_S, self.look)
+        self.set_interval(_LOOK_EVERY_S, self.poll)
 
     def on_unmount(self) -> None:
         self._feed.close(0.0)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         events = self._feed.take()
         for one in events:
-            self._text.hear(one)
+            self._text.receive(one)
         if events:
             self._draw()
 

@@ -24,7 +24,7 @@ CURVE = 10
 
 
 @dataclass(frozen=True)
-class Seen:
+class RowData:
     """A task, and all that its row is made from."""
 
     task: TaskStatus
@@ -44,33 +44,33 @@ Key = float | str | None
 @dataclass(frozen=True)
 class Column:
     heading: str
-    key: Callable[[Seen], Key] | None = None
+    key: Callable[[RowData], Key] | None = None
     """None: rows cannot be sorted by it."""
     align: Literal["left", "right"] = "left"
     spare: int = 0
     """Columns with the highest number are left out first where there is no room; those with 0 never."""
-    text: Callable[[Seen], str] | None = None
+    text: Callable[[RowData], str] | None = None
     """None: as `dtctl status` shows it."""
 
-    def cell(self, seen: Seen) -> str:
+    def cell(self, seen: RowData) -> str:
         if self.text is not None:
             return self.text(seen)
         return str(roster.COLUMNS[self.heading](roster.Row((seen.task,), note(seen.task, seen.status)), seen.status))
 
 
-def _since(seen: Seen) -> float | None:
+def _since(seen: RowData) -> float | None:
     return (
         max(0.0, seen.status.time - seen.task.entry["since"]) if seen.task.entry["since"] and seen.status.time else None
     )
 
 
-def _silent(seen: Seen) -> float | None:
+def _silent(seen: RowData) -> float | None:
     """Since its last output; None for a task that has ended."""
     written = seen.task.entry["progress"]
     return None if written is None or seen.task.state.final else max(0.0, seen.status.time - written)
 
 
-def _rate(seen: Seen) -> float | None:
+def _rate(seen: RowData) -> float | None:
     """Of a task that does not run its last rate says nothing."""
     return seen.task.entry["rate"] if seen.task.state is TaskState.RUNNING else None
 
@@ -83,7 +83,7 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
     return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
 
 
-def _rates(seen: Seen) -> str:
+def _rates(seen: RowData) -> str:
     return curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
 
@@ -129,8 +129,8 @@ class Row:
 def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool = True) -> list[Row]:
     """A job that is folded stands where the first of its tasks would."""
     status = snapshot.status_now
-    every = [Seen(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
-    shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.words)]
+    every = [RowData(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
+    shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.filter)]
     found: list[Row] = []
     folded: set[str] = set()
     for seen, row in _sorted(shown, choice):
@@ -143,18 +143,18 @@ def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool
     return found
 
 
-def _row(seen: Seen) -> Row:
+def _row(seen: RowData) -> Row:
     cells = {column.heading: safe(column.cell(seen)) for column in COLUMNS}
     return Row(seen.task.id, cells, STATE_STYLE.get(seen.task.state, ""))
 
 
-def _has(row: Row, words: str) -> bool:
+def _has(row: Row, pattern: str) -> bool:
     """Each word somewhere in the row, in small letters or capitals."""
     whole = " ".join(row.cells.values()).lower()
-    return all(word in whole for word in words.lower().split())
+    return all(part in whole for part in pattern.lower().split())
 
 
-def _sorted(shown: Sequence[tuple[Seen, Row]], choice: Choice) -> Iterable[tuple[Seen, Row]]:
+def _sorted(shown: Sequence[tuple[RowData, Row]], choice: Choice) -> Iterable[tuple[RowData, Row]]:
     key = next((column.key for column in COLUMNS if column.heading == choice.sort), None)
     if key is None:
         return shown
@@ -168,7 +168,7 @@ def _unknown(key: Key) -> bool:
     return key is None or (isinstance(key, float) and math.isnan(key))
 
 
-def _of_job(job: str, tasks: Sequence[Seen], snapshot: Snapshot) -> Row:
+def _of_job(job: str, tasks: Sequence[RowData], snapshot: Snapshot) -> Row:
     """The worst state, the furthest step, the rate in the middle, and how many tasks are in which state."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]

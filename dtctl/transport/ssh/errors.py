@@ -106,25 +106,29 @@ def login_timed_out(to: Destination, timeout_s: float) -> TransportError:
     )
 
 
-def cannot_log_in(to: Destination, story: LoginRefused) -> TransportError:
+def cannot_log_in(to: Destination, failure: LoginRefused) -> TransportError:
     """`alike` has no user in it: hosts differ in theirs, and are refused for the same reason all the same."""
-    summary, shared, hint = f"cannot log in to {to} as {story.user}", "the login is refused", to.try_command(story.user)
-    accepts = f"the host accepts {', '.join(story.accepts)}" if story.accepts else ""
-    offered = f"offered {', '.join(story.offered)}" if story.offered else "no key to offer"
-    locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in story.locked]
-    if story.more_than_a_key:
-        wanted = " or ".join(story.accepts)
+    summary, shared, hint = (
+        f"cannot log in to {to} as {failure.user}",
+        "the login is refused",
+        to.try_command(failure.user),
+    )
+    accepts = f"the host accepts {', '.join(failure.accepts)}" if failure.accepts else ""
+    offered = f"offered {', '.join(failure.offered)}" if failure.offered else "no key to offer"
+    locked = [f"{path} needs a passphrase, and there is no terminal to ask for it" for path in failure.locked]
+    if failure.more_than_a_key:
+        wanted = " or ".join(failure.accepts)
         accepts = f"the key was accepted, but the host also wants {wanted}"
         shared = f"the key is accepted, but the login also needs {wanted}"
-    elif story.ended:
-        accepts = f"the host ended the connection: {story.ended}"
-    detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *story.unusable])
-    if story.locked:
-        shared, hint = f"the login is refused, and {story.locked[0]} is locked", f"ssh-add {story.locked[0]}"
-    elif story.ended and len(story.offered) > 1:
+    elif failure.ended:
+        accepts = f"the host ended the connection: {failure.ended}"
+    detail = "\n".join(["; ".join(filter(None, [offered, accepts])), *locked, *failure.unusable])
+    if failure.locked:
+        shared, hint = f"the login is refused, and {failure.locked[0]} is locked", f"ssh-add {failure.locked[0]}"
+    elif failure.ended and len(failure.offered) > 1:
         shared = "the login is refused after several keys"
         hint = "name the one right key: `ssh: {identity_file: PATH}`, dtctl -i PATH, or IdentitiesOnly in ~/.ssh/config"
-    elif not story.offered:
+    elif not failure.offered:
         shared = "the login is refused without a key"
     return TransportError(summary, detail=detail, hint=hint, shared_summary=shared)
 

@@ -248,41 +248,41 @@ class KeyAuthentication:
         self._named = [*fabric_config.authentication.identities, *ssh_config.get("identityfile", [])]
         self._only_named = str(ssh_config.get("identitiesonly", "no")).lower() == "yes"
         self._agent = _agent_path(ssh_config.get("identityagent"))
-        self._story = LoginRefused(username)
+        self._failure = LoginRefused(username)
 
     def authenticate(self, transport: Transport) -> list[str]:
         """Returns when the login is complete. Raises LoginRefused."""
-        story = self._story
+        failure = self._failure
         for label, key in self._offers():
-            story.offered.append(label)
+            failure.offered.append(label)
             asked = time.monotonic()
             try:
-                story.accepts = transport.auth_publickey(story.user, key)
+                failure.accepts = transport.auth_publickey(failure.user, key)
             except BadAuthenticationType as error:
-                story.accepts = error.allowed_types
-                raise story from error
+                failure.accepts = error.allowed_types
+                raise failure from error
             except (SSHException, EOFError, OSError) as error:
                 late = transport.auth_timeout is not None and time.monotonic() - asked >= transport.auth_timeout
                 if late or not transport.is_active():
-                    story.late, story.ended = late, _told(error)
-                    raise story from error
+                    failure.late, failure.ended = late, _described(error)
+                    raise failure from error
                 continue
-            if story.accepts:
-                story.more_than_a_key = True
-                raise story
+            if failure.accepts:
+                failure.more_than_a_key = True
+                raise failure
             return []
         return self._without_keys(transport)
 
     def _without_keys(self, transport: Transport) -> list[str]:
         """Asks for the methods that the host accepts; some devices let everybody in."""
         try:
-            return transport.auth_none(self._story.user)
+            return transport.auth_none(self._failure.user)
         except BadAuthenticationType as error:
-            self._story.accepts = error.allowed_types
-            raise self._story from error
+            self._failure.accepts = error.allowed_types
+            raise self._failure from error
         except (SSHException, EOFError, OSError) as error:
-            self._story.ended = _told(error)
-            raise self._story from error
+            self._failure.ended = _described(error)
+            raise self._failure from error
 
     def _offers(self) -> Iterator[tuple[str, PKey]]:
         in_agent = {key.asbytes(): key for key in self._keyring.agent_keys(self._agent)} if self._agent else {}
@@ -295,7 +295,7 @@ class KeyAuthentication:
             elif file.locked:
                 locked.append(file)
             elif self._named:
-                self._story.unusable.append(f"{file}: {file.problem}")
+                self._failure.unusable.append(f"{file}: {file.problem}")
         if not self._only_named:
             for key in in_agent.values():
                 yield f"{key.comment or key.get_name()} (agent)", key
@@ -303,9 +303,9 @@ class KeyAuthentication:
             if self._keyring.unlock(file):
                 yield from _with_certificate(file)
             elif file.problem:
-                self._story.unusable.append(f"{file}: {file.problem}")
+                self._failure.unusable.append(f"{file}: {file.problem}")
             else:
-                self._story.locked.append(str(file))
+                self._failure.locked.append(str(file))
 
     def _files(self) -> list[KeyFile]:
         names = [name for name in self._named if name != "none"] or ([] if self._named else DEFAULT_FILES)
@@ -329,5 +329,5 @@ def _agent_path(setting: str | None) -> str:
     return "" if setting == "none" else str(Path(setting).expanduser())
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -179,7 +179,7 @@ def test_of_names_without_end_only_so_many_are_looked_at(output: Path, monkeypat
 
 
 def test_a_look_ends_when_its_time_is_over(output: Path) -> None:
-    found = reading.look(str(output), time.monotonic() - 1)
+    found = reading.inspect(str(output), time.monotonic() - 1)
     assert found["problem"] == f"{output}: only part of it was searched: it took too long"
     assert found["newest_complete"] is None
 

@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.checkpoints import reading, repair, storing, verifying
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.host.files import Unfit
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.requests import StoreRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 
@@ -72,7 +72,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     send(arrival)
     arrival.verify(lambda: None)
     assert seen(place) == {"checkpoint", f".{NAME}.part"}
-    assert reading.look(str(place), float("inf"))["all"] == [], "what arrives is no checkpoint yet"
+    assert reading.inspect(str(place), float("inf"))["all"] == [], "what arrives is no checkpoint yet"
     arrival.finish(2e9)
     assert seen(place) == {*FILES, "checkpoint"}
     assert {name: (place / name).read_bytes() for name in FILES} == FILES
@@ -230,7 +230,7 @@ def test_a_directory_in_that_of_the_checkpoints_is_made(begin: Begin, place: Pat
     assert arrival.directory == str(place / "chief")
     stored(arrival)
     assert seen(place / "chief") == {*FILES, "checkpoint"}
-    [told] = reading.look(str(place), float("inf"))["all"]
+    [told] = reading.inspect(str(place), float("inf"))["all"]
     assert (told["prefix"], told["complete"]) == (f"chief/{NAME}", True)
 
 
@@ -275,5 +275,5 @@ def test_bytes_that_do_not_follow_are_refused(name: str, offset: int, begin: Beg
     ],
 )
 def test_a_request_names_the_files_of_one_checkpoint_and_nothing_else(fields: dict[str, Any]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         wanted(**fields)

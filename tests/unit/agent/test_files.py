@@ -17,7 +17,7 @@ from dtctl.agent.bundles.tree import Manifest
 from dtctl.agent.host import fifo, files, locks, paths
 from dtctl.agent.host.secrets import Masks
 from dtctl.agent.logs.lines import Times, end_of, size_when
-from dtctl.agent.records.words import Variables
+from dtctl.agent.records.values import Variables
 from dtctl.agent.run.runfiles import EventLog
 from dtctl.agent.supervise.attempt import Samples
 from dtctl.agent.supervise.progress import LogProgress
@@ -40,7 +40,7 @@ def write(path: str) -> None:
 
 
 RAISING: list[Callable[[str], Any]] = [
-    files.look,
+    files.stat_regular,
     files.descriptor,
     lambda path: files.read(path, 100),
     lambda path: files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),

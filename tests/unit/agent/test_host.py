@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import outputs, ports, processes
-from dtctl.agent.records.words import can_be_given
+from dtctl.agent.records.values import can_be_given
 from dtctl.agent.requests.starting import most_ports
 from dtctl.agent.run import environment
 from dtctl.agent.survival import reboot
@@ -301,7 +301,7 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", "/home/u")
     marks = environment.Marks("/root/bundles/b/tree")
     words = ["\0HOME/data", "--out=\0HOME/x:\0CODE/y", "HOME", "$HOME", "\\0HOME"]
-    assert marks.words(words) == [
+    assert marks.expand(words) == [
         "/home/u/data",
         "--out=/home/u/x:/root/bundles/b/tree/y",
         "HOME",

@@ -9,7 +9,7 @@ import pytest
 from dtctl.agent.host import fifo, paths, processes
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import IntentFile
-from dtctl.agent.records.words import Want
+from dtctl.agent.records.values import Want
 from dtctl.agent.requests import runs
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles

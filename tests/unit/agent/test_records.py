@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, whole_run, words
-from dtctl.agent.records.kinds import Kind, Missing, Wrong, checked, fields_of, kind_of, made
+from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, values, whole_run
+from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
 from tests.fuzz import few
 
 FILES = [
@@ -28,8 +28,8 @@ FILES = [
     whole_run.RunView,
     whole_run.RequestBook,
     whole_run.Event,
-    whole_run.StoryLine,
-    words.Variables,
+    whole_run.HistoryEvent,
+    values.Variables,
 ]
 RECORDS: list[Any] = [
     *(exchange.request for exchange in answers.EXCHANGES.values()),
@@ -138,14 +138,14 @@ EXAMPLES = [
 
 
 def name_of(record: Any) -> str:
-    return kind_of(record).words.partition("{")[0].strip()
+    return kind_of(record).description.partition("{")[0].strip()
 
 
 def accepted(record: Any, raw: object) -> bool:
     """Whether it holds; then it is accepted again as it is, and JSON takes it, and gives it back."""
     try:
         value = checked(record, raw)
-    except Wrong as wrong:
+    except InvalidValue as wrong:
         text = str(wrong)
         assert text.isprintable(), text
         assert len(text) < 2_000, text[:2_000]
@@ -255,7 +255,7 @@ LED: dict[str, Any] = {
 )
 def test_a_spec_that_cannot_be_carried_out_is_refused_with_the_place(fields: dict[str, Any], where: str) -> None:
     made(spec.Spec, **LED)
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(InvalidValue) as wrong:
         made(spec.Spec, **{**LED, **fields})
     assert wrong.value.field == where
 
@@ -278,7 +278,7 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CRE
 )
 def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where: str) -> None:
     checked(requests.UpRequest, UP)
-    with pytest.raises(Wrong) as wrong:
+    with pytest.raises(InvalidValue) as wrong:
         checked(requests.UpRequest, {**UP, **fields})
     assert wrong.value.field == where
 

@@ -13,19 +13,19 @@ import pytest
 
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
-from dtctl.agent.records.kinds import Wrong, made
+from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.checks import topic
 from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
-from dtctl.operations.checks.topic import Line, Scene, Statement
+from dtctl.operations.checks.topic import CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history.record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown
 from dtctl.render.machine import diagnosis as machine_form
+from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.rounds import listening, reaching
-from tests.unit.checks.scenes import GB, disk, machine, scene, software, storage
 from tests.unit.fakes import FakeSession, FakeTransport
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
@@ -63,8 +63,8 @@ class Hosts:
         return storage(written=[SAVED] if question["write"] else [], looked=looked)
 
 
-def checked(hosts: FakeTransport, value: Scene | None = None, report: Any = silent) -> Checked:
-    value = value or scene()
+def checked(hosts: FakeTransport, value: CheckContext | None = None, report: Any = silent) -> Checked:
+    value = value or context()
     return check(value, record_of(value.plan), hosts, report)
 
 
@@ -128,16 +128,16 @@ def test_the_machine_form_has_all_that_was_found() -> None:
 
 
 def test_in_passing_the_first_questions_travel_with_something_else() -> None:
-    passing = InPassing(scene(brief=True))
+    passing = InPassing(context(brief=True))
     asked = passing.question("a")
     assert asked is not None
     assert [name for name, question in asked.items() if question is not None] == ["software", "machine", "network"]
-    session = passing.opened("a", lambda: FakeTransport(lambda session, fields: []).open(scene().host("a")))
+    session = passing.opened("a", lambda: FakeTransport(lambda session, fields: []).open(context().host("a")))
     assert session.host.name == "a"
 
 
 def test_in_passing_a_greeting_tells_the_time() -> None:
-    value = scene(brief=True)
+    value = context(brief=True)
     passing = InPassing(value)
 
     def late() -> FakeSession:
@@ -147,7 +147,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 
     passing.met(passing.opened("d", late))
     own = made(CheckFacts, machine=machine())
-    passing.hear({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
+    passing.add({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
     told = passing.judged()
     assert told is not None
     assert [one.signature.name for one in told.found] == ["clock_wrong"]
@@ -158,15 +158,15 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 def test_without_a_scene_nothing_is_asked_in_passing() -> None:
     passing = InPassing(None)
     assert passing.question("a") is None
-    passing.hear({})
+    passing.add({})
     assert passing.judged() is None
 
 
 def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:
-    passing = InPassing(scene(brief=True))
+    passing = InPassing(context(brief=True))
     first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
     told = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
-    passing.hear(told)
+    passing.add(told)
     assert set(passing.questions) == {"a", "b", "c"}
     question = passing.question("a")
     assert question is not None
@@ -176,9 +176,9 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
     assert {peer["host"] for peer in network["reach"]} == {"b", "c"}
     answer = reaching({"a": network}, lambda source, peer: "refused")
     passing.check("a", made(Facts, facts={"network": answer["a"]}))
-    with pytest.raises(Wrong, match="facts: expected network"):
+    with pytest.raises(InvalidValue, match="facts: expected network"):
         passing.check("a", made(Facts, facts={"ssh": made(SshFacts)}))
-    passing.hear({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
+    passing.add({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
     assert passing.questions == {}
     checked_all = passing.judged()
     assert checked_all is not None

@@ -19,16 +19,16 @@ from dtctl.operations.checks.machine import (
     WRONG_S,
     apart,
     clock_findings,
-    clock_words,
+    clock_text,
     disk_row,
     gpu_findings,
-    gpu_words,
+    gpu_text,
 )
-from dtctl.operations.checks.topic import Heard, Line, Scene
-from dtctl.operations.client.kept import Greeted
+from dtctl.operations.checks.topic import Answers, CheckContext, Line
+from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis.signature import FULL_BYTES, Finding
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.scenes import GB, disk, judged, machine, scene, sentence, told
+from tests.unit.checks.contexts import GB, context, disk, judged, machine, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host
 
 MB = 10**6
@@ -38,12 +38,12 @@ GPU = {"name": "A100", "driver": "550.54", "busy": None, "used_bytes": 0, "memor
 
 def test_hosts_with_room_pass() -> None:
     facts = {host: machine(disks=[disk()]) for host in "abcd"}
-    assert judged(TOPIC, scene(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
+    assert judged(TOPIC, context(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
 
 
 def test_hosts_that_share_a_full_disk_are_told_once() -> None:
     facts = {host: machine(disks=[disk(free=0)]) for host in "abd"}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"disk_full_before": ("a", "b", "d")}
     assert sentence(found[0]).startswith("a disk of a,b,d is full: 0 B of 500 GB left at /saved")
 
@@ -52,31 +52,31 @@ def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
     own, other = disk("/home/me/.dtctl", free=0), disk("/saved", free=0)
     advised = {
         one.seen.fields["where"]: [line.partition("    ")[0] for line in remedies(one)]
-        for one in judged(TOPIC, scene(), {"a": machine(disks=[own, other])})
+        for one in judged(TOPIC, context(), {"a": machine(disks=[own, other])})
     }
     prune = "dtctl checkpoints prune --keep 2"
     assert advised == {
         "/home/me/.dtctl": ["dtctl gc", "dtctl exec @a -- df -h /home/me/.dtctl"],
         "/saved": [prune, "dtctl exec @a -- df -h /saved"],
     }
-    (one,) = judged(TOPIC, scene(), {"a": machine(disks=[own])})  # /saved is on the same disk
+    (one,) = judged(TOPIC, context(), {"a": machine(disks=[own])})  # /saved is on the same disk
     assert [line.partition("    ")[0] for line in remedies(one)][:2] == ["dtctl gc", prune]
 
 
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:
-    found = judged(TOPIC, scene(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
+    found = judged(TOPIC, context(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
     assert told(found) == {"disk_silent": ("a", "b")}
 
 
 def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
     value = cluster(job("worker", ["a"], [2222]))
     facts = {"a": machine(available=4, took={"worker:0": 10 * GB}, taking_bytes=9 * GB)}
-    assert judged(TOPIC, scene(value), facts) == []
+    assert judged(TOPIC, context(value), facts) == []
 
 
 def with_gpus(count: int, tasks: int = 2) -> Any:
     jobs = [job("worker", ["a"] * tasks, list(range(2222, 2222 + tasks)))]
-    return scene(cluster(*jobs, hosts=[ssh_host("a", gpus=count)]))
+    return context(cluster(*jobs, hosts=[ssh_host("a", gpus=count)]))
 
 
 def gpus(*used: int) -> list[dict[str, Any]]:
@@ -109,7 +109,7 @@ def test_who_uses_a_gpu_is_named() -> None:
 def test_limits_that_are_low_are_told() -> None:
     low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
     facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}
-    found = told(judged(TOPIC, scene(), facts))
+    found = told(judged(TOPIC, context(), facts))
     assert found == {"few_files": ("a", "c"), "few_processes": ("a", "c"), "killed_at_logout": ("a",)}
 
 
@@ -144,14 +144,14 @@ def test_a_late_answer_accuses_nobody() -> None:
 
 
 def test_in_passing_nothing_is_started_on_the_hosts() -> None:
-    asked = TOPIC.ask(scene(brief=True), Heard())["a"]
+    asked = TOPIC.ask(context(brief=True), Answers())["a"]
     assert (asked["gpus"], asked["rights"], asked["cluster"]) == (False, False, None)
     assert asked["places"] == ["/saved"]
 
 
 def test_in_passing_nvidia_smi_is_asked_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
-    assert TOPIC.ask(value, Heard())["a"]["gpus"]
+    assert TOPIC.ask(value, Answers())["a"]["gpus"]
     assert set(told(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
 
 
@@ -182,7 +182,7 @@ def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off:
     ],
 )
 def test_a_clock_is_told_against_this_machines(interval: tuple[float, float], words: str) -> None:
-    assert clock_words(interval) == words
+    assert clock_text(interval) == words
 
 
 def found(**intervals: tuple[float, float]) -> list[tuple[object, ...]]:
@@ -271,7 +271,7 @@ def test_a_disk_is_full_or_low_below_a_size_and_a_share(left: Any, name: str | N
 def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
     took: int, available: int, taking: int, name: str | None
 ) -> None:
-    value = scene(cluster(job("worker", ["a", "a"], [2222, 2223])))
+    value = context(cluster(job("worker", ["a", "a"], [2222, 2223])))
     earlier = {"worker:0": took - GB, "worker:1": GB, "ps:7": 99 * GB}
     facts = {"a": machine(available=available, took=earlier, taking_bytes=taking)}
     found = judged(TOPIC, value, facts)
@@ -290,17 +290,17 @@ def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
     ],
 )
 def test_limits_are_few_below_a_number(rights: dict[str, int], name: str | None) -> None:
-    assert list(told(judged(TOPIC, scene(), {"a": machine(rights=rights)}))) == ([name] if name else [])
+    assert list(told(judged(TOPIC, context(), {"a": machine(rights=rights)}))) == ([name] if name else [])
 
 
 def test_clocks_are_judged_with_the_machines() -> None:
     clocks = {"a": (0.0, 0.1), "b": (0.0, 0.1), "c": (90.0, 90.1)}
-    found = judged(TOPIC, scene(), {host: machine() for host in "abc"}, clocks=clocks)
+    found = judged(TOPIC, context(), {host: machine() for host in "abc"}, clocks=clocks)
     assert told(found) == {"clock_wrong": ("c",)}
 
 
-def lines(heard: Heard[Any]) -> Mapping[str, Mapping[str, object]]:
-    return {one.what: one.values for one in TOPIC.describe(scene(), heard) if isinstance(one, Line)}
+def lines(heard: Answers[Any]) -> Mapping[str, Mapping[str, object]]:
+    return {one.what: one.values for one in TOPIC.describe(context(), heard) if isinstance(one, Line)}
 
 
 def test_each_figure_of_a_machine_is_told_by_host() -> None:
@@ -311,7 +311,7 @@ def test_each_figure_of_a_machine_is_told_by_host() -> None:
         rights={"selinux": "enforcing"},
     )
     greeted = {"a": Greeted({"system": "Debian 12"}, 0.1), "b": Greeted({}, 0.1)}
-    assert lines(Heard([{"a": full, "b": machine()}], clocks={"a": (90.0, 90.1)}, greeted=greeted)) == {
+    assert lines(Answers([{"a": full, "b": machine()}], clocks={"a": (90.0, 90.1)}, greeted=greeted)) == {
         "system": {"a": "Debian 12", "b": ""},
         "processors": {"a": 8, "b": 8},
         "memory_bytes": {"a": 16 * GB, "b": 16 * GB},
@@ -335,12 +335,12 @@ def gpu(index: int, used: int = 0, name: str = "A100", driver: str = "550.54") -
     }
 
 
-def planned(tasks: int, have: int, **settings: Any) -> Scene:
+def planned(tasks: int, have: int, **settings: Any) -> CheckContext:
     jobs = [job("worker", ["a"] * tasks, list(range(tasks)), **settings), job("ps", ["a"], [99])]
-    return scene(cluster(*jobs, hosts=[ssh_host("a", gpus=have)]))
+    return context(cluster(*jobs, hosts=[ssh_host("a", gpus=have)]))
 
 
-def found_of(value: Scene, **told: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
+def found_of(value: CheckContext, **told: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
     facts = {"a": machine(nvidia_smi=True, **told)}
     return [
         (one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpu_findings(value, facts)
@@ -383,14 +383,14 @@ def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given(
 
 def test_gpus_are_told_in_short_by_their_kind() -> None:
     told = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
-    assert gpu_words(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
-    assert gpu_words([]) == ""
+    assert gpu_text(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
+    assert gpu_text([]) == ""
 
 
 def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:
     other = gpu(0, driver="535.1")
     facts = {"a": machine(gpus=[gpu(0), gpu(1)]), "b": machine(gpus=[gpu(0)]), "c": machine(gpus=[other])}
-    (one,) = gpu_findings(scene(), facts)
+    (one,) = gpu_findings(context(), facts)
     versions = (("535.1", ("c",)), ("550.54", ("a", "b")))
     assert (one.signature.name, one.seen.hosts, one.seen.fields) == ("drivers_differ", ("c",), {"versions": versions})
-    assert list(gpu_findings(scene(), {"a": facts["a"], "b": facts["b"]})) == []
+    assert list(gpu_findings(context(), {"a": facts["a"], "b": facts["b"]})) == []

@@ -12,36 +12,36 @@ import pytest
 from dtctl.config.cluster import Launch, Trainer
 from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
-from dtctl.operations.checks.topic import Heard, Scene, fails
+from dtctl.operations.checks.topic import Answers, CheckContext, fails
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.scenes import judged, python, scene, sentence, software, told
+from tests.unit.checks.contexts import context, judged, python, sentence, software, told
 from tests.unit.clusters import cluster, job, ssh_host
 
 SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0") for host in "abcd"}
 
 
 def test_hosts_that_have_the_same_pass() -> None:
-    assert judged(TOPIC, scene(), SAME) == []
+    assert judged(TOPIC, context(), SAME) == []
 
 
 def test_each_host_is_asked_once_for_what_its_programs_import() -> None:
-    value = scene(modules=("tensorflow",))
-    first = TOPIC.ask(value, Heard())
+    value = context(modules=("tensorflow",))
+    first = TOPIC.ask(value, Answers())
     assert sorted(first) == ["a", "b", "c", "d"]
     assert [one["modules"] for one in first["a"]["pythons"]] == [["tensorflow"]]
     assert first["a"]["started"]
-    assert TOPIC.ask(value, Heard([SAME])) == {}
+    assert TOPIC.ask(value, Answers([SAME])) == {}
 
 
 def test_in_passing_pythons_are_started_and_import_nothing() -> None:
-    question = TOPIC.ask(scene(brief=True), Heard())["a"]
+    question = TOPIC.ask(context(brief=True), Answers())["a"]
     assert question["started"]
     assert not question["imported"]
 
 
-def broken_scene() -> Scene:
-    plain = scene()
+def broken_scene() -> CheckContext:
+    plain = context()
     return dataclasses.replace(plain, needs=dict.fromkeys(plain.needs, Needs(broken=("train.py", 3, "invalid syntax"))))
 
 
@@ -54,7 +54,7 @@ def test_a_syntax_error_is_found_with_its_place_unless_the_host_has_a_newer_pyth
 
 
 def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
-    plain = scene()
+    plain = context()
     needs = Needs(("absent",), places={"absent": "lib/near.py:7"})
     known = dataclasses.replace(plain, needs=dict.fromkeys(plain.needs, needs))
     (one,) = judged(TOPIC, known, {"a": {"pythons": [python(missing=["absent"])]}})
@@ -63,12 +63,12 @@ def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
 
 def test_a_program_that_is_no_python_is_not_asked_about() -> None:
     value = cluster(job("worker", ["a"], [2222], launch=Launch(command=("./train",))))
-    assert TOPIC.ask(scene(value), Heard()) == {}
+    assert TOPIC.ask(context(value), Answers()) == {}
 
 
 def test_a_missing_module_is_told_with_the_version_that_the_others_have() -> None:
     facts = {**SAME, "d": {"pythons": [python(missing=["tensorflow", "sklearn"])]}}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"modules_missing": ("d",)}
     assert fails(found[0])
     assert sentence(found[0]).startswith("worker:1 will fail on d: the program imports tensorflow, sklearn")
@@ -78,25 +78,25 @@ def test_a_missing_module_is_told_with_the_version_that_the_others_have() -> Non
 def test_what_a_setup_may_install_is_only_a_warning() -> None:
     value = cluster(trainer=dataclasses.replace(cluster().trainer, setup="pip install -r requirements.txt"))
     facts = {**SAME, "c": {"pythons": [python(missing=["tensorflow"])]}, "d": {"pythons": [python("")]}}
-    found = judged(TOPIC, scene(value), facts)
+    found = judged(TOPIC, context(value), facts)
     assert told(found) == {"modules_to_come": ("c",), "python_to_come": ("d",)}
     assert not any(map(fails, found))
 
 
 def test_without_a_python_a_task_cannot_start() -> None:
-    found = judged(TOPIC, scene(), {**SAME, "d": {"pythons": [python("")]}})
+    found = judged(TOPIC, context(), {**SAME, "d": {"pythons": [python("")]}})
     assert told(found) == {"python_missing": ("d",)}
 
 
 def test_a_python_that_does_not_answer_is_told_with_its_words() -> None:
-    found = judged(TOPIC, scene(), {**SAME, "d": {"pythons": [python(problem="No module named 'encodings'")]}})
+    found = judged(TOPIC, context(), {**SAME, "d": {"pythons": [python(problem="No module named 'encodings'")]}})
     assert told(found) == {"python_broken": ("d",)}
     assert "No module named 'encodings'" in sentence(found[0])
 
 
 def test_the_host_that_differs_from_most_is_named() -> None:
     facts = {**SAME, "b": software(tensorflow="2.19.0", keras="3.15.1", tensorboard="2.21.0")}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"framework_differs": ("b",)}
     assert "2.19.0 on b, 2.21.0 on a,c,d" in sentence(found[0])
     assert remedies(found[0]) == ["dtctl exec @b -- /usr/bin/python3 -m pip install tensorflow==2.21.0"]
@@ -104,7 +104,7 @@ def test_the_host_that_differs_from_most_is_named() -> None:
 
 def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
     facts = {"a": software(tensorflow="2.9.0"), "b": software(tensorflow="2.21.0")}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"framework_differs": ("a",)}
     assert remedies(found[0])[0].endswith("tensorflow==2.21.0")
 
@@ -112,7 +112,7 @@ def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
 def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
     facts: dict[str, Any] = {**SAME, "a": software(tensorflow="2.21.0", keras="3.14.0", tensorboard="2.21.0")}
     facts["b"] = {"pythons": [dict(SAME["b"]["pythons"][0], version="3.9.2")]}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"packages_differ": ("a",), "pythons_differ": ("b",)}
     assert not any(map(fails, found))
 
@@ -135,7 +135,7 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
 def test_known_traps_are_told_before_they_snap(
     uses: list[str], packages: dict[str, str], signature: str | None
 ) -> None:
-    found = judged(TOPIC, scene(uses=uses), {host: software(**packages) for host in "abcd"})
+    found = judged(TOPIC, context(uses=uses), {host: software(**packages) for host in "abcd"})
     assert [one.signature.name for one in found] == ([signature] if signature else [])
     assert all(one.seen.hosts == ("a", "b", "c", "d") for one in found)
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_imported_is_told_with_its_error() -> None:
     facts = {
         "c": {"pythons": [python(imported={"tensorflow": {"seconds": 3, "problem": "ImportError: libcuda.so.1"}})]}
     }
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert told(found) == {"import_fails": ("c",)}
     assert "cannot import tensorflow: ImportError: libcuda.so.1" in sentence(found[0])
 
@@ -153,7 +153,7 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
     trainer = Trainer(code=cluster().trainer.code, venv="venv")
     launch = Launch(command=("python", "train.py"), env={"PYTHONPATH": "/opt/lib"})
     value = cluster(job("worker", ["a"], [2222], launch=launch), trainer=trainer)
-    asked = TOPIC.ask(scene(value), Heard())["a"]["pythons"]
+    asked = TOPIC.ask(context(value), Answers())["a"]["pythons"]
     assert [(one["program"], one["python_path"]) for one in asked] == [
         ("\0HOME/dtctl/digits/venv/bin/python", "/opt/lib")
     ]
@@ -171,16 +171,16 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
 )
 def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str | None) -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
-    value = scene(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
-    assert TOPIC.ask(value, Heard())["a"]["pythons"][0]["cuda"] is True
+    value = context(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
+    assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["cuda"] is True
     found = judged(TOPIC, value, {"a": {"pythons": [python(**has)]}})
     assert [one.signature.name for one in found] == ([signature] if signature else [])
     assert all([str(task) for task in one.seen.tasks] == ["worker:0"] for one in found)
 
 
 def test_without_gpus_nobody_looks_for_cuda() -> None:
-    assert TOPIC.ask(scene(), Heard())["a"]["pythons"][0]["cuda"] is False
-    assert judged(TOPIC, scene(), SAME) == []
+    assert TOPIC.ask(context(), Answers())["a"]["pythons"][0]["cuda"] is False
+    assert judged(TOPIC, context(), SAME) == []
 
 
 def needs(

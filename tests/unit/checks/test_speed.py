@@ -9,10 +9,10 @@ import pytest
 from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.operations.checks.speed import SHARE, TOPIC, least_usual
-from dtctl.operations.checks.topic import Heard, Line, fails
-from tests.unit.checks.scenes import judged, machine, scene, sentence, told
+from dtctl.operations.checks.topic import Answers, Line, fails
+from tests.unit.checks.contexts import context, judged, machine, sentence, told
 
-DEEP = scene(deep=True)
+DEEP = context(deep=True)
 
 
 def fast(flops: float = 100e9, copied: float = 5e9, cpus: int = 8, stolen: float = 0.0, **said: Any) -> SpeedFacts:
@@ -27,10 +27,10 @@ def found(**facts: SpeedFacts) -> Any:
 
 
 def test_only_a_deep_check_multiplies_and_not_while_the_hosts_import() -> None:
-    assert TOPIC.ask(scene(), Heard([{}])) == {}
-    assert TOPIC.ask(DEEP, Heard()) == {}
-    assert sorted(TOPIC.ask(DEEP, Heard([{}]))) == ["a", "b", "c", "d"]
-    assert TOPIC.ask(DEEP, Heard([{}, {}])) == {}
+    assert TOPIC.ask(context(), Answers([{}])) == {}
+    assert TOPIC.ask(DEEP, Answers()) == {}
+    assert sorted(TOPIC.ask(DEEP, Answers([{}]))) == ["a", "b", "c", "d"]
+    assert TOPIC.ask(DEEP, Answers([{}, {}])) == {}
 
 
 def test_hosts_of_one_speed_pass() -> None:
@@ -79,7 +79,7 @@ def gpu(number: int, flops: float = 19e12, name: str = "A100", **said: Any) -> d
 
 def test_the_framework_that_the_programs_import_multiplies_on_gpus() -> None:
     for modules, framework in ((["tensorflow"], "tensorflow"), (["numpy", "torch"], "torch"), (["numpy"], "")):
-        asked = TOPIC.ask(scene(deep=True, modules=modules), Heard([{}]))
+        asked = TOPIC.ask(context(deep=True, modules=modules), Answers([{}]))
         assert {one["framework"] for one in asked.values()} == {framework}
 
 
@@ -164,7 +164,7 @@ def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> N
 
 def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_host() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
-        return {one.what: one.values for one in TOPIC.describe(DEEP, Heard(rounds)) if isinstance(one, Line)}
+        return {one.what: one.values for one in TOPIC.describe(DEEP, Answers(rounds)) if isinstance(one, Line)}
 
     names = ("processors are", "multiplies at_flops", "copies a second_bytes", "its GPUs multiply at_flops")
     assert lines({"a": fast()}) == {name: {} for name in names}

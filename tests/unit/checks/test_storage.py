@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.words import HOME
+from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
-from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_words
-from dtctl.operations.checks.topic import Heard, Line, Statement, fails
+from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
+from dtctl.operations.checks.topic import Answers, Line, Statement, fails
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.scenes import GB, judged, scene, sentence, storage, told
+from tests.unit.checks.contexts import GB, context, judged, sentence, storage, told
 from tests.unit.clusters import cluster, job, ssh_host
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
@@ -24,34 +24,34 @@ def looked(*hosts: str, sees: tuple[str, ...] = ()) -> dict[str, Any]:
 
 def with_evaluator() -> Any:
     jobs = [job("chief", ["c"], [2222]), job("worker", ["a", "b"], [2222] * 2), job("evaluator", ["d"], [2222])]
-    return scene(cluster(*jobs, dirs={"output": "/saved"}))
+    return context(cluster(*jobs, dirs={"output": "/saved"}))
 
 
 def test_all_hosts_write_first_and_then_the_others_look_for_the_leads() -> None:
-    value = scene()
-    first = TOPIC.ask(value, Heard())
+    value = context()
+    first = TOPIC.ask(value, Answers())
     assert {host: one["write"] for host, one in first.items()} == {host: ["/saved"] for host in "abcd"}
-    second = TOPIC.ask(value, Heard([WROTE]))
+    second = TOPIC.ask(value, Answers([WROTE]))
     assert {host: [(one["path"], one["hosts"]) for one in asked["look"]] for host, asked in second.items()} == {
         "a": [("/saved", ["c"])],
         "b": [("/saved", ["c"])],
     }
-    assert TOPIC.ask(value, Heard([WROTE, looked("a", "b")])) == {}
+    assert TOPIC.ask(value, Answers([WROTE, looked("a", "b")])) == {}
 
 
 def test_a_directory_that_is_to_be_made_is_looked_for_as_far_as_it_is_there() -> None:
     wrote = {**WROTE, "c": storage(written=[{**SAVED, "at": "/", "up": 1}])}
-    assert [one["up"] for one in TOPIC.ask(scene(), Heard([wrote]))["a"]["look"]] == [1]
+    assert [one["up"] for one in TOPIC.ask(context(), Answers([wrote]))["a"]["look"]] == [1]
 
 
 def test_nobody_looks_for_what_the_lead_could_not_write() -> None:
     wrote = {**WROTE, "c": storage(written=[{**SAVED, "problem": "Permission denied"}])}
-    assert TOPIC.ask(scene(), Heard([wrote])) == {}
-    assert TOPIC.ask(scene(), Heard([{host: facts for host, facts in WROTE.items() if host != "c"}])) == {}
+    assert TOPIC.ask(context(), Answers([wrote])) == {}
+    assert TOPIC.ask(context(), Answers([{host: facts for host, facts in WROTE.items() if host != "c"}])) == {}
 
 
 def test_in_passing_nothing_is_written() -> None:
-    assert TOPIC.ask(scene(brief=True), Heard()) == {}
+    assert TOPIC.ask(context(brief=True), Answers()) == {}
 
 
 @pytest.mark.parametrize(
@@ -63,20 +63,20 @@ def test_in_passing_nothing_is_written() -> None:
     ],
 )
 def test_ps_that_save_their_parts_need_one_directory(uses: list[str], signature: str | None, is_problem: bool) -> None:
-    found = judged(TOPIC, scene(uses=uses), WROTE, looked("a", "b", sees=("a",)))
+    found = judged(TOPIC, context(uses=uses), WROTE, looked("a", "b", sees=("a",)))
     assert told(found) == ({signature: ("b",)} if signature else {})
     assert all(fails(one) is is_problem for one in found)
 
 
 @pytest.mark.parametrize(("said", "setting"), [({}, "dirs.output"), ({"checkpoint_dir": "/saved"}, "checkpoint.dir")])
 def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(said: dict[str, Any], setting: str) -> None:
-    value = scene(cluster(dirs={"output": "/saved"}, **said), uses=["saves_sharded"])
+    value = context(cluster(dirs={"output": "/saved"}, **said), uses=["saves_sharded"])
     (found,) = judged(TOPIC, value, WROTE, looked("a", "b", sees=("a",)))
     assert remedies(found)[0].startswith(f"{setting} in cluster.yaml: a directory that all of them share")
 
 
 def test_a_directory_that_all_see_passes() -> None:
-    value = scene(uses=["saves_sharded"])
+    value = context(uses=["saves_sharded"])
     assert judged(TOPIC, value, WROTE, looked("a", "b", sees=("a", "b"))) == []
 
 
@@ -94,14 +94,14 @@ def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
 
 def test_what_cannot_be_written_is_told_with_the_systems_words() -> None:
     wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
-    found = judged(TOPIC, scene(), wrote)
+    found = judged(TOPIC, context(), wrote)
     assert told(found) == {"place_unwritable": ("d",)}
     assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
 
 
 def test_a_full_disk_is_the_machines_to_tell() -> None:
     full = {**SAVED, "free_bytes": 0, "full": True, "problem": "No space left on device"}
-    assert judged(TOPIC, scene(), {**WROTE, "d": storage(written=[full])}) == []
+    assert judged(TOPIC, context(), {**WROTE, "d": storage(written=[full])}) == []
 
 
 DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest": "aa"}
@@ -120,20 +120,20 @@ DATA = {"path": "/data", "there": True, "files": 3, "size_bytes": 300, "digest":
     ],
 )
 def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str | None) -> None:
-    value = scene(cluster(dirs={"data": "/data"}))
+    value = context(cluster(dirs={"data": "/data"}))
     facts = {host: storage(data=[{**DATA, **(odd if host == "d" else {})}]) for host in "bcd"}
     found = judged(TOPIC, value, facts)
     assert told(found) == ({signature: ("d",)} if signature else {})
 
 
 def test_a_ps_reads_no_data() -> None:
-    asked = TOPIC.ask(scene(cluster(dirs={"data": "/data"})), Heard())
+    asked = TOPIC.ask(context(cluster(dirs={"data": "/data"})), Answers())
     assert {host: one["data"] for host, one in asked.items()} == {"a": [], "b": [], "c": ["/data"], "d": ["/data"]}
 
 
 def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -> None:
     jobs = [job("chief", ["c"], [1]), job("ps", ["a"], [2]), job("worker", ["d"], [3]), job("evaluator", ["b"], [4])]
-    asked = TOPIC.ask(scene(cluster(*jobs, dirs={"output": "/saved", "data": "/data"})), Heard())
+    asked = TOPIC.ask(context(cluster(*jobs, dirs={"output": "/saved", "data": "/data"})), Answers())
     saved = {host: one["checkpoints"] for host, one in asked.items()}
     assert saved == {"a": ["/saved"], "b": [], "c": ["/saved"], "d": []}
     assert {tuple(one["write"]) for one in asked.values()} == {("/saved",)}
@@ -141,8 +141,8 @@ def test_what_may_be_saved_is_written_where_it_may_be_saved_and_nowhere_else() -
 
 def test_a_home_may_lie_elsewhere_on_another_host() -> None:
     hosts = [*(ssh_host(name) for name in "bcd"), ssh_host("a", dirs={"output": "/own"})]
-    value = scene(cluster(hosts=hosts, dirs={"output": "/saved"}))
-    (look,) = TOPIC.ask(value, Heard([WROTE]))["a"]["look"]
+    value = context(cluster(hosts=hosts, dirs={"output": "/saved"}))
+    (look,) = TOPIC.ask(value, Answers([WROTE]))["a"]["look"]
     assert (look["path"], look["up"], look["hosts"]) == ("/own", 0, ["c"])
 
 
@@ -161,7 +161,7 @@ ROOM = {"path": "/saved", "size_bytes": 10 * GB}
 def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> None:
     written = {**SAVED, "path": HOME + "/s", "free_bytes": free}
     facts = {"c": storage(written=[written], checkpoints=[{**ROOM, "path": HOME + "/s"}])}
-    found = judged(TOPIC, scene(), facts)
+    found = judged(TOPIC, context(), facts)
     assert [one.signature.name for one in found] == ([name] if name else [])
     fields = {"where": "~/s", "free_bytes": free, "last_bytes": 10 * GB, "fit": fit}
     assert all(one.seen.fields == fields for one in found)
@@ -169,13 +169,13 @@ def test_three_checkpoints_are_enough(free: int, name: str | None, fit: int) -> 
 
 
 def lines(*rounds: Any) -> dict[str, Any]:
-    return {one.what: one.values for one in TOPIC.describe(scene(), Heard(rounds)) if isinstance(one, Line)}
+    return {one.what: one.values for one in TOPIC.describe(context(), Answers(rounds)) if isinstance(one, Line)}
 
 
 @pytest.mark.parametrize("saved", [{"size_bytes": 0}, {"path": "/elsewhere"}])
 def test_a_checkpoint_of_no_size_or_elsewhere_takes_no_room(saved: dict[str, Any]) -> None:
     facts = {"c": storage(written=[SAVED], checkpoints=[{**ROOM, **saved}])}
-    assert judged(TOPIC, scene(), facts) == []
+    assert judged(TOPIC, context(), facts) == []
     assert lines(facts)["room for checkpoints"] == {"c": None}
 
 
@@ -189,7 +189,9 @@ def test_room_is_told_by_the_directory_with_the_least_and_data_by_host() -> None
 def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
     def said(*rounds: Any) -> list[tuple[str, Any]]:
         return [
-            (one.kind, dict(one.fields)) for one in TOPIC.describe(scene(), Heard(rounds)) if isinstance(one, Statement)
+            (one.kind, dict(one.fields))
+            for one in TOPIC.describe(context(), Answers(rounds))
+            if isinstance(one, Statement)
         ]
 
     assert said(WROTE) == []
@@ -199,14 +201,14 @@ def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
 
 def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
     without = {host: facts for host, facts in WROTE.items() if host != "c"}
-    heard = Heard([without], errors={"c": DtctlError("c does not answer")})
-    assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.describe(scene(), heard))
-    assert not any(isinstance(one, Statement) for one in TOPIC.describe(scene(), Heard([WROTE])))
+    heard = Answers([without], errors={"c": DtctlError("c does not answer")})
+    assert Statement("sharing_not_known", {"lead": "c"}) in list(TOPIC.describe(context(), heard))
+    assert not any(isinstance(one, Statement) for one in TOPIC.describe(context(), Answers([WROTE])))
 
 
 DATASET = {"path": "/data", "there": True, "files": 3, "size_bytes": 3_000_000, "digest": "aa"}
 JOBS = (job("ps", ["a"], [1]), job("server", ["b"], [2]), job("worker", ["a", "b", "c"], [3] * 3))
-SCENE = scene(cluster(*JOBS, dirs={"data": "/data"}))
+SCENE = context(cluster(*JOBS, dirs={"data": "/data"}))
 
 
 def found(*told: tuple[str, dict[str, Any]]) -> list[tuple[str, tuple[str, ...], tuple[str, ...], dict[str, Any]]]:
@@ -267,9 +269,9 @@ def test_directories_are_judged_by_themselves() -> None:
     ],
 )
 def test_what_a_host_has_is_told_in_short(told: list[dict[str, Any]], words: str) -> None:
-    assert data_words(storage(data=[{**DATASET, **each} for each in told])) == words
+    assert data_text(storage(data=[{**DATASET, **each} for each in told])) == words
 
 
 def test_data_is_looked_for_where_it_is_to_be_already() -> None:
-    value = scene(cluster(dirs={"data": "/data"}))
+    value = context(cluster(dirs={"data": "/data"}))
     assert [data_places(value, host) for host in "abcd"] == [(), (), ("/data",), ("/data",)]

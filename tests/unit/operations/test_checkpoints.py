@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.kinds import Wrong
+from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import (
     Checkpoint,
@@ -230,9 +230,9 @@ def test_a_linked_directory_is_not_written_to(tmp_path: Path, monkeypatch: pytes
     "name", ["../m-7.index", "/etc/passwd", "m-7.index/x", "m-70.index", "checkpoint", "arrived", "placing", ""]
 )
 def test_only_files_of_the_checkpoint_are_taken(landing: Landing, directory: Path, name: str) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         put(landing, name, b"x")
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         landing.check(name, 1, sha256(b"x").hexdigest())
     assert [path.name for path in directory.iterdir()] == [".m-7.part"]
     assert list(landing.path.iterdir()) == []
@@ -248,14 +248,14 @@ def test_a_name_that_would_lead_elsewhere_or_cannot_be_pushed_is_refused(tmp_pat
 
 def test_bytes_that_do_not_follow_are_refused(landing: Landing) -> None:
     put(landing, "m-7.index", b"in")
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         put(landing, "m-7.index", b"ex", offset=3)
 
 
 def test_more_than_was_announced_is_refused(landing: Landing) -> None:
     put(landing, "m-7.index", b"1234")
     for total in (8, 9):
-        with pytest.raises(Wrong):
+        with pytest.raises(InvalidValue):
             put(landing, "m-7.index", b"56789", offset=4, total=total)
 
 
@@ -269,7 +269,7 @@ def test_more_than_the_disk_holds_is_refused_before_it_is_full(landing: Landing)
 
 def test_a_file_that_arrived_as_another_is_let_go_of(landing: Landing) -> None:
     put(landing, "m-7.index", b"indes")
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         landing.check("m-7.index", 5, sha256(b"index").hexdigest())
     assert landing.have(ASKED) == []
 
@@ -390,6 +390,6 @@ def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
     agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
     looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)
     assert list(looked.errors) == ["c"]
-    done = prune(record(), FakeTransport(agents), looked.told(found), keep=1, dry_run=False)
+    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False)
     assert not done.errors
     assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]

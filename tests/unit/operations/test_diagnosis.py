@@ -16,7 +16,7 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis.diagnose import findings, in_short
 from dtctl.operations.diagnosis.signature import Facts, Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
-from dtctl.operations.snapshot import CoordinatorAway, Outcome, Verdict
+from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
@@ -124,7 +124,7 @@ NOT_READY = (fact("not_ready", seconds=600.0), fact("waits_to_listen", task="wor
 
 
 def without_coordinator(found: Facts, host: str) -> Facts:
-    away = CoordinatorAway(host, TransportError(f"no route to {host}"))
+    away = CoordinatorUnreachable(host, TransportError(f"no route to {host}"))
     return dataclasses.replace(found, status=dataclasses.replace(found.status, away=away))
 
 

@@ -12,7 +12,7 @@ import pytest
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.diagnosis import hosts
-from dtctl.operations.diagnosis.signature import FULL_BYTES, Facts, Seen
+from dtctl.operations.diagnosis.signature import FULL_BYTES, Facts, Match
 from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt
@@ -49,7 +49,7 @@ def test_a_straggler_is_told_with_its_rate_and_what_is_short_on_its_host() -> No
     busy = [{"pid": 9, "name": "stress", "user": "eve", "cpu": 3.94}, {"pid": 8, "name": "x", "user": "y", "cpu": 1.0}]
     told = {"gpu-2": host(machine=machine(load=9.126, waiting={"cpu": 0.4}), busy=busy)}
     (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=told))
-    assert seen == Seen(
+    assert seen == Match(
         (TaskId("worker", 2),),
         ("gpu-2",),
         {
@@ -132,7 +132,7 @@ def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
     first, second, third = late(40.0, 50.0, None)
     tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
     (seen,) = hosts.silent(facts(*tasks, replace(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
-    assert seen == Seen((first.id, second.id), (), {"silent_s": 40.0, "idle": (second.id, third.id)})
+    assert seen == Match((first.id, second.id), (), {"silent_s": 40.0, "idle": (second.id, third.id)})
     (seen,) = hosts.silent(facts(changed(first, cpu=0.5)))
     assert seen.fields == {"silent_s": 40.0}
     stopped = replace(first, state=TaskState.STOPPED)
@@ -209,11 +209,11 @@ def test_a_disk_is_full_below_a_share_and_a_size_or_without_room_for_another_fil
     disks = [{"path": "/d", "free_bytes": free, "size_bytes": size, "free_files": files}]
     told = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
     fields = {"where": "/d", "free_bytes": free, "size_bytes": size}
-    assert told == ([Seen((), ("gpu-a",), fields)] if full else [])
+    assert told == ([Match((), ("gpu-a",), fields)] if full else [])
 
 
 def test_versions_differ_by_what_fewer_hosts_have() -> None:
-    def packaged(*versions: str, package: str = "keras") -> list[Seen]:
+    def packaged(*versions: str, package: str = "keras") -> list[Match]:
         told = {
             f"gpu-{n}": host({f"worker:{n}": vitals(packages={package: version})}) for n, version in enumerate(versions)
         }
@@ -223,7 +223,7 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
     assert packaged("3.1", "3.2", package="numpy") == []
     (seen,) = packaged("3.10", "3.9", "3.9")
     versions = (("3.10", ("gpu-0",)), ("3.9", ("gpu-1", "gpu-2")))
-    assert seen == Seen((), ("gpu-0",), {"package": "keras", "versions": versions, "version": "3.9"})
+    assert seen == Match((), ("gpu-0",), {"package": "keras", "versions": versions, "version": "3.9"})
     (seen,) = packaged("3.10", "3.9")
     assert (seen.hosts, seen.fields["version"]) == (("gpu-1",), "3.10"), "of two that as many have the newer is usual"
     (seen,) = packaged("2", "1", "3", "3", "2", "3")
@@ -233,14 +233,14 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
 @pytest.mark.parametrize(("loss", "bad"), [("nan", True), ("-inf", True), ("+inf", True), ("1", False), (None, False)])
 def test_a_loss_that_is_no_number_is_told_while_its_task_lives(loss: str | None, bad: bool) -> None:
     task = running("worker:0", loss=loss, step=None)
-    told = [Seen((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
+    told = [Match((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
     assert list(hosts.diverged(facts(task))) == told
     assert list(hosts.diverged(facts(replace(task, state=TaskState.FAILED)))) == []
 
 
 def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
     files = {name: host(diverged=[{"path": "/o", "tag": "loss", "step": 7}] * 2) for name in ("gpu-a", "gpu-b")}
-    seen = Seen((), ("gpu-a",), {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7})
+    seen = Match((), ("gpu-a",), {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7})
     assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [seen]
     (seen,) = hosts.diverged(facts(running("worker:0", loss="nan", step=5), hosts=files))
     assert seen.fields == {"loss": "nan", "step": 5}
@@ -303,7 +303,7 @@ def test_one_has_not_begun_when_most_of_its_peers_have_told_a_step_in_a_fifth_of
 
 def test_one_that_has_not_begun_is_told_with_the_slowest_of_its_peers() -> None:
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9")))
-    assert seen == Seen((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
+    assert seen == Match((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9", idle_since=900.0)))
     assert seen.fields["idle_s"] == 100.0
 

@@ -21,7 +21,7 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.model import TaskId
 from dtctl.operations import watch
 from dtctl.operations.client import streams
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
@@ -90,14 +90,14 @@ def test_without_logs_one_connection_tells_it_all() -> None:
 def test_a_coordinator_that_goes_away_is_waited_for() -> None:
     events = followed(Watched([states(told()), ConnectionLost("gone")], [states(END), RESULT]))
     led = [type(event) for event in events if not isinstance(event, RunStatus) or event.coordination]
-    assert led == [RunStatus, RunStatus, Away, Back, *[RunStatus] * 3, Ended]
+    assert led == [RunStatus, RunStatus, Disconnected, Reconnected, *[RunStatus] * 3, Ended]
 
 
 def test_the_end_waits_for_the_logs_of_hosts_that_can_be_reached() -> None:
     agents = Watched([states(END), RESULT])
     events = followed(agents, "worker:0", "worker:1", "ps:0", unreachable={"a": TransportError("no route to a")})
     assert isinstance(events[-1], Ended)
-    assert "a" in [event.host for event in events if isinstance(event, Away)]
+    assert "a" in [event.host for event in events if isinstance(event, Disconnected)]
 
 
 def test_where_there_is_no_run_there_is_nothing_to_follow() -> None:
@@ -312,8 +312,8 @@ class Clock:
         return self.now
 
 
-def away(host: str) -> Away:
-    return Away(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
+def away(host: str) -> Disconnected:
+    return Disconnected(host, TransportError(f"{host} ({host}:22) does not answer", shared_summary="no answer"))
 
 
 def test_hosts_that_go_away_together_are_one_entry(capsys: pytest.CaptureFixture[str]) -> None:
@@ -342,7 +342,7 @@ def test_nobody_waits_long_to_be_shown_where_something_comes_all_the_time(capsys
 def test_one_that_is_back_was_away_before(capsys: pytest.CaptureFixture[str]) -> None:
     narrate = Narrator("gpu-1", None)
     narrate(away("gpu-2"))
-    narrate(Back("gpu-2"))
+    narrate(Reconnected("gpu-2"))
     assert capsys.readouterr().err.splitlines() == [
         "error: gpu-2 (gpu-2:22) does not answer",
         "gpu-2 can be reached again",

@@ -16,7 +16,7 @@ from dtctl.agent.records.run_state import Entry
 from dtctl.bundle import scan
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.model import Local
-from dtctl.operations.checks.checking import Checked, scene_of
+from dtctl.operations.checks.checking import Checked, context_of
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.up.launch import Authority, Start
@@ -154,7 +154,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
         def checked(self, checked: Checked) -> None:
             heard.append(checked)
 
-    launch = replace(launch, scene=scene_of(launch.plan, brief=True))
+    launch = replace(launch, context=context_of(launch.plan, brief=True))
     result = up(launch, FakeTransport(looking), Hearing(), Notes())
     assert order == ["up"] * 4 + ["look"] * 4 + ["start"] * 4 + ["keep"] * 4
     (checked,) = heard

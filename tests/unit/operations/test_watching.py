@@ -18,7 +18,7 @@ from dtctl.errors import AgentError, ConnectionLost, TransportError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations import watch as watching
 from dtctl.operations.client import streams
-from dtctl.operations.client.streams import MOST, Away, Back, Feed
+from dtctl.operations.client.streams import MOST, Disconnected, Feed, Reconnected
 from dtctl.operations.follow import follow_log
 from dtctl.operations.logs import LogLines
 from dtctl.operations.losses import follow_loss
@@ -153,11 +153,15 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
             alone.append(last)
             if last.tasks[TaskId("ps", 0)].state is TaskState.STALLED:
                 held.set()
-        return any(isinstance(one, Back) for one in found) and isinstance(last, RunStatus) and bool(last.coordination)
+        return (
+            any(isinstance(one, Reconnected) for one in found)
+            and isinstance(last, RunStatus)
+            and bool(last.coordination)
+        )
 
     alone: list[RunStatus] = []
     found = seen(watch_run(record(), transport), enough)
-    assert [one.host for one in found if isinstance(one, Away)] == ["c"]
+    assert [one.host for one in found if isinstance(one, Disconnected)] == ["c"]
     assert alone[-1].tasks[TaskId("ps", 1)].state is TaskState.RUNNING
     assert alone[-1].tasks[TaskId("worker", 0)].state is TaskState.LOST
     assert alone[-1].away is not None
@@ -204,9 +208,9 @@ def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
 def test_a_host_that_speaks_of_tasks_of_others_is_not_believed() -> None:
     lie = told(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
     agents = Watched(c=[[states(lie), dict(RESULT)]])
-    found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Away))
+    found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Disconnected))
     away = found[-1]
-    assert isinstance(away, Away)
+    assert isinstance(away, Disconnected)
     assert "invalid `states`" in away.error.summary
 
 

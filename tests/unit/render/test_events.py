@@ -13,10 +13,10 @@ import yaml
 
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.reasons import because, fact
-from dtctl.agent.records.whole_run import RunView, StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.errors import AgentError, TransportError
 from dtctl.operations.client import streams
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
 from dtctl.render.events import event_line, history_line, incident_lines, news
@@ -53,8 +53,8 @@ class Tellers(Agents):
 
 def test_the_coordinator_shows_the_whole_story() -> None:
     transport = FakeTransport(Tellers([line(0, 1.0), line(1, 2.0)]))
-    story = read_events(record(), transport, last=None)
-    assert [one["n"] for one in story.lines] == [0, 1]
+    events = read_events(record(), transport, last=None)
+    assert [one["n"] for one in events.lines] == [0, 1]
     assert transport.opened == ["c"]
 
 
@@ -67,10 +67,10 @@ def test_the_last_lines_are_counted_from_the_end() -> None:
 def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
     own: dict[str, Script] = {"a": [line(0, 1.0), line(1, 5.0)], "d": [line(0, 3.0, host="d", task="worker:1")]}
     transport = FakeTransport(Tellers(own=own), {"c": TransportError("no route to c")})
-    story = read_events(record(), transport, last=2)
-    assert [(one["time"], one["host"]) for one in story.lines] == [(3.0, "d"), (5.0, "a")]
-    assert list(story.errors) == ["c"]
-    assert story.away is not None
+    events = read_events(record(), transport, last=2)
+    assert [(one["time"], one["host"]) for one in events.lines] == [(3.0, "d"), (5.0, "a")]
+    assert list(events.errors) == ["c"]
+    assert events.away is not None
 
 
 def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,13 +83,13 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
             return [line(fields["from"], 3.0), {"type": "result", "run": "digits-1", "next": 3}]
 
     seen = list(follow_events(record(), FakeTransport(Breaks()), last=None))
-    assert [one["n"] for one in seen if not isinstance(one, Away | Back)] == [0, 1, 2]
-    assert [type(one) for one in seen if isinstance(one, Away | Back)] == [Away, Back]
+    assert [one["n"] for one in seen if not isinstance(one, Disconnected | Reconnected)] == [0, 1, 2]
+    assert [type(one) for one in seen if isinstance(one, Disconnected | Reconnected)] == [Disconnected, Reconnected]
 
 
 @pytest.mark.parametrize(("fields", "words"), EVENTS)
 def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
-    happening = checked(StoryLine, line(0, 1000.0, **fields))
+    happening = checked(HistoryEvent, line(0, 1000.0, **fields))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
     assert event_line(happening) == f"{stamp}  {words}"
 
@@ -145,20 +145,20 @@ def test_what_was_over_before_following_began_is_not_news() -> None:
 EXIT = because([fact("exited", code=1), fact("cause", text="KeyError: 'x'")])
 
 
-def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "worker:0", **fields: Any) -> StoryLine:
+def moved(at: float, before: str, after: str, attempt: int = 1, task: str = "worker:0", **fields: Any) -> HistoryEvent:
     line = {"time": at, "kind": "task", "host": "gpu-1", "task": task, "attempt": attempt, "from": before, "to": after}
-    return checked(StoryLine, {**line, **fields})
+    return checked(HistoryEvent, {**line, **fields})
 
 
-def decided(at: float, text: str) -> StoryLine:
-    return checked(StoryLine, {"time": at, "kind": "decision", "reason": text})
+def decided(at: float, text: str) -> HistoryEvent:
+    return checked(HistoryEvent, {"time": at, "kind": "decision", "reason": text})
 
 
-def attempts_shown(*story: StoryLine) -> list[str]:
-    return [re.sub(r"^\S+ \S+  ", "", history_line(one)) for one in folded(story)]
+def attempts_shown(*events: HistoryEvent) -> list[str]:
+    return [re.sub(r"^\S+ \S+  ", "", history_line(one)) for one in folded(events)]
 
 
-def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[StoryLine]:
+def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[HistoryEvent]:
     before = "pending" if attempt == 1 else "backoff"
     return [moved(at, before, "starting", attempt, task), moved(at + 1, "starting", "running", attempt, task)]
 
@@ -170,7 +170,7 @@ ENDING, DAMAGE = because([fact("ending")]), because([fact("said", text="state.js
 FAILS = moved(20, "running", "backoff", **EXIT)
 FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be restarted"
 
-STORIES: dict[str, tuple[list[StoryLine], list[str]]] = {
+STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
     "from its start to its end": (
         [
             *begun(10),
@@ -236,9 +236,9 @@ STORIES: dict[str, tuple[list[StoryLine], list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("story", "shown"), STORIES.values(), ids=STORIES)
-def test_attempts_are_one_line_each(story: list[StoryLine], shown: list[str]) -> None:
-    assert attempts_shown(*story) == shown
+@pytest.mark.parametrize(("events", "shown"), STORIES.values(), ids=STORIES)
+def test_attempts_are_one_line_each(events: list[HistoryEvent], shown: list[str]) -> None:
+    assert attempts_shown(*events) == shown
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from dtctl.agent.records.answers import Leaving
-from dtctl.agent.records.words import StopPhase
+from dtctl.agent.records.values import StopPhase
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress, reporting_failure

@@ -14,17 +14,17 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, Tr
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.snapshot import CoordinatorAway, Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.up.result import UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render.errors import show_error, show_host_errors
+from dtctl.render.format import count, duration, iso_utc, size, summarize_hosts
 from dtctl.render.logs import LogPrinter
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.starting import show_started
 from dtctl.render.status import show_runs, show_status, summary
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
-from dtctl.render.words import count, duration, iso_utc, size, summarize_hosts
 from dtctl.transport.fanout import SomeHostsFailed
 from tests.unit.clusters import cluster, job
 from tests.unit.diagnosing import ended, facts, machine, running
@@ -186,7 +186,7 @@ def test_what_a_host_advises_is_not_shown_as_advice_of_dtctl(capsys: pytest.Capt
     assert " hint of gpu-[1-2]: c\n" in capsys.readouterr().err
     show_error(SomeHostsFailed("start", {host: refused(host) for host in ("gpu-1", "gpu-2")}, 2))
     assert capsys.readouterr().err.endswith("\n hint: gpu-[1-2] says: c hint: d\n")
-    show_error(CoordinatorAway("gpu-1", refused("gpu-1")))
+    show_error(CoordinatorUnreachable("gpu-1", refused("gpu-1")))
     assert capsys.readouterr().err.endswith("\n hint: gpu-1 says: c hint: d\n")
 
 

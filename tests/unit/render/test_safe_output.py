@@ -28,7 +28,7 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import said
 from dtctl.agent.records.vitals import Dump, Frame, ProcessDump, Stack, Thread
-from dtctl.agent.records.whole_run import RunView, StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
@@ -36,18 +36,18 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
-from dtctl.operations.checkpoints.push import Placed, Pushed
+from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
 from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.client.streams import Away, Back
+from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.consent import Program
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
-from dtctl.operations.events import Attempted, Story
+from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.gc import GcResult, Written
 from dtctl.operations.local import Exposure
 from dtctl.operations.logs import LogLines
@@ -57,11 +57,11 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
-from dtctl.operations.snapshot import Coordination, CoordinatorAway, Outcome, RunStatus, TaskStatus, Verdict
+from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
-from dtctl.operations.tensorboard.copies import Place as BoardPlace
+from dtctl.operations.tensorboard.copies import Location as BoardPlace
 from dtctl.operations.up.readying import Left
-from dtctl.operations.up.result import FailedStart, Unseen, UpResult
+from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
@@ -81,12 +81,13 @@ from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.events import history_line
-from dtctl.render.logs import LogPrinter, Narrator, OutputPrinter, show_onward
+from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document
 from dtctl.render.machine import status as machine_status
+from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import sections
 from dtctl.render.starting import show_programs
@@ -110,6 +111,8 @@ CHOSEN = {"kind", "type", "phase", "what"}
 
 RECORDS = {
     "kind",
+    "held",
+    "port",
     "freed_bytes",
     "read_bytes",
     "unread_bytes",
@@ -281,7 +284,7 @@ REMAINS = GcResult(
     WRITTEN,
     WRITTEN,
 )
-LOST_SIGHT = Unseen("a", "run", "/dir", CHECKPOINT, "b")
+LOST_SIGHT = UnusedCheckpoint("a", "run", "/dir", CHECKPOINT, "b")
 PICKED = Found("/dir", CHECKPOINT, ("a", "b"), {0: "a"})
 READ = checked(
     VerifiedRecord,
@@ -298,15 +301,15 @@ READ = checked(
 VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
-PUSHED = Pushed(OWN, (Placed("a", "/dir", "model-7", 5, ("b",)), Placed("c", "/dir", "model-7", 0)))
+PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
 PRUNED = Pruning((Pruned("a", "/dir", (CHECKPOINT,), (CHECKPOINT,), 10, "no room", False),), {"b": ERROR})
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
 
-def happenings() -> list[StoryLine]:
+def happenings() -> list[HistoryEvent]:
     line = {"n": 1, "time": 1.0, "host": "a", "task": "ps:0", "attempt": 2, "from": "running", "to": "failed"}
-    usual = checked(StoryLine, {**line, "why": list(SAID), "by": "me"})
+    usual = checked(HistoryEvent, {**line, "why": list(SAID), "by": "me"})
     others: list[Any] = [{**usual, "kind": kind} for kind in ("condition", "contact", "request", "other")]
     return [usual, *others]
 
@@ -327,7 +330,7 @@ def draw() -> None:
 def narrate() -> None:
     told_to = Narrator("a", None)
     error = poisoned(ERROR)
-    for event in (Away(f"a{BAD}", error), Back(f"a{BAD}")):
+    for event in (Disconnected(f"a{BAD}", error), Reconnected(f"a{BAD}")):
         told_to(event)
 
 
@@ -382,8 +385,8 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
     "show_error of a file": lambda: errors.show_error(poisoned_mistakes()),
     "show_host_errors": lambda: errors.show_host_errors(poisoned({"a": ERROR})),
-    "show_contact": lambda: errors.show_contact(Away(f"a{BAD}", poisoned(ERROR))),
-    "show_contact back": lambda: errors.show_contact(Back(f"a{BAD}")),
+    "show_contact": lambda: errors.show_contact(Disconnected(f"a{BAD}", poisoned(ERROR))),
+    "show_contact back": lambda: errors.show_contact(Reconnected(f"a{BAD}")),
     "show_warning": lambda: errors.show_warning(f"text{BAD}", hint=f"hint{BAD}"),
     "print_table": lambda: tables.print_table(tables.table(poisoned({"NAME": ["about"]}))),
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
@@ -418,7 +421,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
     "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
-    "show_away": lambda: result.show_away(dataclasses.replace(Story(()), away=away())),
+    "show_away": lambda: result.show_away(dataclasses.replace(EventHistory(()), away=away())),
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
     "show_hook_failure": lambda: starting.show_hook_failure(f"a{BAD}", poisoned((*said("why"),))),
     "show_dumps": lambda: dump.show_dumps(DUMPS),
@@ -458,8 +461,8 @@ HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_wha
 """They have nothing to show that comes from outside, or show nothing."""
 
 
-def away() -> CoordinatorAway:
-    return CoordinatorAway(f"a{BAD}", poisoned(ERROR))
+def away() -> CoordinatorUnreachable:
+    return CoordinatorUnreachable(f"a{BAD}", poisoned(ERROR))
 
 
 @pytest.fixture(autouse=True)
@@ -634,7 +637,7 @@ def test_a_raw_command_passes_its_bytes_to_a_terminal(monkeypatch: pytest.Monkey
 @given(st.binary(max_size=80), st.lists(st.integers(0, 80), max_size=4), st.sampled_from([["a"], ["a", "b"]]))
 def test_where_output_is_cut_on_its_way_changes_nothing(data: bytes, cuts: list[int], places: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("dtctl.render.logs._LONGEST", 16)
+        patch.setattr("dtctl.render.output._LONGEST", 16)
         patch.setattr(console, "on_terminal", lambda **_: True)
         assert _printed(patch, places, [data]) == _printed(patch, places, _pieces(data, sorted(cuts)))
 

@@ -9,11 +9,11 @@ from typing import Any
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.metrics import MetricsResult
 from dtctl.agent.records.reasons import Fact, fact
-from dtctl.agent.records.whole_run import RunView, StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.agent.run import goodput
 from dtctl.errors import TransportError
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints
-from dtctl.operations.events import Story
+from dtctl.operations.events import EventHistory
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import Report, put_together
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
@@ -32,11 +32,11 @@ def account() -> dict[str, Any]:
 
     def passed(seconds: int, situation: str, **said: Any) -> None:
         for _ in range(seconds):
-            goodput.look(kept, 1.0, situation, {}, {}, **said)
+            goodput.account_for(kept, 1.0, situation, {}, {}, **said)
 
     def train(first: int, last: int) -> None:
         for step in range(first, last + 1):
-            goodput.look(kept, 1.0, "train", {"worker:0": step}, {"worker:0": step - 1})
+            goodput.account_for(kept, 1.0, "train", {"worker:0": step}, {"worker:0": step - 1})
 
     passed(10, "wait")
     passed(9, "start")
@@ -48,15 +48,15 @@ def account() -> dict[str, Any]:
     return dict(kept)
 
 
-def happening(at: float, task: str, before: str, after: str, attempt: int = 1, *why: Fact) -> StoryLine:
+def happening(at: float, task: str, before: str, after: str, attempt: int = 1, *why: Fact) -> HistoryEvent:
     fields = {"host": "c", "task": task, "attempt": attempt, "from": before, "to": after, "why": list(why)}
-    return checked(StoryLine, {"time": at, **fields})
+    return checked(HistoryEvent, {"time": at, **fields})
 
 
-def story() -> Story:
+def events() -> EventHistory:
     decided = {"from": "Running", "to": "Failed", "why": [CAUSE]}
     moves = [
-        made(StoryLine, time=1000.0, kind="request", why=[fact("asked_up")], by=EVIL),
+        made(HistoryEvent, time=1000.0, kind="request", why=[fact("asked_up")], by=EVIL),
         happening(1010.0, "worker:0", "pending", "starting"),
         happening(1011.0, "worker:0", "starting", "running"),
         happening(1060.0, "worker:0", "running", "running", 1, fact("ending")),
@@ -64,9 +64,9 @@ def story() -> Story:
         happening(1068.0, "worker:0", "backoff", "starting", 2),
         happening(1069.0, "worker:0", "starting", "running", 2),
         happening(1100.0, "worker:0", "running", "failed", 2, CAUSE),
-        checked(StoryLine, {"n": 9, "time": 1100.0, "kind": "condition", "task": "worker:0", **decided}),
+        checked(HistoryEvent, {"n": 9, "time": 1100.0, "kind": "condition", "task": "worker:0", **decided}),
     ]
-    return Story(tuple(moves))
+    return EventHistory(tuple(moves))
 
 
 def scalars() -> Metrics:
@@ -99,5 +99,5 @@ def report(file: Path | None = None, **fields: Any) -> Report:
     facts = {"c": {"system": EVIL, "python": "3.11.2", "hostname": EVIL, "cpus": 2, "memory_bytes": 8 * 10**9}}
     away = TransportError(f"cannot reach a: {EVIL}")
     return put_together(
-        dataclasses.replace(found, record=known, errors={"a": away}), story(), scalars(), facts, {"TOKEN": "abcd1234"}
+        dataclasses.replace(found, record=known, errors={"a": away}), events(), scalars(), facts, {"TOKEN": "abcd1234"}
     )

@@ -26,7 +26,7 @@ from dtctl.render.report.sections import show_unasked
 from dtctl.render.report.timeline import described
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
-from tests.unit.report.reports import CAUSE, account, happening, status, story
+from tests.unit.report.reports import CAUSE, account, events, happening, status
 from tests.unit.tasks import changed, past_attempt, task_status
 
 
@@ -123,9 +123,9 @@ def test_a_coordinator_whose_story_is_not_to_be_believed_costs_no_time_and_is_as
 
 def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
     agents = Beating("bc")
-    story = read_events(record(), FakeTransport(agents), last=None)
+    events = read_events(record(), FakeTransport(agents), last=None)
     assert agents.waits == Counter("bc")
-    assert set(story.errors) == {"b", "c"}
+    assert set(events.errors) == {"b", "c"}
 
 
 def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
@@ -309,7 +309,7 @@ WORKER = TaskId("worker", 0)
 
 
 def lines(now: float = 1100.0):  # type: ignore[no-untyped-def]
-    return timeline(story().lines, status().tasks.values(), now, cut=False)
+    return timeline(events().lines, status().tasks.values(), now, cut=False)
 
 
 def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:

@@ -12,32 +12,32 @@ from dtctl.model import TaskId
 from dtctl.operations.checks.network.view import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
-    Place,
+    Endpoint,
     addresses_of,
+    endpoints_of,
     is_loopback,
     is_public,
-    open_places,
-    places_of,
+    open_endpoints,
 )
-from dtctl.operations.checks.topic import Dialled, Door, Heard, Scene, Statement, found
+from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
 
 MOST_DOORS = 256
 
 
-def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
+def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ...]:
     """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
 
     Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
     them: it answers nobody without the run's credentials.
     """
-    if scene.brief or len(heard.rounds) != 1:
+    if context.brief or len(heard.rounds) != 1:
         return ()
     found = [
-        Door(place.host, place.whose, name, place.port, live)
-        for place, live in _task_places(scene, heard).items()
-        if not scene.host(place.host).is_local
-        for name in dict.fromkeys([place.name, scene.reached_at.get(place.host, place.name)])
+        Door(endpoint.host, endpoint.whose, name, endpoint.port, live)
+        for endpoint, live in _task_endpoints(context, heard).items()
+        if not context.host(endpoint.host).is_local
+        for name in dict.fromkeys([endpoint.name, context.reached_at.get(endpoint.host, endpoint.name)])
         if not is_loopback(name) and name != "localhost"
     ]
     if len(found) > MOST_DOORS:
@@ -45,39 +45,39 @@ def doors(scene: Scene, heard: Heard[NetworkFacts]) -> tuple[Door, ...]:
     return tuple(found)
 
 
-def _task_places(scene: Scene, heard: Heard[NetworkFacts]) -> dict[Place, bool]:
-    found = open_places(scene.plan, {host: facts["bound"] for host, facts in heard.first.items()})
-    return {place: live for place, live in found.items() if place.whose != COORDINATOR}
+def _task_endpoints(context: CheckContext, heard: Answers[NetworkFacts]) -> dict[Endpoint, bool]:
+    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {endpoint: live for endpoint, live in found.items() if endpoint.whose != COORDINATOR}
 
 
-def judge(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+def judge(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
     opened = _opened(heard)
     if opened:
         hosts = tuple(dict.fromkeys(one.door.host for one in opened))
         public = next((one.address for one in opened if is_public(one.address)), None)
         ports = tuple(sorted({one.door.port for one in opened}))
-        tasks = [task.id for task in scene.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
+        tasks = [task.id for task in context.plan.tasks if str(task.id) in {one.door.whose for one in opened}]
         yield found("exposed", hosts, tasks, ports=ports, seen_from=opened[0].seen_from, public=public)
-    yield from _public(scene, heard, {one.door.host for one in opened})
+    yield from _public(context, heard, {one.door.host for one in opened})
 
 
-def _opened(heard: Heard[NetworkFacts]) -> list[Dialled]:
+def _opened(heard: Answers[NetworkFacts]) -> list[Dialled]:
     """Nothing where this machine is one of the hosts: what it reaches proves nothing about others."""
     own = {address for facts in heard.first.values() for address in addresses_of(facts)}
     return [one for one in heard.dialled if one.seen_from not in own]
 
 
-def _public(scene: Scene, heard: Heard[NetworkFacts], known: set[str]) -> Iterator[Finding]:
+def _public(context: CheckContext, heard: Answers[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
-    tried = {place.name for place in places_of(scene.plan)} | set(scene.reached_at.values())
-    ports = grouped((place.host, place.port) for place in _task_places(scene, heard))
+    tried = {endpoint.name for endpoint in endpoints_of(context.plan)} | set(context.reached_at.values())
+    ports = grouped((endpoint.host, endpoint.port) for endpoint in _task_endpoints(context, heard))
     for host, facts in heard.first.items():
         untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
         if untried and host in ports and host not in known:
             yield found("public_address", (host,), address=untried[0], ports=tuple(sorted(set(ports[host]))))
 
 
-def describe(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Statement]:
+def describe(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Statement]:
     if heard.tried_doors:
         opened = _opened(heard)
         inside = bool(heard.dialled) and not opened
@@ -95,27 +95,27 @@ TAKEN = ("grpc_proxy", "https_proxy", "http_proxy")
 EXCEPT = ("no_grpc_proxy", "no_proxy")
 
 
-def proxy_findings(scene: Scene, heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+def proxy_findings(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
     """Of TensorFlow's servers; what the others speak goes through no proxy."""
     caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
-    places = places_of(scene.plan)
+    endpoints = endpoints_of(context.plan)
     for host, facts in heard.first.items():
-        names = [place.name for place in places if place.serves and place.host != host]
-        for task in scene.plan.on_host(host) if scene.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
+        names = [endpoint.name for endpoint in endpoints if endpoint.serves and endpoint.host != host]
+        for task in context.plan.on_host(host) if context.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
             env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
             if (sent := through(env, names)) is not None:
                 caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
-    exempt = ",".join(dict.fromkeys(place.name for place in places))
+    exempt = ",".join(dict.fromkeys(endpoint.name for endpoint in endpoints))
     for (variable, value), group in caught.items():
         reached = tuple(sorted({name for _, _, each in group for name in each}))
         fields = {"variable": variable, "value": value, "names": reached, "exempt": exempt}
         hosts = dict.fromkeys(host for host, _, _ in group)
         yield found("proxy", hosts, (task for _, task, _ in group), **fields)
-    if not any(task.keep_proxy for task in scene.plan.tasks):
+    if not any(task.keep_proxy for task in context.plan.tasks):
         yield from _left_out(heard)
 
 
-def _left_out(heard: Heard[NetworkFacts]) -> Iterator[Finding]:
+def _left_out(heard: Answers[NetworkFacts]) -> Iterator[Finding]:
     """Of each host the first that its logins have."""
     firsts = (
         (next((one for one in facts["proxies"].items() if not one[0].lower().startswith("no_") and one[1]), None), host)

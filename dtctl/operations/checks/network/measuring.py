@@ -10,68 +10,70 @@ from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQue
 from dtctl.config.strategies import PS
 from dtctl.operations.checks.network import exchange
 from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
-from dtctl.operations.checks.network.view import Place
-from dtctl.operations.checks.topic import Heard, Line, Scene, Statement, found
+from dtctl.operations.checks.network.view import Endpoint
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
 
 Facts = NetworkFacts
 
 
-def ask(scene: Scene, heard: Heard[Facts], doors: Iterable[Place], since: int) -> Mapping[str, NetworkQuestion]:
+def ask(
+    context: CheckContext, heard: Answers[Facts], doors: Iterable[Endpoint], since: int
+) -> Mapping[str, NetworkQuestion]:
     """`doors`: where hosts listen for this check; `since`: the round with which measuring begins."""
     listening = {door.host: door for door in doors}
     questions = {}
-    for source, target in _pairs(scene, heard, since):
+    for source, target in _pairs(context, heard, since):
         if target not in listening:
             source, target = target, source
         if target in listening:
             door = listening[target]
             peer = {"whose": door.whose, "host": target, "address": door.address}
-            questions[source] = made(NetworkQuestion, nonce=scene.nonce, host=source, measure=[peer])
+            questions[source] = made(NetworkQuestion, nonce=context.nonce, host=source, measure=[peer])
     return questions
 
 
-def _pairs(scene: Scene, heard: Heard[Facts], since: int) -> Sequence[Pair]:
-    number, planned = len(heard.rounds) - since, _between_tasks(scene, heard)
+def _pairs(context: CheckContext, heard: Answers[Facts], since: int) -> Sequence[Pair]:
+    number, planned = len(heard.rounds) - since, _between_tasks(context, heard)
     if number < len(planned):
         return planned[number]
-    hosts = [host for host in scene.hosts if host in heard.first]
-    if not scene.deep or len(hosts) < 2 or all(scene.host(host).is_local for host in hosts):
+    hosts = [host for host in context.hosts if host in heard.first]
+    if not context.deep or len(hosts) < 2 or all(context.host(host).is_local for host in hosts):
         return ()
-    return exchange.next_round(hosts, _exchanged(scene, heard, since))
+    return exchange.next_round(hosts, _exchanged(context, heard, since))
 
 
-def _between_tasks(scene: Scene, heard: Heard[Facts]) -> tuple[tuple[Pair, ...], ...]:
+def _between_tasks(context: CheckContext, heard: Answers[Facts]) -> tuple[tuple[Pair, ...], ...]:
     """Of workers and ps; of all hosts where there are no ps."""
-    if not scene.network_speed:
+    if not context.network_speed:
         return ()
-    hosts = [host for host in scene.hosts if host in heard.first]
-    serving = [host for host in hosts if any(task.id.job == PS for task in scene.plan.on_host(host))]
-    working = [host for host in hosts if any(task.id.job != PS for task in scene.plan.on_host(host))]
+    hosts = [host for host in context.hosts if host in heard.first]
+    serving = [host for host in hosts if any(task.id.job == PS for task in context.plan.on_host(host))]
+    working = [host for host in hosts if any(task.id.job != PS for task in context.plan.on_host(host))]
     # who listens nowhere for this check cannot be measured, and does not end the measuring of others
     targets = [host for host in serving or hosts if any(one["state"] == "bound" for one in heard.first[host]["bound"])]
     return rounds(working if serving else hosts, targets)
 
 
-def _exchanged(scene: Scene, heard: Heard[Facts], since: int) -> list[exchange.Round]:
-    first = since + len(_between_tasks(scene, heard))
-    return [_measured(scene, answers) for answers in heard.rounds[first:]]
+def _exchanged(context: CheckContext, heard: Answers[Facts], since: int) -> list[exchange.Round]:
+    first = since + len(_between_tasks(context, heard))
+    return [_measured(context, answers) for answers in heard.rounds[first:]]
 
 
-def _measured(scene: Scene, answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
+def _measured(context: CheckContext, answers: Mapping[str, Facts]) -> dict[Pair, Measured]:
     """Reports about hosts that are not in the plan are ignored."""
     return {
         (host, one["host"]): one
         for host, facts in answers.items()
         for one in facts["measured"]
-        if not one["problem"] and one["host"] in scene.hosts
+        if not one["problem"] and one["host"] in context.hosts
     }
 
 
-def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
-    if not scene.deep:
+def judge(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Finding]:
+    if not context.deep:
         return
-    exchanged = _exchanged(scene, heard, since)
+    exchanged = _exchanged(context, heard, since)
     for behind in exchange.judged(exchanged):
         yield found("host_exchanges_slowly", [behind.host], **_figures(behind), **_different(behind, heard))
     known = exchange.paces(exchanged)
@@ -79,13 +81,13 @@ def judge(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Finding]:
         (text, host)
         for pair, text in _failures(heard, since)
         for host in pair
-        if host in scene.hosts and host not in known and host not in heard.errors
+        if host in context.hosts and host not in known and host not in heard.errors
     )
     for text, hosts in failed.items():
         yield found("exchange_failed", dict.fromkeys(hosts), said=text)
 
 
-def _failures(heard: Heard[Facts], since: int) -> Iterator[tuple[Pair, str]]:
+def _failures(heard: Answers[Facts], since: int) -> Iterator[tuple[Pair, str]]:
     for answers in heard.rounds[since:]:
         for host, facts in answers.items():
             yield from (((host, one["host"]), one["problem"]) for one in facts["measured"] if one["problem"])
@@ -109,7 +111,7 @@ def _ms(seconds: float) -> str:
     return f"{1000 * seconds:.2g}"
 
 
-def _different(behind: Behind, heard: Heard[Facts]) -> dict[str, Any]:
+def _different(behind: Behind, heard: Answers[Facts]) -> dict[str, Any]:
     """Its link beside those of the others, where they have something in common."""
     links = _links(heard)
     answer: dict[str, Any] = {}
@@ -132,7 +134,7 @@ _SHOWN: Mapping[str, Callable[[Link], str]] = {
 }
 
 
-def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
+def _links(heard: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     """By host: the interface at whose address the others have reached it, or its only one."""
     reached = {
         (one["host"], one["place"])
@@ -151,20 +153,22 @@ def _links(heard: Heard[Facts]) -> dict[str, tuple[str, Link]]:
     return links
 
 
-def describe(scene: Scene, heard: Heard[Facts], since: int) -> Iterator[Line | Statement]:
-    exchanged = _exchanged(scene, heard, since) if scene.deep else []
+def describe(context: CheckContext, heard: Answers[Facts], since: int) -> Iterator[Line | Statement]:
+    exchanged = _exchanged(context, heard, since) if context.deep else []
     paces = exchange.paces(exchanged)
-    if scene.deep and not exchanged and _pairs(scene, heard, since):
+    if context.deep and not exchanged and _pairs(context, heard, since):
         yield Statement("not_exchanged")  # no host listens for this check
     if paces:
         yield Line("sends a second_bytes", {host: pace.sends for host, pace in paces.items()})
         yield Line("receives a second_bytes", {host: pace.receives for host, pace in paces.items()})
-    planned = _between_tasks(scene, heard)
-    yield from _told_speed(scene, heard, heard.rounds[since : since + len(planned)])
+    planned = _between_tasks(context, heard)
+    yield from _told_speed(context, heard, heard.rounds[since : since + len(planned)])
 
 
-def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str, Facts]]) -> Iterator[Statement]:
-    speed = summed({pair: one for each in answers for pair, one in _measured(scene, each).items()})
+def _told_speed(
+    context: CheckContext, heard: Answers[Facts], answers: Iterable[Mapping[str, Facts]]
+) -> Iterator[Statement]:
+    speed = summed({pair: one for each in answers for pair, one in _measured(context, each).items()})
     if speed is None:
         return
     fields = {
@@ -177,14 +181,14 @@ def _told_speed(scene: Scene, heard: Heard[Facts], answers: Iterable[Mapping[str
         "farthest_ms": _ms(speed.farthest_s),
     }
     yield Statement("speed", fields)
-    serving = sum(task.id.job == PS for task in scene.plan.tasks)
+    serving = sum(task.id.job == PS for task in context.plan.tasks)
     variables = _variables_bytes(heard)
     moved = variables / max(1, serving) if variables else 1e6
     fields = {"moved_bytes": moved, "least_ms": _ms(least_step_s(speed, moved))}
     yield Statement(("step_to_ps" if serving else "step_to_peers") if variables else "step_by_size", fields)
 
 
-def _variables_bytes(heard: Heard[Facts]) -> float | None:
+def _variables_bytes(heard: Answers[Facts]) -> float | None:
     """Of the newest complete checkpoint, as the topic of storage has heard of it; None: there is none."""
     answer = heard.others.get("storage", ())
     sizes = [one["size_bytes"] for answers in answer for facts in answers.values() for one in facts["checkpoints"]]

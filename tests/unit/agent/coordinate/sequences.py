@@ -28,7 +28,7 @@ class Sequence:
 
     seed: int
     trial: Trial = field(init=False)
-    story: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -77,7 +77,7 @@ class Sequence:
         still = [one for one in trial.data["incidents"] if one["recovered"] is None and one["closed"] is None]
         lines = [
             f"FAULTS_SEED={self.seed} {self.strategy}, stall {self.stall_s}: waited in vain for {what}",
-            *self.story,
+            *self.events,
             f"now {trial.now:.0f}, last step at {trial.stepped_at:.0f}: {trial.data['condition']}",
             *(
                 f"  {name}: {state} {trial.tasks[name].intent['want']} {_of(trial, name)}"
@@ -86,7 +86,7 @@ class Sequence:
             *(f"  open: {one}" for one in still),
             *(
                 f"  {line['time'] - 1_700_000_000 + 100:.0f} {line['kind']} {line['task']} {line['reason']}"
-                for line in trial.story[-25:]
+                for line in trial.events[-25:]
             ),
         ]
         return "\n".join(lines)
@@ -102,7 +102,7 @@ class Sequence:
         lasts = rng.choice(LASTS_S)
         name = rng.choice([one for one in dir(self) if one.startswith("fault_")])
         words = getattr(self, name)(task, host, lasts)
-        self.story.append(f"  {trial.now:.2f} {words[0]}")
+        self.events.append(f"  {trial.now:.2f} {words[0]}")
         return float(words[1])
 
     def fault_kill(self, task: str, host: str, lasts: float) -> tuple[str, float]:

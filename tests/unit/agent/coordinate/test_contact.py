@@ -7,14 +7,14 @@ import pytest
 from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
-from dtctl.agent.records.whole_run import StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.agent.run import intents
 from tests.unit.agent.coordinate.test_recovery import recovered
 from tests.unit.agent.coordinate.world import World, async_ps
 
 
-def contacts(story: list[StoryLine]) -> list[str]:
-    return [line["reason"] for line in story if line["kind"] == "contact"]
+def contacts(events: list[HistoryEvent]) -> list[str]:
+    return [line["reason"] for line in events if line["kind"] == "contact"]
 
 
 def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
@@ -26,7 +26,7 @@ def test_nothing_is_restarted_only_because_a_host_is_away() -> None:
     world.cut.clear()
     world.run_for(2)
     assert set(world.attempts.values()) == {1}
-    assert contacts(world.story) == ["b is away: no word for 10 s", "b is back after 61 s"]
+    assert contacts(world.events) == ["b is away: no word for 10 s", "b is back after 61 s"]
 
 
 def test_nobody_waits_for_the_host_of_a_worker_that_trains_alone() -> None:
@@ -65,7 +65,7 @@ def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world.cut.add("d")
     world.restart_coordinator()
     world.run_for(60)
-    assert [reason.partition(" after ")[0] for reason in contacts(world.story)] == [
+    assert [reason.partition(" after ")[0] for reason in contacts(world.events)] == [
         "the coordinator restarted",
         "d is away: it has not called the coordinator since that restarted",
     ]
@@ -103,7 +103,7 @@ def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopp
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
     assert (world.condition, world.data["condition"]["reason"]) == ("Stopped", "stopped by me")
-    requests = [(line["reason"], line["by"]) for line in world.story if line["kind"] == "request"]
+    requests = [(line["reason"], line["by"]) for line in world.events if line["kind"] == "request"]
     assert requests == [("stop", "me@pc")]
 
 

@@ -18,7 +18,7 @@ from tests.unit.agent.coordinate.world import World, async_ps, running
 from tests.waiting import eventually
 
 
-class Told:
+class Reports:
     """A coordinator's contacts, and the hosts of which something was told."""
 
     def __init__(self, view: View | None = None) -> None:
@@ -37,7 +37,7 @@ class Told:
 
 
 def test_at_first_nobody_is_in_touch_and_nobody_is_away() -> None:
-    told = Told()
+    told = Reports()
     assert (told.connected, told.contacts.away) == (set(), {})
 
 
@@ -45,13 +45,13 @@ def test_those_are_expected_who_have_spoken_before_and_have_something_left_to_do
     view = views.running()
     view.hosts["a"]["state"] = None
     view.hosts["b"]["over"] = True
-    told = Told(view)
+    told = Reports(view)
     told.contacts.expect(100.0)
     assert told.contacts.away == {"d": 100.0}, "c is the coordinator's own"
 
 
 def test_who_has_not_come_by_then_is_told_once() -> None:
-    told = Told()
+    told = Reports()
     told.contacts.expect(100.0)
     told.contacts.miss(100.0 + DIAL_AGAIN_S)
     assert told.hosts == []
@@ -62,7 +62,7 @@ def test_who_has_not_come_by_then_is_told_once() -> None:
 
 
 def test_who_comes_is_in_touch_and_told_only_if_it_was_missed() -> None:
-    told = Told()
+    told = Reports()
     told.view.hosts["a"]["over"] = True
     told.contacts.greet("a", 100.0)
     assert (told.connected, told.view.hosts["a"]["over"], told.hosts) == ({"a"}, False, [])
@@ -77,7 +77,7 @@ def test_who_comes_is_in_touch_and_told_only_if_it_was_missed() -> None:
 
 
 def test_who_is_done_goes_without_a_word() -> None:
-    told = Told()
+    told = Reports()
     told.contacts.greet("a", 100.0)
     told.contacts.lose("a", 105.0, "closed", is_done=True)
     assert (told.connected, told.contacts.away, told.hosts) == (set(), {}, [])
@@ -85,7 +85,7 @@ def test_who_is_done_goes_without_a_word() -> None:
 
 
 def test_who_was_not_in_touch_cannot_be_lost() -> None:
-    told = Told()
+    told = Reports()
     told.contacts.lose("a", 105.0, "closed", is_done=True)
     told.contacts.lose("b", 105.0, "closed", is_done=False)
     assert (told.contacts.away, told.hosts, told.view.hosts["a"]["over"]) == ({}, [], False)
@@ -183,7 +183,7 @@ def test_up_of_the_same_run_has_it_started_and_changes_nothing_else() -> None:
     world.until(lambda: world.attempts["chief:0"] == 2, 5)
     world.request("restart", [])
     world.run_for(5)
-    assert [line["reason"] for line in world.story if line["kind"] == "request"] == ["up"]
+    assert [line["reason"] for line in world.events if line["kind"] == "request"] == ["up"]
     assert set(world.attempts.values()) == {1, 2}
 
 
@@ -263,4 +263,4 @@ def test_the_run_warns_of_an_agent_that_is_gone_until_it_calls_or_the_machine_is
     world.cut.clear()
     world.run_for(2)
     assert world.data["warnings"] == []
-    assert [line["reason"][:9] for line in world.story if line["kind"] == "contact"].count("d answers") == 2
+    assert [line["reason"][:9] for line in world.events if line["kind"] == "contact"].count("d answers") == 2

@@ -57,7 +57,7 @@ def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_deci
 
     def decides(**fields: object) -> bool:
         told = {"type": "progress", "serial": 99, "tasks": {"chief:0": fields}}
-        return world.coordinator.hear("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
+        return world.coordinator.receive("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
 
     assert not decides(loss="0.5", progress=world.wall)
     assert not decides(step=1237)
@@ -152,7 +152,7 @@ def test_a_ps_that_ends_well_and_what_follows_from_a_loss_are_told_by_their_kind
     world.die("ps:0", code=0)
     world.until(lambda: world.attempts["ps:0"] == 2)
     assert world.data["incidents"][-1]["why"] == [fact("ps_ended")]
-    decided = [line["why"] for line in world.story if line["kind"] == "decision"]
+    decided = [line["why"] for line in world.events if line["kind"] == "decision"]
     assert [one["kind"] for one in decided[0]] == ["ps_ended", "goes_in"]
 
 

@@ -36,10 +36,10 @@ def test_what_did_not_heal_once_does(seed: int) -> None:
 
 
 def test_a_seed_tells_the_same_story_twice() -> None:
-    stories = []
+    histories = []
     for sequence in (Sequence(7) for _ in range(2)):
-        stories.append((sequence.run(), sequence.story))
-    assert stories[0] == stories[1]
+        histories.append((sequence.run(), sequence.events))
+    assert histories[0] == histories[1]
 
 
 def test_a_story_that_does_not_end_well_is_told_with_its_seed() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from dtctl.agent.coordinate import lifecycle
 from dtctl.agent.coordinate.view import first_view
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import How
 from dtctl.agent.records.spec import Spec, inventory_of
@@ -268,7 +268,7 @@ def test_the_others_start_and_the_run_is_under_way() -> None:
     assert world.condition == "Running"
     assert world.data["condition"]["reason"] == "4 of 5 tasks run"
     assert world.data["missing"] is None
-    assert "the run begins without e" in [line["reason"] for line in world.story]
+    assert "the run begins without e" in [line["reason"] for line in world.events]
 
 
 def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending() -> None:
@@ -323,7 +323,7 @@ def test_it_joins_when_it_comes_and_starts_at_once() -> None:
     world.boot("e")
     world.until(lambda: world.states["worker:1"] == "running", 5)
     assert not world.data["hosts"]["e"]["absent"]
-    assert "e has joined the run, which had begun without it" in [line["reason"] for line in world.story]
+    assert "e has joined the run, which had begun without it" in [line["reason"] for line in world.events]
     world.run_for(2)
     assert world.data["condition"]["reason"] == "5 of 5 tasks run"
     world.die("worker:1")
@@ -336,7 +336,7 @@ def test_once_it_has_joined_it_is_missed_like_any_other() -> None:
     world.until(lambda: world.states["worker:1"] == "running", 5)
     world.crash("e")
     world.run_for(2)
-    assert any(line["reason"].startswith("e is away") for line in world.story)
+    assert any(line["reason"].startswith("e is away") for line in world.events)
 
 
 def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
@@ -344,7 +344,7 @@ def test_the_next_coordinator_does_not_wait_for_it_either() -> None:
     world.restart_coordinator()
     world.run_for(60)
     assert world.condition == "Running"
-    assert not any(line["reason"].startswith("e is away") for line in world.story)
+    assert not any(line["reason"].startswith("e is away") for line in world.events)
     rebuilt = first_view(world.spec, world.wall)
     assert [host for host, known in rebuilt["hosts"].items() if known["absent"]] == ["e"]
 
@@ -367,7 +367,7 @@ def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard:
     world.run_for(2)
     assert world.data["hosts"]["e"]["absent"]
     assert not any(world.recovering.values()), "nobody waits for it"
-    assert "e is out of the run again: its `up` was given up" in [line["reason"] for line in world.story]
+    assert "e is out of the run again: its `up` was given up" in [line["reason"] for line in world.events]
     world.lost_session_on.clear()
     anew = World("async-ps", ABSENT_PLACES, absent=["e"]).tasks["worker:1"]
     world.tasks["worker:1"] = anew
@@ -377,6 +377,6 @@ def test_one_whose_join_is_taken_back_is_out_again_and_may_come_once_more(heard:
 
 def test_no_run_is_without_its_coordinators_host_or_a_stranger() -> None:
     for host in ("c", "nowhere"):
-        with pytest.raises(Wrong, match="absent"):
+        with pytest.raises(InvalidValue, match="absent"):
             checked(Spec, spec_of("async-ps", ABSENT_PLACES, absent=[host]))
     assert inventory_of(spec_of("async-ps", ABSENT_PLACES, absent=["e"]))["absent"] == ["e"]

@@ -18,7 +18,7 @@ from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.reasons import Fact, sentence
 from dtctl.agent.records.run_state import Ending, How
 from dtctl.agent.records.spec import Spec
-from dtctl.agent.records.whole_run import PostedRequest, RunView, StoryLine
+from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
 from dtctl.agent.run import intents
 from tests.unit.agent.coordinate.simulated import SimTask
 
@@ -116,7 +116,7 @@ class World:
         self.older: set[str] = set()
         """Hosts with an agent of a build that tells no progress alone."""
         self.recovering: dict[str, bool] = {}
-        self.story: list[StoryLine] = []
+        self.events: list[HistoryEvent] = []
         self._greeted: set[str] = set()
         self._reports: dict[str, Report] = {}
         self._written: dict[str, tuple[int, str]] = {}
@@ -158,7 +158,7 @@ class World:
 
     @property
     def decisions(self) -> list[str]:
-        return [line["reason"] for line in self.story if line["kind"] == "decision"]
+        return [line["reason"] for line in self.events if line["kind"] == "decision"]
 
     def restart_coordinator(self, *, rebooted: bool = False) -> None:
         """As after `kill -9`: nothing is left but cluster.json."""
@@ -204,7 +204,7 @@ class World:
     def until(self, done: Callable[[], bool], limit_s: float = 60.0) -> None:
         end = self.now + limit_s
         while not done():
-            assert self.now < end, (self.data["phase"], self.data["condition"], self.states, self.story[-5:])
+            assert self.now < end, (self.data["phase"], self.data["condition"], self.states, self.events[-5:])
             self.tick()
 
     def tick(self) -> None:
@@ -221,7 +221,7 @@ class World:
             self.recovering[host] = message["mending"]
             if message["over"]:
                 self._over.add(host)
-        self.story += self.coordinator.history
+        self.events += self.coordinator.history
         self.coordinator.history.clear()
 
     def _exchange(self, host: str) -> None:
@@ -236,7 +236,7 @@ class World:
         message = self._news(host) if host in self._greeted else self._hello(host)
         if message is not None:
             told: Any = json.loads(json.dumps(message))
-            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+            self.coordinator.receive(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
@@ -281,7 +281,7 @@ class World:
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
             self._greeted.discard(host)
-            self.coordinator.hear(
+            self.coordinator.receive(
                 host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
             )
 

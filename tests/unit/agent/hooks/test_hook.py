@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.hooks import posting as module
 from dtctl.agent.hooks.posting import MOST_WAITING, Hook
-from dtctl.agent.records.hooks import Post, Sent, Told
+from dtctl.agent.records.hooks import Delivered, Post, Sent
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.whole_run import RunView
@@ -36,7 +36,7 @@ class Receiver:
     deadline = 1e9
     reader = 0
 
-    def look(self, now: float) -> Sent | None:
+    def update(self, now: float) -> Sent | None:
         return self.answer
 
     def end(self) -> None:
@@ -44,15 +44,15 @@ class Receiver:
 
 
 class Desk:
-    def __init__(self, told: Told | None = None, **post: Any) -> None:
+    def __init__(self, told: Delivered | None = None, **post: Any) -> None:
         said = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
-        self.story: list[str] = []
+        self.events: list[str] = []
         self.found: list[RunEvent] = []
         self.now = 100.0
         self.hook = Hook(said, "demo", {}, told, self._tell)
 
     def _tell(self, why: list[Fact]) -> None:
-        self.story.append(sentence(why))
+        self.events.append(sentence(why))
 
     def happens(self, *names: str, kind: str = "restarting") -> None:
         for name in names:
@@ -80,7 +80,7 @@ def test_each_thing_is_told_once_and_in_order(receiver: Receiver) -> None:
     desk.runs(5)
     assert receiver.told == ["1", "2", "3"]
     assert desk.hook.settled
-    assert desk.story == []
+    assert desk.events == []
 
 
 def test_only_what_was_asked_for_is_told(receiver: Receiver) -> None:
@@ -97,11 +97,11 @@ def test_what_may_be_taken_later_is_tried_a_few_times_and_told_of_once(receiver:
     desk.happens("1")
     desk.runs(60)
     assert receiver.told == ["1"] * 4
-    assert desk.story == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
+    assert desk.events == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
     desk.happens("2")
     desk.runs(60)
     assert receiver.told[4:] == ["2"] * 4
-    assert len(desk.story) == 1
+    assert len(desk.events) == 1
 
 
 def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
@@ -110,7 +110,7 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     desk.happens("1")
     desk.runs(60)
     assert receiver.told == ["1"]
-    assert desk.story == ["hook slack did not receive the message: it answers 404 Not Found"]
+    assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
 def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Receiver) -> None:
@@ -119,7 +119,7 @@ def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Re
         receiver.answer = answer
         desk.happens(name)
         desk.runs()
-    assert [text.partition(": ")[0] for text in desk.story] == [
+    assert [text.partition(": ")[0] for text in desk.events] == [
         "hook slack did not receive the message",
         "hook slack receives messages again",
         "hook slack did not receive the message",
@@ -132,7 +132,7 @@ def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Recei
     desk.happens("1", "2")
     desk.runs()
     assert receiver.told == ["1"]
-    left = cast("Told", dict(desk.hook.record))  # as it is on the disk
+    left = cast("Delivered", dict(desk.hook.record))  # as it is on the disk
     assert left["tries"] == 1
     receiver.answer = TAKEN
     again = Desk(left)
@@ -142,7 +142,7 @@ def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Recei
 
 
 def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(receiver: Receiver) -> None:
-    told: Told | None = None
+    told: Delivered | None = None
     receiver.answer = None
     for _ in range(10):
         desk = Desk(told)
@@ -163,7 +163,7 @@ def test_one_that_is_far_behind_is_not_told_of_the_oldest(receiver: Receiver) ->
     desk.happens(*map(str, range(MOST_WAITING + 7)))
     desk.runs(60)
     assert receiver.told == [str(number) for number in range(7, MOST_WAITING + 7)]
-    assert desk.story == ["hook slack is behind: it does not receive the oldest 7 events"]
+    assert desk.events == ["hook slack is behind: it does not receive the oldest 7 events"]
 
 
 def test_the_end_of_the_run_leaves_the_rest_untold_and_says_so(receiver: Receiver) -> None:
@@ -175,7 +175,7 @@ def test_the_end_of_the_run_leaves_the_rest_untold_and_says_so(receiver: Receive
     assert desk.hook.give_up()
     assert desk.hook.settled
     assert receiver.ended == 1
-    assert desk.story == ["hook slack did not receive the message: no answer before the end of the run"]
+    assert desk.events == ["hook slack did not receive the message: no answer before the end of the run"]
 
 
 def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +186,7 @@ def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
     desk = Desk()
     desk.happens("1")
     desk.runs(60)
-    assert desk.story == ["hook slack did not receive the message: Resource temporarily unavailable (tried 4 times)"]
+    assert desk.events == ["hook slack did not receive the message: Resource temporarily unavailable (tried 4 times)"]
 
 
 def view(**fields: Any) -> RunView:

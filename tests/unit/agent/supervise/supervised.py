@@ -7,7 +7,7 @@ from typing import Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Ending, Intent
 from dtctl.agent.records.spec import RecoverySpec, Spec, TaskSpec
-from dtctl.agent.records.words import Want
+from dtctl.agent.records.values import Want
 
 USUAL_RECOVERY = {"max_restarts": 3, "backoff_min_s": 1.0, "backoff_max_s": 60.0, "reset_after_s": 600.0}
 

@@ -21,8 +21,8 @@ from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.reasons import Because, fact
 from dtctl.agent.records.run_state import HISTORY, Ending, Entry, Intent, State
 from dtctl.agent.records.spec import Spec
+from dtctl.agent.records.values import TaskState
 from dtctl.agent.records.whole_run import Event
-from dtctl.agent.records.words import TaskState
 from dtctl.agent.run import policy
 from dtctl.agent.supervise import keeper
 from dtctl.agent.supervise.attempt import Attempt
@@ -202,7 +202,7 @@ def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> No
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
     keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault, [])
     attempt = Attempt(str(tmp_path), 0.0)
-    attempt.look(1.0, 1.0)
+    attempt.update(1.0, 1.0)
     assert attempt.exit is not None
     assert attempt.exit["code"] == 127
 

@@ -16,12 +16,12 @@ from dtctl.operations.checks import checking
 from dtctl.operations.checks.network import exposure
 from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Dialled, Door, Heard, Scene, Statement, fails
+from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.history.record import record_of
+from tests.unit.checks.contexts import context, judged, sentence, told
 from tests.unit.checks.network.rounds import listening
 from tests.unit.checks.network.test_tasks import asked, played
-from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.fakes import FakeTransport
 
@@ -33,7 +33,7 @@ def opened(host: str, address: str = "10.0.0.1", seen_from: str = "10.0.0.99") -
 
 
 def test_a_port_that_answers_this_machine_is_told_and_is_no_reason_to_fail() -> None:
-    value = scene()
+    value = context()
     (finding,) = judged(TOPIC, value, *played(value), dialled=[opened("a"), opened("b")], tried_doors=4)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("exposed", ("a", "b"), False)
     assert "answered this machine (10.0.0.99), which is none of the cluster's hosts. Whoever" in sentence(finding)
@@ -42,12 +42,12 @@ def test_a_port_that_answers_this_machine_is_told_and_is_no_reason_to_fail() -> 
 
 
 def test_from_one_of_the_hosts_nothing_can_be_told() -> None:
-    value = scene()
+    value = context()
     assert judged(TOPIC, value, *played(value), dialled=[opened("b", seen_from="10.0.0.1")]) == []
 
 
 def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
-    value = scene()
+    value = context()
     rounds = played(value)
     rounds[0]["b"]["interfaces"].append({"name": "eth1", "address": "34.1.2.3", "link": None})
     assert told(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
@@ -56,27 +56,27 @@ def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
 
 
 def test_this_machine_connects_to_no_address_that_a_host_tells() -> None:
-    value = dataclasses.replace(scene(), reached_at={"a": "a.example"})
+    value = dataclasses.replace(context(), reached_at={"a": "a.example"})
     first = listening(asked(value))
     first["a"]["interfaces"].append({"name": "eth1", "address": "192.0.2.1", "link": None})
     first["a"]["resolved"][0]["addresses"].append("192.0.2.2")
     first["a"]["bound"].append({"whose": "worker:0", "port": 22, "state": "bound", "holder": "", "sockets": []})
-    found = doors(value, Heard([first]))
+    found = doors(value, Answers([first]))
     assert {(door.name, door.port) for door in found} == {(name, 2222) for name in ("a", "a.example", "b", "c", "d")}
 
 
 def test_the_coordinators_port_is_nobodys_door_and_hosts_of_this_machine_have_none() -> None:
-    value = scene()
-    assert all(door.whose != "coordinator" for door in doors(value, Heard([listening(asked(value))])))
-    assert doors(value, Heard([])) == ()
+    value = context()
+    assert all(door.whose != "coordinator" for door in doors(value, Answers([listening(asked(value))])))
+    assert doors(value, Answers([])) == ()
     brief = dataclasses.replace(value, brief=True)
-    assert doors(brief, Heard([listening(asked(brief))])) == ()
+    assert doors(brief, Answers([listening(asked(brief))])) == ()
 
 
 def test_of_many_hosts_one_port_each_is_tried() -> None:
     names = [f"h{number}" for number in range(200)]
-    value = scene(cluster(job("worker", names * 2, [2222] * 200 + [2223] * 200)))
-    found = doors(value, Heard([listening(asked(value))]))
+    value = context(cluster(job("worker", names * 2, [2222] * 200 + [2223] * 200)))
+    found = doors(value, Answers([listening(asked(value))]))
     assert len(found) == 200
     assert {door.host for door in found} == set(names)
 
@@ -118,7 +118,7 @@ def test_only_the_right_host_counts_as_reached(listener: tuple[int, list[bytes]]
 
 
 def test_require_private_refuses_what_is_open_and_passes_what_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    value = scene()
+    value = context()
     record = record_of(value.plan)
     answers = {host: iter(facts) for host, facts in by_host(played(value)).items()}
 
@@ -147,8 +147,8 @@ def by_host(rounds: list[dict[str, object]]) -> dict[str, list[object]]:
 PUBLIC = "34.1.2.3"
 
 
-def tried(value: Scene, **others: Any) -> list[tuple[str, str, int, bool]]:
-    found = doors(value, Heard([listening(asked(value), **others)]))
+def tried(value: CheckContext, **others: Any) -> list[tuple[str, str, int, bool]]:
+    found = doors(value, Answers([listening(asked(value), **others)]))
     return [(door.host, door.name, door.port, door.live) for door in found]
 
 
@@ -159,19 +159,19 @@ def test_a_local_host_and_a_loopback_address_are_no_doors() -> None:
         ssh_host("c", address="localhost"),
         Host("d", Local(), address="10.0.0.9"),
     ]
-    value = scene(cluster(job("worker", list("abcd"), [1, 2, 3, 4]), hosts=hosts))
+    value = context(cluster(job("worker", list("abcd"), [1, 2, 3, 4]), hosts=hosts))
     assert tried(value) == [("a", "10.0.0.7", 1, False)]
     value = dataclasses.replace(value, reached_at={"b": "b.example", "d": "d.example"})
     assert [name for _, name, _, _ in tried(value)] == ["10.0.0.7", "b.example"]
 
 
 def test_a_door_that_is_logged_in_to_by_its_own_name_is_tried_once() -> None:
-    value = dataclasses.replace(scene(cluster(job("worker", ["a"], [1]))), reached_at={"a": "a"})
+    value = dataclasses.replace(context(cluster(job("worker", ["a"], [1]))), reached_at={"a": "a"})
     assert tried(value) == [("a", "a", 1, False)]
 
 
 def test_a_port_of_the_live_run_is_known_as_that() -> None:
-    value = scene(cluster(job("worker", ["a"], [1])))
+    value = context(cluster(job("worker", ["a"], [1])))
     assert tried(value, bound=[{"whose": "worker:0", "port": 1, "state": "live"}]) == [("a", "a", 1, True)]
 
 
@@ -179,14 +179,14 @@ def test_as_many_doors_as_there_may_be_are_tried_and_of_more_the_first_of_each_h
     half = MOST_DOORS // 2
     names = [f"h{number}" for number in range(half)]
     jobs = [job("worker", names * 2, [1] * half + [2] * half)]
-    assert len(tried(scene(cluster(*jobs)))) == MOST_DOORS
-    more = tried(scene(cluster(*jobs, job("ps", ["h0"], [3]))))
+    assert len(tried(context(cluster(*jobs)))) == MOST_DOORS
+    more = tried(context(cluster(*jobs, job("ps", ["h0"], [3]))))
     assert [(host, port) for host, _, port, _ in more] == [(name, 1) for name in names]
 
 
 def test_of_more_hosts_than_doors_the_first_are_tried() -> None:
     names = [f"h{number}" for number in range(MOST_DOORS + 2)]
-    found = tried(scene(cluster(job("worker", names, [1] * len(names)))))
+    found = tried(context(cluster(job("worker", names, [1] * len(names)))))
     assert [host for host, *_ in found] == names[:MOST_DOORS]
 
 
@@ -194,15 +194,15 @@ def doors_opened(host: str, whose: str, port: int, address: str = "10.0.0.1", se
     return Dialled(Door(host, whose, host, port), address, seen_from)
 
 
-def heard(value: Scene, *found: Dialled, also: dict[str, str] | None = None, doors: int = 4) -> Heard[Any]:
+def heard(value: CheckContext, *found: Dialled, also: dict[str, str] | None = None, doors: int = 4) -> Answers[Any]:
     first = listening(asked(value))
     for host, address in (also or {}).items():
         first[host]["interfaces"].append({"name": "eth1", "address": address, "link": None})
-    return Heard([first], dialled=found, tried_doors=doors)
+    return Answers([first], dialled=found, tried_doors=doors)
 
 
 def test_what_is_open_is_told_with_its_ports_and_tasks() -> None:
-    value = scene()
+    value = context()
     open_ = [doors_opened("b", "ps:1", 9), doors_opened("a", "ps:0", 7, PUBLIC), doors_opened("b", "ps:1", 9)]
     (one,) = exposure.judge(value, heard(value, *open_))
     assert (one.seen.hosts, tuple(map(str, one.seen.tasks))) == (("b", "a"), ("ps:0", "ps:1"))
@@ -213,7 +213,7 @@ def test_what_is_open_is_told_with_its_ports_and_tasks() -> None:
 
 
 def test_an_address_of_the_internet_is_told_with_the_ports_that_listen_there() -> None:
-    value = scene()
+    value = context()
     (one,) = exposure.judge(value, heard(value, also={"c": PUBLIC}))
     assert (one.signature.name, one.seen.hosts) == ("public_address", ("c",))
     assert one.seen.fields == {"address": PUBLIC, "ports": (2222,)}, "the coordinator's port asks who is there"
@@ -221,10 +221,10 @@ def test_an_address_of_the_internet_is_told_with_the_ports_that_listen_there() -
 
 
 def test_an_address_of_the_internet_is_told_once_and_not_where_it_was_tried_or_nothing_listens() -> None:
-    value = scene()
+    value = context()
     (one,) = exposure.judge(value, heard(value, doors_opened("c", "worker:0", 2222), also={"c": PUBLIC}))
     assert one.signature.name == "exposed"
-    named = scene(cluster(hosts=[*(ssh_host(name) for name in "abd"), ssh_host("c", address=PUBLIC)]))
+    named = context(cluster(hosts=[*(ssh_host(name) for name in "abd"), ssh_host("c", address=PUBLIC)]))
     assert list(exposure.judge(named, heard(named, also={"c": PUBLIC}))) == []
     silent = heard(value, also={"c": PUBLIC})
     silent.first["c"]["bound"].clear()
@@ -244,6 +244,6 @@ def test_an_address_of_the_internet_is_told_once_and_not_where_it_was_tried_or_n
     ],
 )
 def test_how_many_doors_were_open_is_told(found: tuple[Dialled, ...], kind: str, count: int) -> None:
-    value = scene()
+    value = context()
     assert list(exposure.describe(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
     assert list(exposure.describe(value, heard(value, *found, doors=0))) == []

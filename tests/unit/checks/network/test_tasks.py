@@ -13,30 +13,30 @@ from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Heard, Scene, Statement, fails
+from dtctl.operations.checks.topic import Answers, CheckContext, Statement, fails
 from dtctl.render.checks import shown
+from tests.unit.checks.contexts import context, judged, sentence, told
 from tests.unit.checks.network.rounds import listening, reaching
-from tests.unit.checks.scenes import judged, scene, sentence, told
 from tests.unit.clusters import COMMAND, cluster, job
 
 
-def listened(value: Scene, **others: Any) -> Any:
+def listened(value: CheckContext, **others: Any) -> Any:
     """The answers of the first round, to be changed."""
     return listening(asked(value), **others)
 
 
-def asked(value: Scene, *rounds: Any) -> Any:
-    return TOPIC.ask(value, Heard(rounds))
+def asked(value: CheckContext, *rounds: Any) -> Any:
+    return TOPIC.ask(value, Answers(rounds))
 
 
-def played(value: Scene, lost: Any = lambda source, peer: "", **others: Any) -> list[Any]:
+def played(value: CheckContext, lost: Any = lambda source, peer: "", **others: Any) -> list[Any]:
     """The answers of the first two rounds."""
     first = listening(asked(value), **others)
     return [first, reaching(asked(value, first), lost)]
 
 
 def test_each_host_listens_on_the_ports_of_its_tasks_and_the_leads_on_the_coordinators_too() -> None:
-    first = asked(scene())
+    first = asked(context())
     assert {host: [slot["whose"] for slot in one["listen"]] for host, one in first.items()} == {
         "a": ["ps:0"],
         "b": ["ps:1"],
@@ -48,48 +48,48 @@ def test_each_host_listens_on_the_ports_of_its_tasks_and_the_leads_on_the_coordi
 
 
 def test_then_each_connects_to_the_ports_of_the_others_that_are_listened_on() -> None:
-    first = listened(scene())
+    first = listened(context())
     first["b"] = checked(
         NetworkFacts, {"bound": [{"whose": "ps:1", "port": 2222, "state": "taken", "holder": "nginx"}]}
     )
-    second = asked(scene(), first)
+    second = asked(context(), first)
     assert {host: [peer["whose"] for peer in one["reach"]] for host, one in second.items()} == {
         "a": ["worker:0", "coordinator", "worker:1"],
         "b": ["ps:0", "worker:0", "coordinator", "worker:1"],
         "c": ["ps:0", "worker:1"],
         "d": ["ps:0", "worker:0", "coordinator"],
     }
-    assert asked(scene(), first, reaching(second)) == {}
+    assert asked(context(), first, reaching(second)) == {}
 
 
 def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
-    first = listened(scene())
+    first = listened(context())
     del first["a"]
-    second = asked(scene(), first)
+    second = asked(context(), first)
     assert set(second) == {"b", "c", "d"}
     assert not any(peer["host"] == "a" for one in second.values() for peer in one["reach"])
 
 
 def test_nobody_connects_to_an_evaluator() -> None:
-    value = scene(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
+    value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
     second = asked(value, listened(value))
     assert {peer["host"] for one in second.values() for peer in one["reach"]} == {"a", "b"}
     assert "c" in second
 
 
 def test_ports_that_hosts_choose_are_connected_to_as_they_were_chosen() -> None:
-    value = scene(cluster(job("worker", ["a", "b"], [0, 0])))
+    value = context(cluster(job("worker", ["a", "b"], [0, 0])))
     second = asked(value, listened(value))
     assert [peer["address"] for peer in second["b"]["reach"] if peer["whose"] == "worker:0"] == ["a:9000"]
 
 
 def test_a_run_on_one_host_tries_no_connection() -> None:
-    value = scene(cluster(job("worker", ["a", "a"], [2222, 2223])))
+    value = context(cluster(job("worker", ["a", "a"], [2222, 2223])))
     assert asked(value, listened(value)) == {}
 
 
 def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
-    value = dataclasses.replace(scene(), brief=True, network_speed=False)
+    value = dataclasses.replace(context(), brief=True, network_speed=False)
     first = listened(value, proxies={"http_proxy": "http://p:1"})
     first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
     second = asked(value, first)
@@ -97,14 +97,14 @@ def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
     rounds = [first, reaching(second)]
     assert asked(value, *rounds) == {}
     assert judged(TOPIC, value, *rounds) == []
-    assert list(TOPIC.describe(value, Heard(rounds))) == []
+    assert list(TOPIC.describe(value, Answers(rounds))) == []
     lost = [first, reaching(second, lambda source, peer: "timeout" if peer["host"] == "b" else "")]
     assert len(judged(TOPIC, value, *lost)) == 1
 
 
 def test_in_brief_sixteen_connections_a_host_are_tried() -> None:
     names = [f"h{number}" for number in range(100)]
-    value = scene(cluster(job("worker", names, [2222] * 100)), brief=True)
+    value = context(cluster(job("worker", names, [2222] * 100)), brief=True)
     tries = [len(one["reach"]) for one in asked(value, listened(value)).values()]
     assert len(tries) == 100
     assert 1400 <= sum(tries) <= 1600
@@ -112,23 +112,23 @@ def test_in_brief_sixteen_connections_a_host_are_tried() -> None:
 
 def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
     here = [Host(name=name, reach=Local()) for name in "ab"]
-    value = scene(cluster(job("worker", ["a", "b"], [2222, 2223]), hosts=here), brief=True)
+    value = context(cluster(job("worker", ["a", "b"], [2222, 2223]), hosts=here), brief=True)
     assert asked(value) == {}
 
 
 def test_a_network_that_works_is_told_with_the_connections_that_were_tried() -> None:
-    value = scene()
+    value = context()
     rounds = played(value)
     assert judged(TOPIC, value, *rounds) == []
-    lines = [line for line in TOPIC.describe(value, Heard(rounds)) if isinstance(line, Statement)]
+    lines = [line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement)]
     assert [(line.kind, line.fields["reached"], line.fields["tried"]) for line in lines] == [("connections", 15, 15)]
 
 
 def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     names = [f"h{number}" for number in range(200)]
-    value = scene(cluster(job("worker", names, [2222] * 200)))
+    value = context(cluster(job("worker", names, [2222] * 200)))
     rounds = played(value)
-    (said,) = TOPIC.describe(value, Heard(rounds))
+    (said,) = TOPIC.describe(value, Answers(rounds))
     ((_, text),) = shown([said], 200)
     assert text.startswith("3999 of 3999 ")
     assert "connections between h[0-199] work; these are a part of the 39999 that there are" in text
@@ -142,7 +142,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     ],
 )
 def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
-    value = scene()
+    value = context()
     first = listened(value)
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
     for facts in second.values():
@@ -155,7 +155,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
 
 
 def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
-    value = scene()
+    value = context()
     first = listened(value)
     first["d"]["bound"][0].update(state="taken", holder="pid 7 (nginx) of www")
     (finding,) = judged(TOPIC, value, first, reaching(asked(value, first)))
@@ -164,15 +164,15 @@ def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
 
 
 def test_a_proxy_of_a_login_is_told_and_harms_nobody() -> None:
-    value = scene()
+    value = context()
     (finding,) = judged(TOPIC, value, *played(value, proxies={"http_proxy": "http://p:1", "no_proxy": "x"}))
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy_left_out", tuple("abcd"), False)
 
 
 def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_exempted() -> None:
-    def proxied(**env: str) -> Scene:
+    def proxied(**env: str) -> CheckContext:
         launch = Launch(command=COMMAND, env=env)
-        return scene(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2222, 2222], launch=launch)))
+        return context(cluster(job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2222, 2222], launch=launch)))
 
     value = proxied(http_proxy="http://p:1")
     (finding,) = judged(TOPIC, value, *played(value))
@@ -183,20 +183,20 @@ def test_a_proxy_that_tasks_are_started_with_is_a_problem_unless_the_hosts_are_e
 
 
 def test_a_proxy_that_is_kept_exempts_the_hosts_of_the_cluster() -> None:
-    value = scene(cluster(trainer=dataclasses.replace(Trainer(code=cluster().trainer.code), keep_proxy=True)))
+    value = context(cluster(trainer=dataclasses.replace(Trainer(code=cluster().trainer.code), keep_proxy=True)))
     assert judged(TOPIC, value, *played(value, proxies={"http_proxy": "http://p:1"})) == []
 
 
 @pytest.mark.parametrize(("strategy", "signature"), [("auto", "own_loopback"), ("ddp", "own_loopback_told")])
 def test_the_own_name_that_stands_for_loopback_breaks_what_tells_its_own_address(strategy: Any, signature: str) -> None:
-    value = scene(cluster(job("worker", ["a", "b"], [2222, 2222]), strategy=strategy))
+    value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), strategy=strategy))
     rounds = played(value)
     rounds[0]["b"]["resolved"][0].update(addresses=["127.0.1.1"])
     assert told(judged(TOPIC, value, *rounds)) == {signature: ("b",)}
 
 
 def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> None:
-    value = dataclasses.replace(scene(), network_speed=True)
+    value = dataclasses.replace(context(), network_speed=True)
     rounds = played(value)
     pairs = []
     while question := asked(value, *rounds):
@@ -204,7 +204,7 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
         rounds.append({host: measured(one["measure"][0]["host"]) for host, one in question.items()})
     assert sorted(pairs) == [("c", "a"), ("c", "b"), ("d", "a"), ("d", "b")]
     checkpoints = {"storage": [{"c": {"checkpoints": [{"path": "/saved", "size_bytes": 164_000}]}}]}
-    lines = list(TOPIC.describe(value, Heard(rounds, others=checkpoints)))
+    lines = list(TOPIC.describe(value, Answers(rounds, others=checkpoints)))
     text = "\n".join(words for _, words in shown(lines, 4))
     assert "4 pairs measured: 0.2 ms there and back, 500 MB a second" in text
     assert "one step moves 82.0 kB to each ps and back (the newest checkpoint, shared among them): 0.73 ms" in text
@@ -212,7 +212,7 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
 
 @pytest.mark.parametrize("away", ["a", "b"])
 def test_a_ps_whose_port_is_taken_is_not_measured_and_the_others_are(away: str) -> None:
-    value = dataclasses.replace(scene(), network_speed=True)
+    value = dataclasses.replace(context(), network_speed=True)
     first = listened(value)
     del first["d"]  # it gives no answer
     whose = first[away]["bound"][0]["whose"]
@@ -230,9 +230,9 @@ def measured(host: str) -> NetworkFacts:
     return checked(NetworkFacts, {"measured": [one]})
 
 
-def live_run(second_look: Any) -> tuple[Scene, list[Any]]:
+def live_run(second_look: Any) -> tuple[CheckContext, list[Any]]:
     """Three rounds: ps:0 on a is the live run's, and nobody reached it; what its host says when asked once more."""
-    value = scene()
+    value = context()
     first = listened(value)
     first["a"]["bound"][0].update(state="live", sockets=[71, 72])
     rounds = [first, reaching(asked(value, first), lambda source, peer: "refused" if peer["host"] == "a" else "")]
@@ -247,7 +247,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
     for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
         value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
-        (said,) = (line for line in TOPIC.describe(value, Heard(rounds)) if isinstance(line, Statement))
+        (said,) = (line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement))
         assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
         assert asked(value, *rounds) == {}
 
@@ -259,24 +259,24 @@ def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
 
 
 def test_a_host_that_is_lost_while_it_is_checked_is_no_firewall() -> None:
-    rounds = played(scene(), lambda source, peer: "timeout" if peer["host"] == "b" else "")
-    assert judged(TOPIC, scene(), *rounds)
+    rounds = played(context(), lambda source, peer: "timeout" if peer["host"] == "b" else "")
+    assert judged(TOPIC, context(), *rounds)
     del rounds[1]["b"]
     lost = DtctlError("the connection to b was lost")
-    assert judged(TOPIC, scene(), *rounds, errors={"b": lost}) == []
+    assert judged(TOPIC, context(), *rounds, errors={"b": lost}) == []
 
 
 def test_ports_that_another_check_tries_are_no_problem() -> None:
-    first = listened(scene())
+    first = listened(context())
     first["b"]["bound"][0].update(state="tried", holder="pid 7 (a dtctl check, for some seconds)")
-    rounds = [first, reaching(asked(scene(), first))]
-    (finding,) = judged(TOPIC, scene(), *rounds)
+    rounds = [first, reaching(asked(context(), first))]
+    (finding,) = judged(TOPIC, context(), *rounds)
     assert told([finding]) == {"tried_by_another": ("b",)}
     assert not fails(finding)
     assert "listens on port 2222 of b at this moment" in sentence(finding)
 
 
-def exchanged(value: Scene, rate: Any = lambda source, target: 1e9) -> list[Any]:
+def exchanged(value: CheckContext, rate: Any = lambda source, target: 1e9) -> list[Any]:
     """All rounds of a deep check."""
     rounds = played(value)
     while question := asked(value, *rounds):
@@ -296,7 +296,7 @@ def one_measured(rate: Any, source: str, peer: Any) -> Measured:
 
 
 def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_different_there() -> None:
-    value = dataclasses.replace(scene(), deep=True)
+    value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value, lambda source, target: 1e8 if "b" in (source, target) else 1e9)
     for host, facts in rounds[0].items():
         link = {"mbits": 1000 if host == "b" else 10_000, "mtu": 1500, "queue": "mq"}
@@ -309,12 +309,12 @@ def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_dif
         "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
         "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
     )
-    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.describe(value, Heard(rounds)), 4))
+    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.describe(value, Answers(rounds)), 4))
     assert "sends a second " in text
 
 
 def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
-    value = dataclasses.replace(scene(), deep=True)
+    value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value, lambda source, target: None if "b" in (source, target) else 1e9)
     (finding,) = judged(TOPIC, value, *rounds)
     assert (told([finding]), finding.seen.fields["said"]) == ({"exchange_failed": ("b",)}, "timed out")
@@ -322,7 +322,7 @@ def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
 
 
 def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
-    value = dataclasses.replace(scene(), deep=True)
+    value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value)
     for answers in rounds[2:]:
         for facts in answers.values():
@@ -331,22 +331,22 @@ def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
 
 
 def test_a_check_that_is_not_deep_lets_nobody_exchange_data() -> None:
-    assert asked(scene(), *played(scene())) == {}
+    assert asked(context(), *played(context())) == {}
 
 
 def test_hosts_that_are_all_this_machine_exchange_nothing() -> None:
     here = [Host(name=name, reach=Local()) for name in "abc"]
-    value = scene(cluster(job("worker", ["a", "b", "c"], [2222, 2223, 2224]), hosts=here), deep=True)
+    value = context(cluster(job("worker", ["a", "b", "c"], [2222, 2223, 2224]), hosts=here), deep=True)
     assert asked(value, *played(value)) == {}
 
 
 def test_beside_a_live_run_nobody_exchanges_data_and_that_is_said() -> None:
-    value = dataclasses.replace(scene(), deep=True)
+    value = dataclasses.replace(context(), deep=True)
     first = listened(value)
     for facts in first.values():
         for slot in facts["bound"]:
             slot.update(state="live", sockets=[7])
     rounds = [first, reaching(asked(value, first))]
     assert asked(value, *rounds) == {}
-    assert Statement("not_exchanged") in list(TOPIC.describe(value, Heard(rounds)))
-    assert Statement("not_exchanged") not in list(TOPIC.describe(value, Heard(exchanged(value))))
+    assert Statement("not_exchanged") in list(TOPIC.describe(value, Answers(rounds)))
+    assert Statement("not_exchanged") not in list(TOPIC.describe(value, Answers(exchanged(value))))

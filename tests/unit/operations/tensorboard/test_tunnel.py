@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.kinds import Wrong, checked
+from dtctl.agent.records.kinds import InvalidValue, checked
 from dtctl.agent.records.tensorboard import WINDOW_BYTES, EventDirsResult, EventFile
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.folder import Folder
 from dtctl.model import Host
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.tensorboard.copies import Copies, Looked, Place, choose
+from dtctl.operations.tensorboard.copies import Copies, EventFileSources, Location, choose
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page
@@ -112,38 +112,38 @@ class Scene:
 
 
 def test_bytes_go_both_ways_and_each_connection_by_itself() -> None:
-    scene = Scene()
-    one, two = scene.connect(), scene.connect()
+    context = Scene()
+    one, two = context.connect(), context.connect()
     one.sendall(b"GET /")
-    assert scene.far.next("piece") == ({"type": "piece", "channel": 0}, b"GET /")
-    scene.far.tell({"type": "piece", "channel": 1}, b"for two")
+    assert context.far.next("piece") == ({"type": "piece", "channel": 0}, b"GET /")
+    context.far.tell({"type": "piece", "channel": 1}, b"for two")
     assert two.makefile("rb").read(7) == b"for two"
-    assert scene.far.next("taken")[0] == {"type": "taken", "channel": 1, "size": 7}
-    scene.far.tell({"type": "piece", "channel": 0}, b"last")
-    scene.far.tell({"type": "closed", "channel": 0})
+    assert context.far.next("taken")[0] == {"type": "taken", "channel": 1, "size": 7}
+    context.far.tell({"type": "piece", "channel": 0}, b"last")
+    context.far.tell({"type": "closed", "channel": 0})
     assert one.makefile("rb").read() == b"last"
     two.close()
-    assert scene.far.next("closed")[0]["channel"] == 1
-    assert scene.end()["said"] == "bye"
+    assert context.far.next("closed")[0]["channel"] == 1
+    assert context.end()["said"] == "bye"
     with pytest.raises(ConnectionError):
-        scene.tunnel.connect()
+        context.tunnel.connect()
 
 
 def test_who_sends_more_than_there_is_room_for_waits() -> None:
-    scene = Scene()
-    channel = scene.connect()
+    context = Scene()
+    channel = context.connect()
     sender = threading.Thread(target=channel.sendall, args=(b"x" * (WINDOW_BYTES + 1000),))
     sender.start()
     arrived = 0
     while arrived < WINDOW_BYTES:
-        arrived += len(scene.far.next("piece")[1])
+        arrived += len(context.far.next("piece")[1])
     assert arrived == WINDOW_BYTES
     with pytest.raises(queue.Empty):
-        scene.far.heard.get(timeout=0.2)
-    scene.far.tell({"type": "taken", "channel": 0, "size": 1000})
-    assert len(scene.far.next("piece")[1]) == 1000
+        context.far.heard.get(timeout=0.2)
+    context.far.tell({"type": "taken", "channel": 0, "size": 1000})
+    assert len(context.far.next("piece")[1]) == 1000
     sender.join(PATIENCE_S)
-    scene.end()
+    context.end()
 
 
 @pytest.mark.parametrize(
@@ -157,36 +157,36 @@ def test_who_sends_more_than_there_is_room_for_waits() -> None:
     ids=["of nobody", "before any", "of another kind", "ready again"],
 )
 def test_a_host_that_says_what_cannot_be_is_not_believed(frame: dict[str, Any], payload: bytes) -> None:
-    scene = Scene()
-    scene.far.tell(frame, payload)
-    assert isinstance(scene.ended(), TransportError)
+    context = Scene()
+    context.far.tell(frame, payload)
+    assert isinstance(context.ended(), TransportError)
 
 
 @pytest.mark.parametrize("size", [65536, 8 << 20])
 def test_a_host_that_sends_too_much_is_hung_up_on(size: int) -> None:
-    scene = Scene()
-    scene.connect()
+    context = Scene()
+    context.connect()
     for _ in range(200):
-        scene.far.tell({"type": "piece", "channel": 0}, bytes(size))
-    assert "more than it was allowed to" in scene.ended().summary
+        context.far.tell({"type": "piece", "channel": 0}, bytes(size))
+    assert "more than it was allowed to" in context.ended().summary
 
 
 def test_what_comes_for_a_connection_that_was_closed_is_not_kept() -> None:
-    scene = Scene()
-    scene.connect().close()
-    kept = scene.connect()
+    context = Scene()
+    context.connect().close()
+    kept = context.connect()
     for _ in range(50):
-        scene.far.tell({"type": "piece", "channel": 0}, bytes(8 << 20))
-    scene.far.tell({"type": "piece", "channel": 1}, b"x")
+        context.far.tell({"type": "piece", "channel": 0}, bytes(8 << 20))
+    context.far.tell({"type": "piece", "channel": 1}, b"x")
     assert kept.makefile("rb").read(1) == b"x", "all before it were passed over"
-    scene.end()
+    context.end()
 
 
 def test_a_lost_connection_ends_it_and_all_that_go_over_it() -> None:
-    scene = Scene()
-    channel = scene.connect()
-    scene.far.lose()
-    assert isinstance(scene.ended(), ConnectionLost)
+    context = Scene()
+    channel = context.connect()
+    context.far.lose()
+    assert isinstance(context.ended(), ConnectionLost)
     with pytest.raises(ConnectionError):
         channel.makefile("rb").read()
 
@@ -392,14 +392,14 @@ def test_directories_of_one_name_stay_apart_and_a_shared_one_comes_from_one_host
     ids=str,
 )
 def test_nothing_is_written_elsewhere_or_with_a_gap(copies: Copies, fields: dict[str, Any]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         copies.add("a", told(**fields), b"x")
     assert files(copies) == {}
 
 
 @pytest.mark.parametrize("name", ["passwd", "../tfevents", "a/tfevents", "tfevents\0", "x" * 300 + "tfevents"])
 def test_a_file_of_another_name_is_no_event_file(name: str) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidValue):
         told(file=name)
 
 
@@ -443,29 +443,33 @@ def answer(*names: str, tensorboard: bool = True) -> EventDirsResult:
     }
 
 
-def looked(**answers: EventDirsResult) -> Looked:
-    return Looked("c-1", answers, {})
+def found_files(**answers: EventDirsResult) -> EventFileSources:
+    return EventFileSources("c-1", answers, {})
 
 
 CASES = {
-    "one host has them": (looked(a=answer("x"), b=answer()), True, Place("a", "one_host")),
-    "the lead's host of those that share them": (looked(a=answer("x"), b=answer("x")), True, Place("b", "one_host")),
-    "that of them which can": (
-        looked(a=answer("x"), b=answer("x", tensorboard=False)),
-        False,
-        Place("a", "one_host"),
-    ),
-    "none yet": (looked(a=answer(), b=answer()), True, Place("b", "no_files")),
-    "the host cannot, this machine can": (
-        looked(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
+    "one host has them": (found_files(a=answer("x"), b=answer()), True, Location("a", "one_host")),
+    "the lead's host of those that share them": (
+        found_files(a=answer("x"), b=answer("x")),
         True,
-        Place(None, "no_tensorboard", ("b", "a")),
+        Location("b", "one_host"),
     ),
-    "on two hosts": (looked(a=answer("x"), b=answer("y")), True, Place(None, "several_hosts", ("b", "a"))),
-    "on two hosts, and not here": (
-        looked(a=answer("x", "z"), b=answer("y")),
+    "that of them which can": (
+        found_files(a=answer("x"), b=answer("x", tensorboard=False)),
         False,
-        Place("a", "not_here", left_out=("b",)),
+        Location("a", "one_host"),
+    ),
+    "none yet": (found_files(a=answer(), b=answer()), True, Location("b", "no_files")),
+    "the host cannot, this machine can": (
+        found_files(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
+        True,
+        Location(None, "no_tensorboard", ("b", "a")),
+    ),
+    "on two hosts": (found_files(a=answer("x"), b=answer("y")), True, Location(None, "several_hosts", ("b", "a"))),
+    "on two hosts, and not here": (
+        found_files(a=answer("x", "z"), b=answer("y")),
+        False,
+        Location("a", "not_here", left_out=("b",)),
     ),
 }
 
@@ -477,14 +481,14 @@ def test_it_runs_where_it_shows_all_of_them(case: str) -> None:
 
 
 def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some() -> None:
-    found = looked(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
-    assert choose(found, "b", copy=True, here=True) == Place(None, "asked", ("b", "c"))
+    found = found_files(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
+    assert choose(found, "b", copy=True, here=True) == Location(None, "asked", ("b", "c"))
 
 
 def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
     with pytest.raises(PreflightError) as nowhere:
-        choose(looked(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
+        choose(found_files(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
     assert "a has none in /usr/bin/python3" in nowhere.value.detail
     assert "pip install tensorboard" in nowhere.value.hint
     with pytest.raises(PreflightError):
-        choose(looked(a=answer("x")), "a", copy=True, here=False)
+        choose(found_files(a=answer("x")), "a", copy=True, here=False)

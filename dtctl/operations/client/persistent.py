@@ -33,7 +33,7 @@ class Greeted:
     """Until it had greeted: connection, login and the start of Python."""
 
 
-class Noting:
+class RecordingTransport:
     """A transport that keeps how each host has greeted. `report` hears of the connection and of its failure."""
 
     def __init__(self, transport: Transport, report: Report = silent) -> None:
@@ -64,7 +64,7 @@ class _Refusal:
     until: float
 
 
-class Kept:
+class PersistentTransport:
     """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
 
     One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
@@ -83,7 +83,7 @@ class Kept:
         self._lock = threading.Lock()
         self._over = False
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> PersistentTransport:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -156,15 +156,15 @@ class Kept:
         session.close()
 
 
-def for_one_look(transport: Transport) -> Kept:
+def for_one_command(transport: Transport) -> PersistentTransport:
     """For one command that asks hosts a few things in turn: hosts that failed are not tried again."""
-    return Kept(transport, (math.inf,), most=8)
+    return PersistentTransport(transport, (math.inf,), most=8)
 
 
 class _Lent:
     """A conversation until it is closed. What it is asked only reads, so it may be asked twice."""
 
-    def __init__(self, session: Session, keeper: Kept, *, kept: bool) -> None:
+    def __init__(self, session: Session, keeper: PersistentTransport, *, kept: bool) -> None:
         self._session = session
         self._keeper = keeper
         self._kept = kept

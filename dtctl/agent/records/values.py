@@ -65,7 +65,7 @@ Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
 Outcome = OneOf["Created", "Running", "Restarting", "Succeeded", "Failed", "Stopped"]
 Phase = OneOf["starting", "running", "recovering", "finishing", "ended"]
-StoryKind = OneOf["task", "contact", "decision", "condition", "request"]
+HistoryKind = OneOf["task", "contact", "decision", "condition", "request"]
 
 Tasks = AtMost[List[TaskName], MOST_TASKS]
 Variables = Dict[VariableName, str]

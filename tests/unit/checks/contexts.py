@@ -9,7 +9,7 @@ from dtctl.agent.records.checks import MachineFacts, PythonFound, SoftwareFacts,
 from dtctl.agent.records.kinds import checked
 from dtctl.config.cluster import Cluster
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Heard, Scene, Topic
+from dtctl.operations.checks.topic import Answers, CheckContext, Topic
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import filled, words
@@ -18,11 +18,13 @@ from tests.unit.clusters import cluster
 GB = 10**9
 
 
-def scene(value: Cluster | None = None, uses: Iterable[str] = (), modules: Iterable[str] = (), **said: Any) -> Scene:
+def context(
+    value: Cluster | None = None, uses: Iterable[str] = (), modules: Iterable[str] = (), **said: Any
+) -> CheckContext:
     """Of ps on a and b, and workers on c (the lead's host) and d, unless said otherwise."""
     value = value or cluster(dirs={"output": "/saved"})
     plan = plan_run(value, {name: name for name in value.hosts}, local_python="python3")
-    return Scene(plan, dict.fromkeys(value.jobs, Needs(tuple(modules), frozenset(uses))), token="ab", **said)
+    return CheckContext(plan, dict.fromkeys(value.jobs, Needs(tuple(modules), frozenset(uses))), token="ab", **said)
 
 
 def software(path: str = "/usr/bin/python3", **packages: str) -> SoftwareFacts:
@@ -52,8 +54,8 @@ def storage(**told: Any) -> StorageFacts:
     return checked(StorageFacts, told)
 
 
-def judged(topic: Topic[Any, Any], value: Scene, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
-    return list(topic.judge(value, Heard(rounds, **more)))
+def judged(topic: Topic[Any, Any], value: CheckContext, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
+    return list(topic.judge(value, Answers(rounds, **more)))
 
 
 def told(found: Iterable[Finding]) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, TransportError
 from dtctl.operations.client.conversation import ask
-from dtctl.operations.client.kept import Kept, NotAsked, for_one_look
+from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
 from tests.unit.coordinated import Agents, record, told
@@ -21,7 +21,7 @@ from tests.waiting import eventually
 def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
     agents = Agents(told())
     transport = FakeTransport(agents)
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         for _ in range(3):
             assert status(record(), kept).coordination is not None
         assert not transport.sessions["c"].closed
@@ -33,7 +33,7 @@ def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
 def test_a_connection_that_was_lost_meanwhile_is_opened_anew_without_a_word() -> None:
     agents = Agents(told())
     transport = FakeTransport(agents)
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         status(record(), kept)
         transport.sessions["c"]._pending.append(ConnectionLost("c has gone"))
         assert status(record(), kept).coordination is not None
@@ -46,7 +46,7 @@ def test_one_that_is_lost_within_an_answer_is_said_to_be() -> None:
             return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
 
     transport = FakeTransport(Breaks(told()))
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         assert "c" in status(record(), kept).errors
     assert transport.opened.count("c") == 1
 
@@ -55,7 +55,7 @@ def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> 
     agents = Agents(told())
     agents.extra["status"] = [AgentError("internal", "a bug")]
     transport = FakeTransport(agents)
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         status(record(), kept)
         del agents.extra["status"]
         assert status(record(), kept).coordination is not None
@@ -68,7 +68,7 @@ def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: py
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     away = {"c": TransportError("cannot reach c")}
     transport = FakeTransport(Agents(told()), away)
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         for at, times in ((100.0, 1), (101.9, 1), (102.1, 2), (106.9, 2), (107.2, 3)):
             now[0] = at
             with pytest.raises(TransportError, match="cannot reach c"):
@@ -96,7 +96,7 @@ class Beating(Agents):
 def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
     agents = Beating(told())
     transport = FakeTransport(agents)
-    with for_one_look(transport) as kept:
+    with for_one_command(transport) as kept:
         for asked in (1, 2, 3):
             errors = ask(record(), kept, request_of_status(record())).errors
             assert list(errors) == ["c"]
@@ -110,7 +110,7 @@ def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypa
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     transport = FakeTransport(Agents(told()))
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         session = kept.open(record().route_to("c"))
         session.send({"type": "status", "run": None})
         now[0] += 120.0
@@ -121,7 +121,7 @@ def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypa
 
 def test_of_many_hosts_few_conversations_are_kept() -> None:
     transport = FakeTransport(Agents(told()))
-    with Kept(transport, most=2) as kept:
+    with PersistentTransport(transport, most=2) as kept:
         assert len(ask(record(), kept, request_of_status(record())).results) == 4
         assert [session.closed for session in transport.sessions.values()].count(False) == 2
 
@@ -138,7 +138,7 @@ def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_w
             return super().__call__(session, fields)
 
     agents = Slow(told())
-    with Kept(FakeTransport(agents)) as kept:
+    with PersistentTransport(FakeTransport(agents)) as kept:
         assert "c" in status(record(), kept).errors
         now[0] += 119.0
         assert isinstance(status(record(), kept).errors["c"], NotAsked)
@@ -149,7 +149,7 @@ def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_w
 
 def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_closed_if_nobody_does() -> None:
     transport = FakeTransport(Agents(told()), {"d": TransportError("cannot reach d")})
-    with Kept(transport) as kept:
+    with PersistentTransport(transport) as kept:
         kept.expect(record().hosts.values())
         eventually(lambda: sorted(transport.opened) == ["a", "b", "c", "d"], what="all conversations")
         kept.open(record().route_to("a")).close()
