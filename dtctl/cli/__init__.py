@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -12,10 +13,13 @@ OTHERS_OPTIONS = frozenset({"ssh"})
 """Commands behind which stand the options of another program."""
 
 _FORMS = ("json", "jsonl")
+_COLLECTED_AFTER = 100_000
+"""Python's own 700 have the garbage collector search all imported modules, in vain, for a tenth of a command's time."""
 
 
 def main() -> None:
     """Entry point of `dtctl`."""
+    gc.set_threshold(_COLLECTED_AFTER)
     try:
         _main()
     except KeyboardInterrupt:  # so early or late that no command was there to say more

@@ -255,10 +255,10 @@ Headers = Annotated[
 HookTimeout = Annotated[float, _duration("60s")]  # the end of a run waits for it
 
 
-class _FlagsOrWords:
+class _FlagsOrList:
     """A mapping of flags, or a list of words."""
 
-    _words = ListOf(_WORD)
+    _list = ListOf(_WORD)
     _flags = MapOf(
         text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*"),
         Kind(
@@ -267,14 +267,14 @@ class _FlagsOrWords:
             {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
         ),
     )
-    words = f"{_flags.description}; or {_words.description}"
-    schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _words.schema]}
+    description = f"{_flags.description}; or {_list.description}"
+    schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _list.schema]}
 
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
         if isinstance(raw, list | dict):
-            return (self._words if isinstance(raw, list) else self._flags).take(raw, path, report)
+            return (self._list if isinstance(raw, list) else self._flags).take(raw, path, report)
         report(path, raw, "a mapping of flags, or a list of words")
         return UNFIT
 
 
-Args = Annotated[Mapping[str, str | bool] | tuple[str, ...], _FlagsOrWords()]
+Args = Annotated[Mapping[str, str | bool] | tuple[str, ...], _FlagsOrList()]

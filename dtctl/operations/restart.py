@@ -14,7 +14,7 @@ from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
-from dtctl.operations.stop import Before, check_before_request, ending, once
+from dtctl.operations.stop import Before, ending, once, pin_current_run
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -33,7 +33,7 @@ def restart(
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
 
     before = before and once(before)
-    before_request = check_before_request(tasks, before)
+    before_request = pin_current_run(tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.RestartResult:
         return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), before_request)

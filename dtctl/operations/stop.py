@@ -81,7 +81,7 @@ def once(before: Before) -> Before:
     return on_progress
 
 
-def check_before_request(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
+def pin_current_run(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
     """Asks the coordinator which run is current, and pins the request to it. `tasks` None: all of the run's."""
     if before is None:
         return None
@@ -185,7 +185,7 @@ def stop(
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
-    before_request = check_before_request(None if everything else tasks, before)
+    before_request = pin_current_run(None if everything else tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.StopResult:
         return ask_coordinator(asked, transport, _request(asked, wanted, order, report), before_request)

@@ -37,7 +37,7 @@ def exec(  # noqa: A001 (the command's own name)
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
-    from dtctl.render.logs import OutputPrinter
+    from dtctl.render.output import OutputPrinter
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)

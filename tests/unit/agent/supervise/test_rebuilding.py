@@ -102,7 +102,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(processes, "bears", lambda *_: True)
     monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
-    monkeypatch.setattr(Usage, "look", lambda *_: None)  # of this process, which does not stay as it is
+    monkeypatch.setattr(Usage, "sample", lambda *_: None)  # of this process, which does not stay as it is
     monkeypatch.setattr(log, "_logged", set())
     return made_
 
