@@ -175,9 +175,12 @@ def _excerpt(place: Place) -> list[str]:
 
 
 def _labelled(label: str, style: str, sentence: str) -> None:
+    if not console.colored(stderr=True):
+        return console.report(f"{label}: {sentence}")
     from dtctl.render.terminal.rich_console import text
 
     console.err().print(text((f"{label}:", style), " ", sentence))
+    return None
 
 
 def show_trace() -> None:
