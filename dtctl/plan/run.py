@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
+from dtctl.agent.records.spec import Stage
 from dtctl.agent.records.values import PATH
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
@@ -14,7 +15,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
-from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
+from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
 
 AUTO = "auto"
 """Stands for a port that its host has not chosen yet."""
@@ -48,7 +49,11 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         success=roster.success,
         strategy=roster.strategy,
         stages=stages(cluster),
-        coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
+        coordinator={
+            "host": leading,
+            "address": _join(addresses[leading], cluster.coordinator_port),
+            "port": cluster.coordinator_port,
+        },
         needs_checkpoint=roster.strategy.keeps_parameters_on_ps
         and PS in cluster.jobs
         and bool(checkpoint_dirs[leading])
@@ -227,11 +232,11 @@ def stages(cluster: Cluster) -> tuple[Stage, ...]:
         raise PreflightError(f"{' and '.join(ring)} wait for each other", hint="change their depends_on")
     index = {name: number for number, name in enumerate(TopologicalSorter(waiting).static_order())}
     return tuple(
-        Stage(
-            name,
-            members[name],
-            tuple(sorted(index[other] for other in waiting[name])),
-            held=bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
-        )
+        {
+            "name": name,
+            "tasks": list(map(str, members[name])),
+            "after": sorted(index[other] for other in waiting[name]),
+            "held": bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
+        }
         for name in index
     )

@@ -11,12 +11,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
     VERSION,
-    CoordinatorAddress,
     Member,
     RecoverySpec,
     Setup,
     Spec,
-    Stage,
     TaskSpec,
     comes_back_alone,
 )
@@ -80,9 +78,9 @@ def run_spec(
         created=created,
         controller=controller,
         strategy=plan.strategy.value,
-        coordinator=_record(CoordinatorAddress, plan.coordinator),
+        coordinator=plan.coordinator,
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
-        stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
+        stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         replaced=dict(replaced),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
-from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
+from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, fold, spans
 from dtctl.render.tables import fits, print_table, table
@@ -21,6 +21,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.spec import Stage
     from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.local import Exposure
 
@@ -79,23 +80,23 @@ def order_lines(plan: RunPlan) -> list[str]:
         tasks.setdefault(task.scope, []).append(str(task.id))
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
-        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
+        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
         f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
     ]
 
 
 def _starts(plan: RunPlan) -> str:
-    held = [stage for stage in plan.stages if stage.held]
+    held = [stage for stage in plan.stages if stage["held"]]
     if not held:
         return "all at once"
-    at_once = fold(str(task) for stage in plan.stages if not stage.held for task in stage.tasks)
+    at_once = fold(task for stage in plan.stages if not stage["held"] for task in stage["tasks"])
     return "; ".join([f"{at_once} at once", *(_after(stage, plan) for stage in held)])
 
 
 def _after(stage: Stage, plan: RunPlan) -> str:
-    others = [fold(map(str, plan.stages[other].tasks)) for other in stage.after]
-    return f"{fold(map(str, stage.tasks))} after {' and '.join(others)}"
+    others = [fold(plan.stages[other]["tasks"]) for other in stage["after"]]
+    return f"{fold(stage['tasks'])} after {' and '.join(others)}"
 
 
 def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
@@ -200,7 +201,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
     lines += [hook_line(hook) for hook in plan.cluster.hooks.values()]
-    directories = plan.dirs[plan.coordinator.host]
+    directories = plan.dirs[plan.coordinator["host"]]
     if directories:
         lines.append(f"directories: {_directories(directories)}")
     return lines + _tf_config(plan)

@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,7 @@ def prepare(job: dict[str, Any]) -> None:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (AT_REST, AT_REST))
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    tempfile.tempdir = None  # of the environment that it has now
     if job["sockets"]:
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
     watch_out(Path(job["dialled"]), job["addresses"], job["doors"])

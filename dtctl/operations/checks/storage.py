@@ -45,7 +45,7 @@ def _first(context: CheckContext, host: str) -> StorageQuestion:
 
 
 def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, StorageQuestion]:
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     answer = facts.get(lead)
     wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
@@ -98,7 +98,7 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
         yield from sharing_lines(context, heard.rounds[1])
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
     yield Line(
@@ -124,12 +124,12 @@ def savers(plan: RunPlan) -> frozenset[str]:
 def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
-    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator.host)
+    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
 
 
 def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     plan = context.plan
-    lead = plan.coordinator.host
+    lead = plan.coordinator["host"]
     blind = grouped(
         (one["path"], host)
         for host, answer in looked.items()
@@ -168,7 +168,7 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
 
 def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
     """Who sees the checkpoint directory of the lead's host."""
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     seeing: dict[str, list[str]] = {}
     for host, answer in looked.items():
         for one in answer["looked"]:

@@ -116,8 +116,8 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "stages": [
             {
                 **picked(stage, "name tasks"),
-                "after": list(stage.after) if stage.held else [],
-                "needs": list(stage.after),
+                "after": stage["after"] if stage["held"] else [],
+                "needs": stage["after"],
             }
             for stage in value.stages
         ],

@@ -187,31 +187,30 @@ def test_after_a_pause_the_silence_and_what_was_regular_begin_anew() -> None:
     assert watched.seconds(100) is None, "ten seconds after the pause are not regular for as long as the limit"
 
 
-def test_two_steps_prove_nothing_and_three_do() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "signs", "proven"),
+    [
+        (10, {"steps_every": 5}, False),
+        (15, {"steps_every": 5}, True),
+        (18, {"grows_every": 6}, False),
+        (20, {"grows_every": 10}, True),
+        (20, {"grows_every": 20}, True),
+        (21, {"grows_every": 21}, False),
+    ],
+    ids=[
+        "two steps",
+        "three steps",
+        "a log that has grown for less than the limit",
+        "a log that has grown for as long as the limit",
+        "a gap as long as the limit",
+        "a longer gap",
+    ],
+)
+def test_silence_is_a_hang_once_progress_was_proven(seconds: int, signs: dict[str, int], proven: bool) -> None:
     watched = Watched(20)
-    watched.seconds(10, steps_every=5)
-    assert watched.seconds(3600) is None
-    watched = Watched(20)
-    watched.seconds(15, steps_every=5)
-    assert watched.seconds(20) is not None
-
-
-def test_a_log_that_has_grown_for_just_as_long_as_the_limit_proves_progress() -> None:
-    watched = Watched(20)
-    watched.seconds(20, grows_every=10)
-    assert watched.seconds(20) is not None
-    watched = Watched(20)
-    watched.seconds(18, grows_every=6)
-    assert watched.seconds(3600) is None
-
-
-def test_a_gap_as_long_as_the_limit_is_regular_and_a_longer_one_is_not() -> None:
-    watched = Watched(20)
-    watched.seconds(20, grows_every=20)
-    assert watched.seconds(20) is not None
-    watched = Watched(20)
-    watched.seconds(21, grows_every=21)
-    assert watched.seconds(3600) is None
+    watched.seconds(seconds, **signs)  # type: ignore[arg-type]
+    assert (watched.seconds(20) is not None) is proven
+    assert proven or watched.seconds(3600) is None
 
 
 @pytest.mark.parametrize("state", [{"excused": True}, {"ready": False}])

@@ -111,6 +111,8 @@ CHOSEN = {"kind", "type", "phase", "what"}
 
 RECORDS = {
     "kind",
+    "held",
+    "port",
     "freed_bytes",
     "read_bytes",
     "unread_bytes",

@@ -87,7 +87,7 @@ def endpoints_of(plan: RunPlan) -> list[Endpoint]:
     """Of all tasks, and of the coordinator if there is more than one host."""
     found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.hosts) > 1:
-        found.append(Endpoint(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
+        found.append(Endpoint(COORDINATOR, plan.coordinator["host"], plan.coordinator["address"]))
     return found
 
 
