@@ -107,7 +107,7 @@ def _holds(kind: Kind) -> str:
 
 def _spelled(kind: Kind) -> str:
     sort, *parts = kind.parts
-    return _WORDS[sort](kind, *parts) if sort in _WORDS else kind.words
+    return _WORDS[sort](kind, *parts) if sort in _WORDS else kind.description
 
 
 _WORDS: dict[str, Callable[..., str]] = {

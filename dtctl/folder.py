@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -89,7 +88,7 @@ class Folder:
         becomes of this machine. Raises OSError.
         """
         start = os.fsencode(name)[:_LONGEST_PART].decode("utf-8", "ignore")
-        part = f".{start}.{secrets.token_hex(8)}"
+        part = f".{start}.{os.urandom(8).hex()}"
         try:
             # Not by `tempfile`: an interrupt as it opens the file would leave one of an unknown name.
             with self.new(part) as file:

@@ -36,6 +36,7 @@ OPENSSH = TransportKind("dtctl.transport.ssh.kept:OpensshTransport.of")
 
 HostKeys = Literal["strict", "accept-new"]
 SshClient = Literal["fabric", "openssh"]
+SuccessRule = Literal["lead", "all-workers"]
 
 
 @dataclass(frozen=True)

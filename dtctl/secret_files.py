@@ -8,7 +8,7 @@ agent masks in logs (agent/host/secrets.py). A high entropy alone says nothing h
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from dtctl.agent.host.secrets import token_in
@@ -19,19 +19,19 @@ BY_NAME = tuple(Path(__file__).with_suffix(".txt").read_text("utf-8").split())
 UNLESS_PUBLIC = ("*.pem", "*.key")
 """Left out, too, unless they hold certificates and public keys alone."""
 
+# Not compiled here: that would take longer than all else that most commands do with this module.
 _PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----|PuTTY-User-Key-File-"
-_BEGINS_PRIVATE = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:" + _PRIVATE + rb")")
-_HAS_PRIVATE = re.compile(rb"^[ \t]*(?:" + _PRIVATE + rb")", re.MULTILINE)
-_HAS_WHOLE_PRIVATE = re.compile(
-    rb"^[ \t]*(?:(?:" + _PRIVATE + rb")[ \t\r]*\n\s*(?:[A-Za-z0-9+/=]{16}|[A-Z][\w-]+:)|PuTTY-User-Key-File-)",
-    re.MULTILINE,
+_BEGINS_PRIVATE = rb"(?:\xef\xbb\xbf)?\s*(?:" + _PRIVATE + rb")"
+_HAS_PRIVATE = rb"(?m)^[ \t]*(?:" + _PRIVATE + rb")"
+_HAS_WHOLE_PRIVATE = (
+    rb"(?m)^[ \t]*(?:(?:" + _PRIVATE + rb")[ \t\r]*\n\s*(?:[A-Za-z0-9+/=]{16}|[A-Z][\w-]+:)|PuTTY-User-Key-File-)"
 )
 """With what follows it: a text that only speaks of such a line is no key."""
-_WRITTEN_PRIVATE = re.compile(rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\[nr])+[A-Za-z0-9+/=]{16}")
+_WRITTEN_PRIVATE = rb"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY-----(?:\\[nr])+[A-Za-z0-9+/=]{16}"
 """In one line, as a variable or JSON has it."""
-_JSON_PRIVATE = re.compile(rb'"private_key"\s*:\s*"-----BEGIN [A-Z0-9 ]*PRIVATE KEY')
-_PUBLIC = re.compile(rb"^-----BEGIN (?:[A-Z0-9]+ )*(?:CERTIFICATE|PUBLIC KEY|X509 CRL|PARAMETERS)", re.MULTILINE)
-_SHOWS = re.compile(
+_JSON_PRIVATE = rb'"private_key"\s*:\s*"-----BEGIN [A-Z0-9 ]*PRIVATE KEY'
+_PUBLIC = rb"(?m)^-----BEGIN (?:[A-Z0-9]+ )*(?:CERTIFICATE|PUBLIC KEY|X509 CRL|PARAMETERS)"
+_SHOWS = (
     r".*\.(?:py|pyi|ipynb|c|cc|cpp|h|hpp|cu|cuh|proto|rs|go|java|js|mjs|ts|tsx|rb|pl|php|r|jl|scala|sh|bash|patch|diff"
     r"|md|rst|tex|html?|css|svg|csv|tsv|jsonl|ndjson)"
 )
@@ -43,11 +43,11 @@ _MOST_TOKENS_BYTES = 1 << 15
 def rule_of_name(path: str, is_directory: bool) -> str:
     """The rule by which a path is secret, which may be absolute; "" if it is not."""
     place = path.lower() + "/" * is_directory
-    if _LAST.fullmatch(place.rstrip("/").rpartition("/")[2]) is None:
+    if _last().fullmatch(place.rstrip("/").rpartition("/")[2]) is None:
         return ""  # as almost every name, and five times as fast
-    if _HARMLESS.fullmatch(place) is not None:
+    if _harmless().fullmatch(place) is not None:
         return ""
-    return next((rule for rule in _NAMES if _compiled([rule]).fullmatch(place)), "")
+    return next((rule for rule in _NAMES if _compiled(rule).fullmatch(place)), "")
 
 
 def rule_of_directory(path: str) -> str:
@@ -58,7 +58,7 @@ def rule_of_directory(path: str) -> str:
 
 def needs_a_look(path: str) -> bool:
     """Its name leaves open whether it holds a key; `rule_of_content` decides."""
-    return _OPEN.fullmatch(path.lower()) is not None
+    return _compiled(*UNLESS_PUBLIC).fullmatch(path.lower()) is not None
 
 
 def rule_of_content(path: str, start: bytes) -> str:
@@ -68,21 +68,22 @@ def rule_of_content(path: str, start: bytes) -> str:
     """
     lower = path.lower()
     if needs_a_look(path):
-        return "private key" if _HAS_PRIVATE.search(start) or not _PUBLIC.search(start) else ""
-    if _BEGINS_PRIVATE.match(start) or (lower.endswith(".json") and _JSON_PRIVATE.search(start)):
+        return "private key" if re.search(_HAS_PRIVATE, start) or not re.search(_PUBLIC, start) else ""
+    if re.match(_BEGINS_PRIVATE, start) or (lower.endswith(".json") and re.search(_JSON_PRIVATE, start)):
         return "private key"
-    if _SHOWS.fullmatch(lower) or b"\0" in start[:8192]:
+    if re.fullmatch(_SHOWS, lower) or b"\0" in start[:8192]:
         return ""
-    if b"PRIVATE KEY" in start and _HAS_WHOLE_PRIVATE.search(start):
+    if b"PRIVATE KEY" in start and re.search(_HAS_WHOLE_PRIVATE, start):
         return "private key"
     if start.startswith(b"$ANSIBLE_VAULT;"):
         return "Ansible vault"
     if len(start) > _MOST_TOKENS_BYTES:
         return ""
-    return "private key" if _WRITTEN_PRIVATE.search(start) else token_in(start)
+    return "private key" if re.search(_WRITTEN_PRIVATE, start) else token_in(start)
 
 
-def _compiled(rules: Sequence[str]) -> re.Pattern[str]:
+@cache
+def _compiled(*rules: str) -> re.Pattern[str]:
     """One pattern for all, which paths that end with `/` for directories match as a whole."""
     each = (
         re.escape(rule.rstrip("/")).replace(r"\*", "[^/]*") + ("/" if rule.endswith("/") else "/?") for rule in rules
@@ -91,6 +92,13 @@ def _compiled(rules: Sequence[str]) -> re.Pattern[str]:
 
 
 _NAMES = [rule for rule in BY_NAME if not rule.startswith("!")]
-_LAST = _compiled([rule.rstrip("/").rpartition("/")[2] for rule in _NAMES])
-_HARMLESS = _compiled([rule[1:] for rule in BY_NAME if rule.startswith("!")])
-_OPEN = _compiled(UNLESS_PUBLIC)
+
+
+@cache
+def _last() -> re.Pattern[str]:
+    return _compiled(*(rule.rstrip("/").rpartition("/")[2] for rule in _NAMES))
+
+
+@cache
+def _harmless() -> re.Pattern[str]:
+    return _compiled(*(rule[1:] for rule in BY_NAME if rule.startswith("!")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 TERABYTE = 1 << 40
@@ -45,6 +46,17 @@ def local_socket(path: Path) -> None:
 def sparse(path: Path) -> None:
     path.touch()
     os.truncate(path, TERABYTE)
+
+
+def in_place_of_a_file(make: Callable[[Path], None]) -> Callable[[Path], None]:
+    """The same where a file stands."""
+
+    @wraps(make)
+    def exchange(path: Path) -> None:
+        path.unlink()
+        make(path)
+
+    return exchange
 
 
 def victim(path: Path) -> Path:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import atexit
+import gc
 import importlib
 import io
 import json
@@ -18,7 +19,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -165,6 +168,25 @@ def _watch(child: int, descriptors: Sequence[int]) -> None:
     os._exit(0)
 
 
+def end(main: Callable[[], None]) -> None:
+    """As Python ends, but for what it has imported: to take that down takes longer than most commands."""
+    code: Any = 0
+    try:
+        main()
+    except SystemExit as ending:
+        code = ending.code
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now is none that the command has seen
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    gc.collect()  # what is still open warns of itself
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 1 if code else 0)
+
+
 def import_everything() -> None:
     import pkgutil
 
@@ -185,7 +207,11 @@ if __name__ == "__main__":
     import_everything()
     if setting:
         setting.after_imports(float(sys.argv[2]))
+    gc.collect()
+    gc.freeze()  # else each fork copies what its own collections visit
     asked = wait_for_request()
     from dtctl.cli import main
 
-    setting.command(main, asked) if setting else main()
+    if setting:
+        setting.prepare(asked)
+    end(main)

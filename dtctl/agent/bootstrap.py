@@ -49,11 +49,11 @@ def refuse_unsafe(root: str, program: str) -> None:
     What is run and kept there would be that user's. A link is followed when it is this user's own.
     """
     owners = [os.geteuid()]
-    places = [root]
-    places.extend(os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs", "work"))
-    places.append(program)
-    places.extend(os.path.join(program, name) for name in ("__pycache__", "dtctl_agent", "dtctl_agent/dump/site"))
-    for path in places:
+    paths = [root]
+    paths.extend(os.path.join(root, name) for name in ("agent", "bundles", "clusters", "runs", "work"))
+    paths.append(program)
+    paths.extend(os.path.join(program, name) for name in ("__pycache__", "dtctl_agent", "dtctl_agent/dump/site"))
+    for path in paths:
         trouble = unsafe(path, owners)
         if trouble and path == root:
             mapped = os.stat(root).st_uid
@@ -193,14 +193,16 @@ def enter_session() -> None:
     import_module("dtctl_agent.requests.session").main(root)
 
 
-def enter_words() -> None:
+def enter_command_line() -> None:
     program = os.path.realpath(sys.argv[0])
     if not imports(program):
-        keep(program, content(os.path.join(program, SOURCE), MOST_BYTES), lambda *said: sys.exit(": ".join(said[1:3])))
+        keep(
+            program, content(os.path.join(program, SOURCE), MOST_BYTES), lambda *error: sys.exit(": ".join(error[1:3]))
+        )
     from importlib import import_module
 
-    import_module("dtctl_agent.main").main_words()
+    import_module("dtctl_agent.main").main_command_line()
 
 
 if __name__ == "__main__":
-    enter_session() if sys.argv[0] == "-c" else enter_words()
+    enter_session() if sys.argv[0] == "-c" else enter_command_line()

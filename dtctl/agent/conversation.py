@@ -256,13 +256,13 @@ class Conversation:
 
     def expect(self, *types: str) -> str:
         """The type of the next frame, which has to be one of these. Raises Gone and Refused."""
-        return str(self.hear(*types)["type"])
+        return str(self.receive(*types)["type"])
 
-    def hear(self, *types: str) -> Dict[str, Any]:
+    def receive(self, *types: str) -> Dict[str, Any]:
         """The next frame, which has to be one of these. Raises Gone and Refused."""
         before = self.beats.now_at
         self.beats.at(None)
-        frame = word(self.wire.receive()[0], *types)
+        frame = expect_control(self.wire.receive()[0], *types)
         self.beats.at(before)
         return frame
 
@@ -277,7 +277,7 @@ class Conversation:
         self.wire.start_listening()
         frame = self.wire.poll(seconds)
         if frame is not None:
-            word(frame[0], "abort")
+            expect_control(frame[0], "abort")
             raise Aborted()
 
     def wait(self, done: Callable[[], bool], limit_s: float) -> bool:
@@ -298,7 +298,7 @@ class Aborted(Exception):
     """The controller asks to stop what is being done."""
 
 
-def word(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
+def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused."""
     name = frame["type"]
     if name not in types:

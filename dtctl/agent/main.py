@@ -63,16 +63,16 @@ def _ignore_hang_up() -> None:
         signal.signal(number, lambda *_: None)  # not SIG_IGN, which programs that are run would inherit
 
 
-def main_words() -> None:
-    words = sys.argv[1:]
+def main_command_line() -> None:
+    argv = sys.argv[1:]
     programs.hold()
-    if len(words) == 2 and words[0] == "supervise":
-        supervise(words[1])
-    elif words == ["post"]:
+    if len(argv) == 2 and argv[0] == "supervise":
+        supervise(argv[1])
+    elif argv == ["post"]:
         from .hooks import sender  # not before: it brings TLS along
 
         sender.main()
-    elif words == ["revive"]:
+    elif argv == ["revive"]:
         revival.revive_all(os.path.dirname(os.path.dirname(programs.directory())))
     else:
         sys.exit("usage: supervise RUN_DIRECTORY | post | revive")

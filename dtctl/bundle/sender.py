@@ -264,12 +264,12 @@ class Sender:
                     report(session.host.name, done, total)
                 if done < total and now >= next_listen:
                     next_listen = now + _LISTEN_EVERY_S
-                    _hear(session)
+                    _receive(session)
         if report is not None and wanted:
             report(session.host.name, total, total)
 
 
-def _hear(session: Session) -> None:
+def _receive(session: Session) -> None:
     """Takes what the agent has said of its progress, so that it never waits for us. Raises AgentError."""
     try:
         while session.receive(timeout_s=0).type == "progress":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -12,10 +13,13 @@ OTHERS_OPTIONS = frozenset({"ssh"})
 """Commands behind which stand the options of another program."""
 
 _FORMS = ("json", "jsonl")
+_COLLECTED_AFTER = 100_000
+"""Python's own 700 have the garbage collector search all imported modules, in vain, for a tenth of a command's time."""
 
 
 def main() -> None:
     """Entry point of `dtctl`."""
+    gc.set_threshold(_COLLECTED_AFTER)
     try:
         _main()
     except KeyboardInterrupt:  # so early or late that no command was there to say more
@@ -58,16 +62,16 @@ def _main() -> None:
         raise
 
 
-def wants_json(words: Sequence[str]) -> bool:
+def wants_json(args: Sequence[str]) -> bool:
     """By the words of a command line, which may make no sense otherwise."""
-    own = list(words[: words.index("--")]) if "--" in words else list(words)
-    if next((word for word in own if not word.startswith("-")), None) in OTHERS_OPTIONS:
+    own = list(args[: args.index("--")]) if "--" in args else list(args)
+    if next((arg for arg in own if not arg.startswith("-")), None) in OTHERS_OPTIONS:
         return False
     pairs = zip(own, [*own[1:], ""], strict=False)  # no words at all make no pair
     return any(
-        (word in ("-o", "--output") and value in _FORMS)
-        or word in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
-        for word, value in pairs
+        (arg in ("-o", "--output") and value in _FORMS)
+        or arg in [f"{option}{form}" for option in ("-o", "--output=") for form in _FORMS]
+        for arg, value in pairs
     )
 
 

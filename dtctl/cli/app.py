@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import platform
+import sys
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from typing import Annotated, Any
@@ -67,7 +67,7 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        say(f"dtctl {__version__} (Python {platform.python_version()})")
+        say(f"dtctl {__version__} (Python {sys.version.split()[0]})")
         raise typer.Exit
 
 

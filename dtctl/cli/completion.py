@@ -71,10 +71,10 @@ def _record(options: Mapping[str, Any]) -> RunRecord | None:
 def _scope(options: Mapping[str, Any]) -> Scope:
     from dtctl.cli.scope import DEFAULTS, Scope
 
-    said = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
-    if "config" in said:
-        said["config"] = Path(said["config"])  # still text here with Typer 0.21
-    return Scope("status", **said)  # nothing is changed by words that are offered
+    given = {name: options[name] for name in DEFAULTS if name != "command" and options.get(name) is not None}
+    if "config" in given:
+        given["config"] = Path(given["config"])  # still text here with Typer 0.21
+    return Scope("status", **given)  # nothing is changed by words that are offered
 
 
 def _quietly(find: Callable[[], T]) -> T | None:
@@ -117,20 +117,20 @@ def whole_words(environ: MutableMapping[str, str]) -> Iterator[None]:
             console.say(line.removeprefix(begun))
 
 
-def rejoined(words: Sequence[str]) -> tuple[list[str], str]:
+def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     """Words up to the cursor as they were typed, and the part of the last one that bash does not replace."""
     made: list[str] = []
     begun = ""
     joins = False
-    for number, word in enumerate(words):
-        breaks = bool(word) and not word.strip(BEHIND + BEFORE)
-        joins = joins and bool(word)  # an empty one is new: a blank stands before it
-        if made and number and (joins or (breaks and word[0] in BEHIND)):
-            begun = made[-1] if not breaks else made[-1] + word
-            made[-1] += word
+    for number, part in enumerate(parts):
+        breaks = bool(part) and not part.strip(BEHIND + BEFORE)
+        joins = joins and bool(part)  # an empty one is new: a blank stands before it
+        if made and number and (joins or (breaks and part[0] in BEHIND)):
+            begun = made[-1] if not breaks else made[-1] + part
+            made[-1] += part
         else:
             begun = ""
-            made.append(word)
+            made.append(part)
         if begun.endswith(BEFORE):
             begun = begun[:-1]
         joins = breaks

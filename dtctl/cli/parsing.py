@@ -41,8 +41,8 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)
-        words, takes_more = list(args), ctx.allow_extra_args
-        with in_our_words(ctx, words):
+        arguments, takes_more = list(args), ctx.allow_extra_args
+        with translated_errors(ctx, arguments):
             ctx.allow_extra_args = True
             try:
                 more = super().parse_args(ctx, args)
@@ -58,7 +58,7 @@ class Group(TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         take_plain_values(self.get_params(ctx), self.callback)
-        with in_our_words(ctx, list(args)):
+        with translated_errors(ctx, list(args)):
             return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -68,7 +68,7 @@ class Group(TyperGroup):
 
 
 @contextmanager
-def in_our_words(ctx: Any, words: Sequence[str]) -> Iterator[None]:
+def translated_errors(ctx: Any, arguments: Sequence[str]) -> Iterator[None]:
     """`words` is what stands behind the command's name. Raises UsageError for what the parser refuses."""
     try:
         yield
@@ -76,8 +76,8 @@ def in_our_words(ctx: Any, words: Sequence[str]) -> Iterator[None]:
         kind = type(error).__name__
         if kind == "NoArgsIsHelpError":
             raise
-        say = _SAID.get(kind)
-        raise (say(ctx, words, error) if say else _unforeseen(ctx, error)) from None
+        message_of = _MESSAGES.get(kind)
+        raise (message_of(ctx, arguments, error) if message_of else _unforeseen(ctx, error)) from None
 
 
 def _error(summary: str, hint: str) -> UsageError:
@@ -95,17 +95,15 @@ def _unforeseen(ctx: Any, error: Any) -> UsageError:
     return _error(error.format_message(), _help(ctx))
 
 
-def _no_such_option(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+def _no_such_option(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
     name, own = error.option_name, _names(ctx.command)
     summary = f"{ctx.command_path} has no option {name}"
-    if ctx.parent is None and (command := meant_for(ctx.command, name, words)):
-        return _error(
-            f"{name} is an option of commands, and stands behind their names", f"for example, dtctl {command}"
-        )
+    if ctx.parent is None and (command := meant_for(ctx.command, name, arguments)):
+        return _error(f"{name} is an option of commands, and follows their names", f"for example, dtctl {command}")
     return _error(summary, other_option(name, own) or _help(ctx))
 
 
-def _bad_use(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+def _bad_use(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
     """An option without its value, or a flag with one."""
     option = _option(ctx.command, error.option_name)
     if option is None:
@@ -115,7 +113,7 @@ def _bad_use(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
     return _error(f"{error.option_name} needs a value", f"write {error.option_name} {_metavar(option)}")
 
 
-def _missing(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+def _missing(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
     if error.param is None:
         return _unforeseen(ctx, error)
     arguments = [_metavar(one) for one in ctx.command.params if one.param_type_name == "argument"]
@@ -126,10 +124,10 @@ def _missing(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
     )
 
 
-def _bad_value(ctx: Any, words: Sequence[str], error: Any) -> UsageError:
+def _bad_value(ctx: Any, arguments: Sequence[str], error: Any) -> UsageError:
     param = error.param
     expected = expectation(ctx.command.callback, param.name) if param is not None else None
-    given = _given(param, words) if param is not None else None
+    given = _given(param, arguments) if param is not None else None
     if expected is None or given is None:
         return _unforeseen(ctx, error)
     name, value = given
@@ -143,7 +141,7 @@ def _more_than_it_takes(ctx: Any, more: Sequence[str]) -> UsageError:
     return _error(f"{ctx.command_path} does not take {' '.join(map(repr, more))}", hint)
 
 
-_SAID = {
+_MESSAGES = {
     "NoSuchOption": _no_such_option,
     "BadOptionUsage": _bad_use,
     "MissingParameter": _missing,
@@ -171,18 +169,23 @@ def expectation(callback: Any, name: str) -> tuple[str, str] | None:
     return ("a whole number" if least is None else f"a whole number of {least} or more"), example
 
 
-def _given(param: Any, words: Sequence[str]) -> tuple[str, str] | None:
+def _given(param: Any, arguments: Sequence[str]) -> tuple[str, str] | None:
     """The option as it was typed, and its value, of the last of its places."""
     found = None
-    own = words[: words.index("--")] if "--" in words else words
-    for word, following in zip(own, [*own[1:], None], strict=False):
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    for argument, following in zip(own, [*own[1:], None], strict=False):
         for name in param.opts:
-            if word == name and following is not None:
+            if argument == name and following is not None:
                 found = name, following
-            elif name.startswith("--") and word.startswith(f"{name}="):
-                found = name, word[len(name) + 1 :]
-            elif not name.startswith("--") and word.startswith(name) and word != name and not word.startswith("--"):
-                found = name, word[len(name) :]
+            elif name.startswith("--") and argument.startswith(f"{name}="):
+                found = name, argument[len(name) + 1 :]
+            elif (
+                not name.startswith("--")
+                and argument.startswith(name)
+                and argument != name
+                and not argument.startswith("--")
+            ):
+                found = name, argument[len(name) :]
     return found
 
 
@@ -206,30 +209,30 @@ def _habits(kind: str) -> dict[str, str]:
     return habits[kind]
 
 
-def no_command(words: Sequence[str], commands: Collection[str]) -> UsageError:
+def no_command(arguments: Sequence[str], commands: Collection[str]) -> UsageError:
     """`words`: what was typed behind `dtctl`."""
     from dtctl.errors import UsageError, did_you_mean
 
-    word, *others = words
-    summary = f"there is no command {word!r}"
-    if word == "help":
+    argument, *others = arguments
+    summary = f"there is no command {argument!r}"
+    if argument == "help":
         return UsageError(summary, hint=f"dtctl {' '.join([*others[:1], '-h'])}    shows what it takes")
-    if habit := _habits("commands").get(word):
+    if habit := _habits("commands").get(argument):
         return UsageError(summary, hint=f"did you mean this? dtctl {' '.join([habit, *others])}")
-    if word.endswith((".yaml", ".yml")):
-        return UsageError(f"{word!r} is a file, and no command", hint=f"did you mean this? dtctl up {word}")
-    if ":" in word or word.startswith("@"):
-        return UsageError(f"{word!r} is a task, and no command", hint=f"did you mean this? dtctl logs {word}")
-    return UsageError(summary, hint=did_you_mean(word, commands) or "dtctl -h    lists the commands")
+    if argument.endswith((".yaml", ".yml")):
+        return UsageError(f"{argument!r} is a file, and no command", hint=f"did you mean this? dtctl up {argument}")
+    if ":" in argument or argument.startswith("@"):
+        return UsageError(f"{argument!r} is a task, and no command", hint=f"did you mean this? dtctl logs {argument}")
+    return UsageError(summary, hint=did_you_mean(argument, commands) or "dtctl -h    lists the commands")
 
 
-def meant_for(group: Any, option: str, words: Sequence[str]) -> str:
+def meant_for(group: Any, option: str, arguments: Sequence[str]) -> str:
     """What to type where an option of a command stands before its name: `status -c FILE`; "" where no one has it."""
-    named = [command for word in words if (command := group.commands.get(word)) is not None]
+    named = [command for argument in arguments if (command := group.commands.get(argument)) is not None]
     often = (group.commands[name] for name in ("status", "up", "logs", "down"))
     for command in named or (*often, *group.commands.values()):
         if any(option in one.opts for one in command.params):
-            rest = [word for word in words if word != command.name]
+            rest = [argument for argument in arguments if argument != command.name]
             return " ".join([command.name, *rest])
     return ""
 
@@ -246,11 +249,11 @@ def other_option(name: str, own: Collection[str]) -> str:
     return did_you_mean(name, [option for option in own if option.startswith("--")])
 
 
-def place_for(ctx: Any, word: str, own: Collection[str]) -> str:
+def place_for(ctx: Any, argument: str, own: Collection[str]) -> str:
     """Where an argument belongs that a command does not take; empty if unknown."""
-    if "--config" in own and (word.endswith((".yaml", ".yml")) or Path(word).is_file()):
-        return f"a cluster file is named by an option: {ctx.command_path} -c {word}"
-    if ":" in word or word.startswith("@"):
+    if "--config" in own and (argument.endswith((".yaml", ".yml")) or Path(argument).is_file()):
+        return f"a cluster file is named by an option: {ctx.command_path} -c {argument}"
+    if ":" in argument or argument.startswith("@"):
         takers = [name for name, command in ctx.parent.command.commands.items() if _takes_tasks(command)]
         return f"commands that take tasks: {', '.join(takers)}"
     return ""
@@ -287,8 +290,8 @@ def _plain(param: Any, command: Any, value: Any) -> Any:
     if isinstance(value, str | int) and value is param.default:
         return value
     if several:
-        words = isinstance(value, list | tuple) and value and _kind(param, command) == list[str]
-        return tuple(value) if words else _OTHER
+        arguments = isinstance(value, list | tuple) and value and _kind(param, command) == list[str]
+        return tuple(value) if arguments else _OTHER
     return _of_kind(_kind(param, command), value) if isinstance(value, str) else _OTHER
 
 

@@ -145,9 +145,6 @@ class Scope:
         Commands that only look fall back to the run that was started last, and say so; see cli/table.py.
         `for_its_hosts`: for commands that need no run: without one, the hosts of the cluster file are meant.
         """
-        from dtctl.operations.history.record import record_of
-        from dtctl.plan.roster import plan_roster
-
         if self.run is not None:
             return self.started_here(self.run) or self._run_of_others(self.run)
         record = self._of_name(self.named) if self.named else None
@@ -157,7 +154,7 @@ class Scope:
         if record is None and file and not for_its_hosts:
             record = self.memory.place_of(file)
         if record is None and file:
-            return record_of(plan_roster(self.cluster()))
+            return self._of_file()
         if record is None:
             self.file()  # raises, and says what there is
             raise AssertionError("no file here, and one is found")
@@ -191,9 +188,7 @@ class Scope:
 
     def _run_of_others(self, run: str) -> RunRecord:
         """One that this machine has not started: the cluster file says which hosts may know it."""
-        from dtctl.operations.history.record import record_of
         from dtctl.operations.runs import check_known, unknown
-        from dtctl.plan.roster import plan_roster
 
         remembered = [str(record.run) for record in self.memory.runs()]
         try:
@@ -201,10 +196,17 @@ class Scope:
         except UsageError as error:
             why = "this machine remembers no such run, and there is no cluster file whose hosts could be asked"
             raise unknown(run, why, remembered) from error
-        record = self.memory.newest_of(file) or self.memory.place_of(file) or record_of(plan_roster(self.cluster()))
+        record = self.memory.newest_of(file) or self.memory.place_of(file) or self._of_file()
         record = self._with_own_access(dataclasses.replace(self._followed(record), run=run))
         check_known(record, self.transport, remembered)
         return record
+
+    def _of_file(self) -> RunRecord:
+        """What the cluster file says by itself; to read it takes a third of a command's CPU."""
+        from dtctl.operations.history.record import record_of
+        from dtctl.plan.roster import plan_roster
+
+        return record_of(plan_roster(self.cluster()))
 
     def _of_name(self, name: str) -> RunRecord:
         """The newest run of the cluster of this name."""

@@ -50,7 +50,7 @@ def follow_to_the_end(
 def follow_logs(
     scope: Scope,
     record: RunRecord,
-    words: list[str] | None,
+    selectors: list[str] | None,
     wanted: LogRequest,
     printer_for: Callable[[Sequence[TaskId]], LogPrinter],
 ) -> NoReturn:
@@ -71,7 +71,7 @@ def follow_logs(
             finish(ended, printer)
         run = newer.record.run
         record = (scope.started_here(run) if run else None) or newer.record
-        tasks = chosen(record, words)
+        tasks = chosen(record, selectors)
         wanted = dataclasses.replace(wanted, tasks=tasks, lines=None, since=None, previous=False)
         printer = printer_for(tasks)
 
@@ -155,7 +155,7 @@ def finish(status: RunStatus, followed: LogPrinter | None = None) -> NoReturn:
     raise typer.Exit(ended_exit_code(status))
 
 
-def chosen(record: RunRecord, words: list[str] | None) -> tuple[TaskId, ...]:
+def chosen(record: RunRecord, selectors: list[str] | None) -> tuple[TaskId, ...]:
     from dtctl.operations.selection import select_tasks
 
-    return select_tasks(record, words or [])
+    return select_tasks(record, selectors or [])

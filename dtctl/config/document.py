@@ -154,7 +154,7 @@ class Findings:
         self.or_raise()
 
 
-def in_words(data: Any) -> str:
+def as_text(data: Any) -> str:
     """How a message calls a value: by its text when it is short, else by its kind."""
     if data is None:
         return "empty"

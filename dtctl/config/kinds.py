@@ -49,7 +49,7 @@ UNFIT: Any = object()
 class Kind:
     """Annotation of a key: reads what `yaml12` gives (Scalar, dict, list, None; plain text for keys)."""
 
-    words: str
+    description: str
     read: Callable[[Any], Any]
     schema: Mapping[str, Any]
     names: Mapping[str, object] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Kind:
         try:
             return self.read(raw)
         except Unfit as error:
-            report(path, raw, error.expected or self.words, error.hint, key=key)
+            report(path, raw, error.expected or self.description, error.hint, key=key)
             return UNFIT
 
 
@@ -73,8 +73,8 @@ class ListOf:
     may_be_empty: bool = False
 
     @property
-    def words(self) -> str:
-        return self.said or f"a list, each item {self.item.words}"
+    def description(self) -> str:
+        return self.said or f"a list, each item {self.item.description}"
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -86,7 +86,7 @@ class ListOf:
             try:
                 raw = self._listed(raw, self.split)
             except Unfit as error:
-                report(path, raw, error.expected or self.words, error.hint)
+                report(path, raw, error.expected or self.description, error.hint)
                 return UNFIT
         if not isinstance(raw, list):
             report(path, raw, "a list")
@@ -97,11 +97,11 @@ class ListOf:
     def _listed(self, raw: Any, split: Callable[[str], list[str]]) -> Any:
         if isinstance(raw, Scalar):
             if len(raw.text) > LONGEST_TO_SPLIT:
-                raise Unfit(f"{self.words}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
+                raise Unfit(f"{self.description}, of at most {LONGEST_TO_SPLIT} characters", "write a list")
             try:
                 raw = [Scalar(word, word) for word in split(written(raw))]
             except ValueError as error:  # of shlex: a quotation without its end
-                raise Unfit(f"{self.words} ({str(error).lower()})", "close the quotation") from error
+                raise Unfit(f"{self.description} ({str(error).lower()})", "close the quotation") from error
         if not isinstance(raw, list) or not (raw or self.may_be_empty):
             raise Unfit()
         return raw
@@ -115,8 +115,8 @@ class MapOf:
     value: AnyKind
 
     @property
-    def words(self) -> str:
-        return f"a mapping, each name with {self.value.words}"
+    def description(self) -> str:
+        return f"a mapping, each name with {self.value.description}"
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ class AnyKind(Protocol):
     """What a Kind, a list, a mapping and a section have in common."""
 
     @property
-    def words(self) -> str: ...
+    def description(self) -> str: ...
     @property
     def schema(self) -> Mapping[str, Any]: ...
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any: ...
@@ -162,7 +162,7 @@ def written(raw: Any) -> str:
     return raw.text
 
 
-def text(words: str, pattern: str = "", hint: str = "") -> Kind:
+def text(description: str, pattern: str = "", hint: str = "") -> Kind:
     """Text that is not empty; true and false are not taken for text, because they were hardly meant as such."""
     compiled = re.compile(pattern or r"(?s:.+)")
 
@@ -175,30 +175,32 @@ def text(words: str, pattern: str = "", hint: str = "") -> Kind:
         return value
 
     schema = {"pattern": f"^(?:{pattern})$"} if pattern else {"minLength": 1}
-    return Kind(words, read, {"type": ["string", "number"], **schema})
+    return Kind(description, read, {"type": ["string", "number"], **schema})
 
 
 URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
 
 
-def path(words: str, pattern: str, hint: str = "") -> Kind:
+def path(description: str, pattern: str, hint: str = "") -> Kind:
     """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
-    plain = text(words, f"(?!{URL}){pattern}", hint)
+    plain = text(description, f"(?!{URL}){pattern}", hint)
 
     def read(raw: Any) -> object:
         if re.match(URL, written(raw)):
             raise Unfit(
-                f"{words}, and no URL",
+                f"{description}, and no URL",
                 "name a directory, such as one where it is mounted; a URL that the trainer opens itself belongs into "
                 "trainer.args or trainer.env",
             )
         return plain.read(raw)
 
-    return Kind(words, read, plain.schema)
+    return Kind(description, read, plain.schema)
 
 
 def whole(minimum: int, maximum: int | None = None) -> Kind:
-    words = f"a whole number of {minimum} or more" if maximum is None else f"a whole number from {minimum} to {maximum}"
+    description = (
+        f"a whole number of {minimum} or more" if maximum is None else f"a whole number from {minimum} to {maximum}"
+    )
 
     def read(raw: Any) -> int:
         value = raw.value if isinstance(raw, Scalar) else None
@@ -207,15 +209,15 @@ def whole(minimum: int, maximum: int | None = None) -> Kind:
         if value < minimum or (maximum is not None and value > maximum):
             raise Unfit()
         if value > LARGEST_WHOLE:
-            raise Unfit(f"{words}, and at most {LARGEST_WHOLE}")
+            raise Unfit(f"{description}, and at most {LARGEST_WHOLE}")
         return value
 
     limits = {"minimum": minimum} if maximum is None else {"minimum": minimum, "maximum": maximum}
-    return Kind(words, read, {"type": "integer", **limits})
+    return Kind(description, read, {"type": "integer", **limits})
 
 
 def choice(*names: str) -> Kind:
-    words = f"{', '.join(names[:-1])} or {names[-1]}"
+    description = f"{', '.join(names[:-1])} or {names[-1]}"
 
     def read(raw: Any) -> str:
         value = written(raw)
@@ -223,12 +225,12 @@ def choice(*names: str) -> Kind:
             raise Unfit(hint=did_you_mean(value, names))
         return value
 
-    return Kind(words, read, {"enum": list(names)})
+    return Kind(description, read, {"enum": list(names)})
 
 
 def named_or(names: Mapping[str, object], kind: Kind) -> Kind:
     """`kind`, or one of the names, for meanings that no value of the kind has."""
-    words = f"{', '.join(names)} or {kind.words}"
+    description = f"{', '.join(names)} or {kind.description}"
 
     def read(raw: Any) -> object:
         if isinstance(raw, Scalar) and raw.text in names:
@@ -236,9 +238,9 @@ def named_or(names: Mapping[str, object], kind: Kind) -> Kind:
         try:
             return kind.read(raw)
         except Unfit as error:
-            raise Unfit(words, error.hint) from error
+            raise Unfit(description, error.hint) from error
 
-    return Kind(words, read, {"anyOf": [{"enum": list(names)}, kind.schema]}, names)
+    return Kind(description, read, {"anyOf": [{"enum": list(names)}, kind.schema]}, names)
 
 
 def _read_flag(raw: Any) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
 from dtctl.config.cluster import Cluster, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
-from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, dotted, in_words
+from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
@@ -81,7 +81,7 @@ def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
         raise ConfigError([Problem(Place(name), f"the file is empty, {EXPECTED}", START)])
     if not isinstance(document.data, dict):
         place = document.value_place(())
-        raise ConfigError([Problem(place, f"the file is {in_words(document.data)}, {EXPECTED}", START)])
+        raise ConfigError([Problem(place, f"the file is {as_text(document.data)}, {EXPECTED}", START)])
     apply_overrides(document, overrides)
     findings = Findings(document)
     sections = with_scheduler(read_sections(document, findings))
@@ -117,7 +117,7 @@ def _without_waiting(file: Path) -> int:
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
         os.close(descriptor)
-        raise OSError(errno.EPIPE, "It is a pipe to which nobody writes", str(file))
+        raise OSError(errno.EPIPE, "It is a pipe without a writer", str(file))
     os.set_blocking(descriptor, True)
     return descriptor
 
@@ -169,7 +169,7 @@ def _path(document: Document, keys: str, name: str) -> KeyPath:
     while keys:
         if here is not None and not isinstance(here, dict):
             owner = ".".join(map(str, path))
-            summary = f"{owner} is {in_words(here)}, so {keys} cannot be set in it"
+            summary = f"{owner} is {as_text(here)}, so {keys} cannot be set in it"
             raise ConfigError([Problem(Place(name), summary, f"set it whole: --set '{owner}=...'")])
         known = [key for key in here or {} if f"{keys}.".startswith(f"{key}.")]
         step = max(known, key=len, default=keys.partition(".")[0])
@@ -193,7 +193,7 @@ def read_sections(document: Document, findings: Findings) -> ClusterFile:
             summary = f"{dotted(path[:-1])} has the key {str(path[-1])!r}, expected {expected}"
             findings.add(path, summary, hint, at_key=True)
         else:
-            findings.add(path, f"{dotted(path)} is {in_words(found)}, expected {expected}", hint)
+            findings.add(path, f"{dotted(path)} is {as_text(found)}, expected {expected}", hint)
 
     read: ClusterFile = SectionKind(ClusterFile).take(document.data, (), report)
     return read
@@ -344,8 +344,8 @@ def _existing(
         found = False
     except OSError as error:
         found = False
-        problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
+        problem = "" if error.errno in _ABSENT else f"{place} cannot be read: {error.strerror}"
     if not found:
-        words = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
-        findings.lack(path, words, "" if problem else "a relative path begins at this file")
+        expected = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
+        findings.lack(path, expected, "" if problem else "a relative path begins at this file")
     return place

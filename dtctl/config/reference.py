@@ -57,7 +57,7 @@ def key_of(section: type[Section], name: str) -> Key:
     inner = _section_in(key.kind)
     return Key(
         path=".".join(filter(None, [_prefix(section), name])),
-        type=key.kind.words,
+        type=key.kind.description,
         required=key.required,
         default=_default(key),
         meaning=key.meaning,

@@ -42,7 +42,11 @@ class KeySpec:
     default: object
     example: str
     required: bool
-    meaning: str
+    section: type[Section]
+
+    @property
+    def meaning(self) -> str:
+        return self.section.meanings()[self.attribute]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,15 +69,25 @@ class Section:
     @cache
     def known_keys(cls) -> Mapping[str, KeySpec]:
         """Its own keys, then those of the section that it extends."""
-        hints, meanings = get_type_hints(cls, include_extras=True), _meanings(cls)
+        hints = get_type_hints(cls, include_extras=True)
         found = {}
         for one in sorted(dataclasses.fields(cls), key=lambda one: one.name not in inspect.get_annotations(cls)):
             if "example" in one.metadata:
                 name = one.name.removesuffix("_s")
                 default = one.default if one.default is not dataclasses.MISSING else {}
-                found[name] = KeySpec(
-                    name, one.name, _kind_of(hints[one.name]), default, **one.metadata, meaning=meanings[one.name]
-                )
+                found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, **one.metadata, section=cls)
+        return found
+
+    @classmethod
+    @cache
+    def meanings(cls) -> dict[str, str]:
+        """What each of its keys means: the text beneath it."""
+        found: dict[str, str] = {}
+        for base in cls.__bases__:
+            found |= base.meanings() if issubclass(base, Section) else {}
+        for one, text in itertools.pairwise(_sources(cls.__module__)[cls.__name__].body):
+            if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(one.target)] = " ".join(ast.literal_eval(text.value).split())
         return found
 
     def said(self) -> dict[str, Any]:
@@ -89,7 +103,7 @@ class SectionKind:
     section: type[Section]
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """A link within the reference."""
         where = self.section.where
         return f"[`{where}`](#{''.join(letter for letter in where.lower() if letter.isalnum() or letter in '-_')})"
@@ -130,17 +144,6 @@ def _kind_of(annotation: Any) -> AnyKind:
     if len(parts) == 2:
         return MapOf(_kind_of(parts[0]), _kind_of(parts[1]))  # type: ignore[arg-type]
     return _kind_of(parts[0]) if parts else SectionKind(annotation)
-
-
-def _meanings(section: type[Section]) -> dict[str, str]:
-    """What each of its keys means: the text beneath it."""
-    found: dict[str, str] = {}
-    for base in section.__bases__:
-        found |= _meanings(base) if issubclass(base, Section) else {}
-    for one, text in itertools.pairwise(_sources(section.__module__)[section.__name__].body):
-        if isinstance(one, ast.AnnAssign) and isinstance(text, ast.Expr):
-            found[ast.unparse(one.target)] = " ".join(ast.literal_eval(text.value).split())
-    return found
 
 
 @cache

@@ -236,7 +236,7 @@ JobList = Annotated[
     tuple[str, ...],
     ListOf(_JOB_NAME, "names of jobs: a list, which may be empty, or text", lambda one: [one], may_be_empty=True),
 ]
-_ENV_NAME = Kind(_PLAIN_ENV_NAME.words, _read_env_name, _PLAIN_ENV_NAME.schema)
+_ENV_NAME = Kind(_PLAIN_ENV_NAME.description, _read_env_name, _PLAIN_ENV_NAME.schema)
 Env = Annotated[Mapping[str, str], MapOf(_ENV_NAME, Kind(_SINGLE, _read_env_value, _ANY_SCALAR))]
 EnvNames = Annotated[tuple[str, ...], ListOf(_ENV_NAME)]
 HookName = Annotated[str, text("a name of letters, digits, '.', '_' and '-'", r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")]
@@ -255,10 +255,10 @@ Headers = Annotated[
 HookTimeout = Annotated[float, _duration("60s")]  # the end of a run waits for it
 
 
-class _FlagsOrWords:
+class _FlagsOrList:
     """A mapping of flags, or a list of words."""
 
-    _words = ListOf(_WORD)
+    _list = ListOf(_WORD)
     _flags = MapOf(
         text("the name of a flag without its dashes", r"[^\s=\x00-][^\s=\x00]*"),
         Kind(
@@ -267,14 +267,14 @@ class _FlagsOrWords:
             {"anyOf": [{"type": ["string", "number", "boolean", "null"]}, {"type": "array", "items": _ANY_SCALAR}]},
         ),
     )
-    words = f"{_flags.words}; or {_words.words}"
-    schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _words.schema]}
+    description = f"{_flags.description}; or {_list.description}"
+    schema: Mapping[str, Any] = {"anyOf": [_flags.schema, _list.schema]}
 
     def take(self, raw: Any, path: KeyPath, report: Report) -> Any:
         if isinstance(raw, list | dict):
-            return (self._words if isinstance(raw, list) else self._flags).take(raw, path, report)
+            return (self._list if isinstance(raw, list) else self._flags).take(raw, path, report)
         report(path, raw, "a mapping of flags, or a list of words")
         return UNFIT
 
 
-Args = Annotated[Mapping[str, str | bool] | tuple[str, ...], _FlagsOrWords()]
+Args = Annotated[Mapping[str, str | bool] | tuple[str, ...], _FlagsOrList()]

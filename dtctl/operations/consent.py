@@ -27,7 +27,7 @@ class Program:
     file: Path
     what: str
     """`hook NAME`, `setup`, or the name of a job."""
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     """By their names in the file: what else decides about what is started, and the digests of scripts beside it."""
     hosts: tuple[str, ...] = ()
@@ -36,7 +36,7 @@ class Program:
     @property
     def digest(self) -> str:
         place = self.file.absolute().parent  # where it runs, which is not where a link to the file leads
-        said = [*map(os.path.realpath, (self.file, place)), self.what, self.words, sorted(self.settings.items())]
+        said = [*map(os.path.realpath, (self.file, place)), self.what, self.argv, sorted(self.settings.items())]
         return hashlib.sha256(json.dumps(said).encode("utf-8", "surrogatepass")).hexdigest()
 
     @property
@@ -60,10 +60,10 @@ def hook_programs(cluster: Cluster) -> tuple[Program, ...]:
     )
 
 
-def _scripts(place: Path, words: Iterable[str]) -> dict[str, str]:
+def _scripts(place: Path, argv: Iterable[str]) -> dict[str, str]:
     """The words that are files below the directory of the cluster file, with the digests of what these hold."""
     found = {}
-    for word in words:
+    for word in argv:
         try:
             below = (place / word).is_relative_to(place)
             if below and (place / word).is_file():
@@ -101,8 +101,8 @@ def _setup(cluster: Cluster, host: Host) -> Iterator[Program]:
 
 
 def _of_job(cluster: Cluster, host: Host, job: Job) -> Program:
-    words = (*job.launch.command, *job.launch.args, *job.launch.template)
-    return Program(cluster.file, job.name, words, _settings(cluster, host, {**job.launch.env, **host.env}))
+    argv = (*job.launch.command, *job.launch.args, *job.launch.template)
+    return Program(cluster.file, job.name, argv, _settings(cluster, host, {**job.launch.env, **host.env}))
 
 
 def _settings(cluster: Cluster, host: Host, env: Mapping[str, str]) -> dict[str, str]:

@@ -64,10 +64,10 @@ def ask_run(
         except DtctlError as error:
             away = coordinator_away(record.coordinator, error)
     own: Own = away.own
-    told = own.get(record.coordinator) if reads else None
+    own_answer = own.get(record.coordinator) if reads else None
     found = None
-    if told is not None and told["inventory"] is not None:  # the cluster file has changed since the start
-        known = record.as_known(told["inventory"])
+    if own_answer is not None and own_answer["inventory"] is not None:  # the cluster file has changed since the start
+        known = record.as_known(own_answer["inventory"])
     else:
         found = status_of_hosts(record, transport, away.unreachable, own if reads else None)
         known = found.record
@@ -158,7 +158,7 @@ def status_of_hosts(
     record: RunRecord,
     transport: Transport,
     failed: Mapping[str, DtctlError] | None = None,
-    told: Mapping[str, StatusResult] | None = None,
+    answered: Mapping[str, StatusResult] | None = None,
     *,
     guess: bool = False,
 ) -> RunStatus:
@@ -168,7 +168,7 @@ def status_of_hosts(
 
     If hosts report several runs, `agreed` chooses one. `guess`: see request_of_status.
     """
-    answers, errors = dict(told or {}), dict(failed or {})
+    answers, errors = dict(answered or {}), dict(failed or {})
     unasked = [name for name in record.hosts if name not in {**answers, **errors}]
     outcomes = ask(record, transport, request_of_status(record, guess=guess), unasked)
     answers, errors = {**answers, **outcomes.results}, {**errors, **outcomes.errors}
@@ -188,26 +188,26 @@ def status_of_hosts(
 def _put_together(
     known: RunRecord, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError], verdict: Verdict
 ) -> RunStatus:
-    told = {host: answer for host, answer in answers.items() if answer["run"] is not None}
+    with_run = {host: answer for host, answer in answers.items() if answer["run"] is not None}
     silent = {host for host, answer in answers.items() if answer["run"] is None}
     silent |= {host for host, error in errors.items() if knows_no_run(error)}
     why = dict.fromkeys(silent, fact("run_unknown"))
     why.update({host: fact("way_unknown", host=host) for host in known.unknown_hosts})
-    tasks = {task: task_of(task, host, known, told.get(host), why.get(host)) for task, host in known.roster.items()}
-    clock = told.get(known.coordinator) or next(iter(told.values()), None)
+    tasks = {task: task_of(task, host, known, with_run.get(host), why.get(host)) for task, host in known.roster.items()}
+    clock = with_run.get(known.coordinator) or next(iter(with_run.values()), None)
     return RunStatus(
         record=known,
         tasks=tasks,
         verdict=verdict,
         checkpoints=tuple(
             checkpoints
-            for host in sorted(told, key=lambda name: name != known.coordinator)
-            for checkpoints in read_checkpoints(host, told[host]["checkpoints"])
+            for host in sorted(with_run, key=lambda name: name != known.coordinator)
+            for checkpoints in read_checkpoints(host, with_run[host]["checkpoints"])
         ),
         time=clock["time"] if clock else 0.0,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(name for name in known.hosts if name in silent),
-        machines=_machines({host: answer["state"] for host, answer in told.items()}),
+        machines=_machines({host: answer["state"] for host, answer in with_run.items()}),
     )
 
 
@@ -235,20 +235,20 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
     the newest. So a single host that lies outvotes no two others, whatever age it claims for its run; what it says of
     other hosts' tasks counts only if there is nobody else to ask.
     """
-    told: dict[str, list[str]] = {}
+    hosts_of: dict[str, list[str]] = {}
     runs: dict[str, Inventory] = {}
     for host, answer in answers.items():
         inventory = answer["inventory"]
         if inventory is not None and any(member["host"] == host for member in inventory["roster"]):
             key = _key(inventory)
             runs[key] = inventory
-            told.setdefault(key, []).append(host)
+            hosts_of.setdefault(key, []).append(host)
 
     def weight(key: str) -> tuple[bool, bool, float]:
-        return len(told[key]) > 1, record.coordinator in told[key] and not shared, runs[key]["created"]
+        return len(hosts_of[key]) > 1, record.coordinator in hosts_of[key] and not shared, runs[key]["created"]
 
-    shared = any(len(hosts) > 1 for hosts in told.values())
-    return runs[max(told, key=weight)] if told else None
+    shared = any(len(hosts) > 1 for hosts in hosts_of.values())
+    return runs[max(hosts_of, key=weight)] if hosts_of else None
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:

@@ -141,9 +141,9 @@ def looks(
         if not _is_time(board, min(LONGEST_S, max(EVERY_S, took / SHARE - took))) or over:
             continue
         began = time.monotonic()
-        look = _look(following)
-        over = isinstance(look, Report) and is_over(look.status)
-        yield look
+        report = _report_or_error(following)
+        over = isinstance(report, Report) and is_over(report.status)
+        yield report
         took = time.monotonic() - began
 
 
@@ -153,9 +153,9 @@ def _is_time(board: Board, pause_s: float) -> bool:
     return board.wait_for_readers(_TICK_S)
 
 
-def _look(following: Following) -> Report | DtctlError:
+def _report_or_error(following: Following) -> Report | DtctlError:
     try:
-        report = following.look()
+        report = following.report()
     except DtctlError as error:
         return error
     if report.status.time:

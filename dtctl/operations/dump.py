@@ -49,7 +49,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
     found: dict[TaskId, Dumped] = {}
     lock = threading.Lock()
 
-    def heard(host: Host, message: Message) -> None:
+    def on_dump(host: Host, message: Message) -> None:
         reported = message.of(Dump)
         with about(host.name, "sent an invalid `dump`"):
             check_tasks("task", [reported["task"]], wanted[host.name])
@@ -68,7 +68,7 @@ def dump(record: RunRecord, transport: Transport, tasks: Sequence[TaskId]) -> Du
             lambda host: {"tasks": wanted[host.name]},
             about_run(record),
             within_s=WITHIN_S,
-            on_frame={"dump": heard},
+            on_frame={"dump": on_dump},
             quiet_s=QUIET_S,
         ),
         [host for host, named in wanted.items() if named],

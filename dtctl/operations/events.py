@@ -58,7 +58,7 @@ def read_events(record: RunRecord, transport: Transport, *, last: int | None, be
     outcomes = fan_out(names, lambda host: _ask(known, transport, host, last, whole=False))
     if not outcomes.results:
         raise cause.cause
-    merged = sorted((one for told in outcomes.results.values() for one in told), key=lambda one: one["time"])
+    merged = sorted((one for events in outcomes.results.values() for one in events), key=lambda one: one["time"])
     return EventHistory(tuple(merged if last is None else merged[-last:]), {**away_too, **outcomes.errors}, cause)
 
 
@@ -73,7 +73,7 @@ def follow_events(
     """
     host = record.route_to(record.coordinator)
     begin = _first(last) if begin is None else begin
-    heard = False
+    received = False
 
     def converse(session: Session) -> bool:
         nonlocal begin
@@ -82,40 +82,40 @@ def follow_events(
             if message.type == "event":
                 line = message.of(HistoryEvent)
                 begin = line["n"] + 1
-                streams.tell(line, message.size)
+                streams.put(line, message.size)
         final(session, "events", message, EventsResult)
-        streams.tell(Through(host.name))
+        streams.put(Through(host.name))
         return False
 
     with Streams(transport) as streams:
         streams.begin(host, converse)
-        for told in streams.all(TICK_S):
-            if isinstance(told, Through):
+        for item in streams.all(TICK_S):
+            if isinstance(item, Through):
                 return
-            if isinstance(told, Disconnected) and (told.final or not heard):
-                raise told.error
-            if isinstance(told, Disconnected | Reconnected):
-                yield told
-            elif told is not None:
-                heard = True
-                yield cast("HistoryEvent", told)
+            if isinstance(item, Disconnected) and (item.final or not received):
+                raise item.error
+            if isinstance(item, Disconnected | Reconnected):
+                yield item
+            elif item is not None:
+                received = True
+                yield cast("HistoryEvent", item)
 
 
 def _ask(
     record: RunRecord, transport: Transport, name: str, last: int | None, *, begin: int | None = None, whole: bool
 ) -> list[HistoryEvent]:
     host = record.route_to(name)
-    told: list[HistoryEvent] = []
+    events: list[HistoryEvent] = []
 
-    def heard(host: Host, message: Message) -> None:
+    def on_event(host: Host, message: Message) -> None:
         with about(name, "sent an invalid `event`"):
-            told.append(_line(message.of(HistoryEvent), name, whole=whole))
+            events.append(_line(message.of(HistoryEvent), name, whole=whole))
 
     fields = {"from": _first(last) if begin is None else begin, "follow": False, "whole": whole}
-    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": heard})
+    wanted = Request("events", EventsResult, lambda _: fields, about_run(record), on_frame={"event": on_event})
     with closing(transport.open(host)) as session:
         wanted.put(record, session)
-    return told if last is None else told[-last:]
+    return events if last is None else events[-last:]
 
 
 def _line(line: HistoryEvent, host: str, *, whole: bool) -> HistoryEvent:
@@ -214,30 +214,30 @@ class Folding:
 def folded(events: Iterable[HistoryEvent]) -> list[HistoryEvent | Attempted]:
     """In the order of the event history, but causes before effects; attempts that still run stand where they began."""
     folding = Folding()
-    told: list[HistoryEvent | Attempted] = []
+    entries: list[HistoryEvent | Attempted] = []
     for entry in (entry for one in events for entry in folding.take(one)):
-        told.insert(_place(told, entry), entry)
+        entries.insert(_position(entries, entry), entry)
     for running in folding.rest():
-        later = (place for place, entry in enumerate(told) if _time(entry) > running.time)
-        told.insert(next(later, len(told)), running)
+        later = (place for place, entry in enumerate(entries) if _time(entry) > running.time)
+        entries.insert(next(later, len(entries)), running)
     newest: dict[str, int] = {}
-    for entry in told:
+    for entry in entries:
         if isinstance(entry, Attempted):
             newest[entry.task] = max(newest.get(entry.task, 0), entry.attempt)
-    return [_with_sequel(entry, newest) for entry in told]
+    return [_with_sequel(entry, newest) for entry in entries]
 
 
 def _time(entry: HistoryEvent | Attempted) -> float:
     return entry.time if isinstance(entry, Attempted) else entry["time"]
 
 
-def _place(told: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
+def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
     """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
     """
-    place = len(told)
-    while place > max(0, len(told) - _MOST_PASSED) and _time(told[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
+    place = len(entries)
+    while place > max(0, len(entries) - _MOST_PASSED) and _time(entries[place - 1]) > _time(entry) + _CLOCKS_AGREE_S:
         place -= 1
     return place
 

@@ -70,7 +70,7 @@ class _Logs:
         for host in hosts:
             streams.begin(host, LogStream(record, host, self._wanted, streams).converse)
         for name, error in unknown.items():
-            streams.tell(Disconnected(name, error, final=True))
+            streams.put(Disconnected(name, error, final=True))
 
     def observe(self, message: object) -> Iterator[Event]:
         """Whether the coordinator's host is away or back is reported with the run."""

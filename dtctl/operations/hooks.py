@@ -78,7 +78,7 @@ class CommandHooks:
             if one.id not in self._known:
                 self._known.add(one.id)
                 for runner in self._runners:
-                    runner.tell(one)
+                    runner.put(one)
 
     def finish(self) -> None:
         """Waits for the commands that still run, as long as they may take."""
@@ -102,7 +102,7 @@ class _Runner:
         self._thread = threading.Thread(target=self._work, name=f"hook {hook.name}", daemon=True)
         self._thread.start()
 
-    def tell(self, one: RunEvent) -> None:
+    def put(self, one: RunEvent) -> None:
         if any(kind in self._hook.on for kind in one.kinds):
             with contextlib.suppress(queue.Full):
                 self._waiting.put_nowait(one)

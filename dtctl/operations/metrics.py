@@ -179,10 +179,10 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
             answer = message.of(Points)
             with about(host.name, "sent invalid `points`"):
                 check_run(record.cluster, record.run, answer["run"])
-            streams.tell(_FolderReport(host.name, answer["folders"], whole), message.size)
+            streams.put(_FolderReport(host.name, answer["folders"], whole), message.size)
             whole = False
     final(session, "metrics", message, MetricsResult)
-    streams.tell(Through(host.name))
+    streams.put(Through(host.name))
     return False
 
 

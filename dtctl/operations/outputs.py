@@ -38,16 +38,16 @@ def refuse_outputs_of_others(prepared: Mapping[str, Prepared], cluster: str, con
     )
 
 
-def strangers(told: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
+def strangers(marked: Mapping[str, Sequence[OutputMark]], cluster: str, controller: str, file: Path) -> list[str]:
     """Which other clusters have written to output directories, by the marks on the hosts; a line for each."""
     hosts: dict[tuple[str, str], list[str]] = {}
     marks: dict[tuple[str, str], OutputMark] = {}
-    for host, own in told.items():
+    for host, own in marked.items():
         for mark in own:
             if not _is_same(mark, cluster, controller, file):
                 hosts.setdefault((mark["path"], mark["run"]), []).append(host)
                 marks[mark["path"], mark["run"]] = mark
-    return [f"{fold(hosts[key])}: {_told(mark)}" for key, mark in list(marks.items())[:_MOST_OUTPUTS]]
+    return [f"{fold(hosts[key])}: {_described(mark)}" for key, mark in list(marks.items())[:_MOST_OUTPUTS]]
 
 
 def _is_same(mark: OutputMark, cluster: str, controller: str, file: Path) -> bool:
@@ -59,7 +59,7 @@ def _is_same(mark: OutputMark, cluster: str, controller: str, file: Path) -> boo
     return mark["controller"] != controller or not before.exists()
 
 
-def _told(mark: OutputMark) -> str:
+def _described(mark: OutputMark) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.localtime(mark["time"]))
     where = f"cluster {mark['cluster']} of {Path(mark['file']).parent}"
     return f"{mark['path']}, by {where} ({mark['controller']}), run {mark['run']}, started {when}"

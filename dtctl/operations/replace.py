@@ -61,11 +61,11 @@ def check_same(cluster: Cluster, run: RunRecord) -> None:
     if dict(run.roster) == dict(wanted):
         return
     differing = [task for task in {**wanted, **run.roster} if wanted.get(task) != run.roster.get(task)]
-    told = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
+    differences = [f"{task}: {wanted.get(task, 'nowhere')} in the file, {run.roster.get(task, 'nowhere')} in the run"
             for task in differing]  # fmt: skip
     raise PreflightError(
         f"{cluster.file} does not agree with run {run.run or run.cluster}",
-        detail="\n".join(told[:5]),
+        detail="\n".join(differences[:5]),
         hint="bring the file in step first, or start over from it: dtctl up --replace",
     )
 

@@ -14,7 +14,7 @@ from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
-from dtctl.operations.stop import Before, ending, looking, once
+from dtctl.operations.stop import Before, ending, once, pin_current_run
 from dtctl.transport.seam import Transport
 from dtctl.transport.timeouts import PATIENCE_S
 
@@ -33,10 +33,10 @@ def restart(
     """Stops the tasks where they run and starts a new attempt of each; it does not count in their budgets."""
 
     before = before and once(before)
-    look = looking(tasks, before)
+    before_request = pin_current_run(tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), look)
+        return ask_coordinator(asked, transport, _request(asked, _still_asked(tasks, own), by), before_request)
 
     try:
         record, answer, own = ask_run(record, transport, request)
@@ -52,8 +52,8 @@ def restart(
     )
 
 
-def _why_unreached(host: str, told: RunView | None) -> TransportError:
-    if told is not None and host in told["hosts"] and told["hosts"][host]["absent"]:
+def _why_unreached(host: str, view: RunView | None) -> TransportError:
+    if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    takes it in, once it is back"
         return TransportError(f"{host} has no part in the run, which was started without it", hint=hint)
     return TransportError(f"{host} is away from the coordinator: its tasks start again when it is back")

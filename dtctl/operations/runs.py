@@ -62,8 +62,10 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
                 continue  # another host of the inventory that shares this one's home directory; it speaks for itself
             known = found.get(entry["run"])
             condition = entry["condition"]
-            said = Verdict.of(condition["type"], why_of(condition), condition["cause"]) if condition else None
-            verdicts.setdefault(entry["run"], []).extend([said] if said is not None else [])
+            condition_verdict = (
+                Verdict.of(condition["type"], why_of(condition), condition["cause"]) if condition else None
+            )
+            verdicts.setdefault(entry["run"], []).extend([condition_verdict] if condition_verdict is not None else [])
             tasks = {TaskId.parse(task): TaskState(state) for task, state in entry["tasks"].items()}
             found[entry["run"]] = KnownRun(
                 run=entry["run"],

@@ -60,7 +60,7 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     asked = dataclasses.replace(found.record, hosts=hosts)
     outcomes = ask(asked, transport, request_of_status(asked), [name for name in lost if name in hosts])
     answers = outcomes.results
-    told = {
+    replaced = {
         task: task_of(task, host, found.record, answers[host])
         for task, host in found.record.roster.items()
         if host in answers and answers[host]["run"] == found.record.run
@@ -68,7 +68,7 @@ def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     refused = {host: error for host, error in outcomes.errors.items() if isinstance(error, AgentError)}
     return dataclasses.replace(
         found,
-        tasks={**found.tasks, **told},
+        tasks={**found.tasks, **replaced},
         errors={host: error for host, error in refused.items() if not knows_no_run(error)},
     )
 

@@ -45,14 +45,14 @@ def listener(record: RunRecord, report: OnStopping) -> Mapping[str, Callable[[Ho
     be old, and this is only shown.
     """
 
-    def hear(host: Host, message: Message) -> None:
-        told = message.of(records.Stopping)
+    def on_progress(host: Host, message: Message) -> None:
+        stopping = message.of(records.Stopping)
         known = record.roster if host.name == record.coordinator else record.tasks_on(host.name)
-        tasks = {TaskId.parse(name): one for name, one in told["tasks"].items()}
+        tasks = {TaskId.parse(name): one for name, one in stopping["tasks"].items()}
         if shown := {task: one for task, one in tasks.items() if task in known}:
-            report(Stopping(told["grace_s"], shown))
+            report(Stopping(stopping["grace_s"], shown))
 
-    return {"stopping": hear}
+    return {"stopping": on_progress}
 
 
 @dataclass(frozen=True)
@@ -73,20 +73,20 @@ def once(before: Before) -> Before:
     """Calls it once, with what the first host that knows the run answers."""
     heard: list[Ending] = []
 
-    def hear(found: Ending) -> None:
+    def on_progress(found: Ending) -> None:
         if not heard:
             before(found)
             heard.append(found)
 
-    return hear
+    return on_progress
 
 
-def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
+def pin_current_run(tasks: Collection[TaskId] | None, before: Before | None) -> First | None:
     """Asks the coordinator which run is current, and pins the request to it. `tasks` None: all of the run's."""
     if before is None:
         return None
 
-    def look(record: RunRecord, session: Session) -> RunRecord:
+    def before_request(record: RunRecord, session: Session) -> RunRecord:
         found = status_by_coordinator(*ask_whole_run(record, session))
         absent = found.coordination.absent_hosts if found.coordination is not None else ()
         there = {task: one for task, one in found.tasks.items() if found.record.roster[task] not in absent}
@@ -94,7 +94,7 @@ def looking(tasks: Collection[TaskId] | None, before: Before | None) -> First | 
         before(ending(found.record, [task for task in live if tasks is None or task in tasks]))
         return dataclasses.replace(record, run=found.record.run)
 
-    return look
+    return before_request
 
 
 def ending(record: RunRecord, tasks: Collection[TaskId]) -> Ending:
@@ -185,10 +185,10 @@ def stop(
     everything = set(tasks) == set(record.roster)
     wanted = None if everything else [str(task) for task in tasks]
     before = before and once(before)
-    look = looking(None if everything else tasks, before)
+    before_request = pin_current_run(None if everything else tasks, before)
 
     def request(asked: RunRecord, own: Own) -> records.StopResult:
-        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), look)
+        return ask_coordinator(asked, transport, _request(asked, wanted, order, report), before_request)
 
     try:
         record, answer, own = ask_run(record, transport, request)
@@ -201,8 +201,8 @@ def stop(
     known = record.as_known(answer["inventory"])
     contacts = answer["coordination"]["hosts"] if answer["coordination"] is not None else {}
     absent = tuple(host for host, contact in contacts.items() if contact["absent"])
-    told = _told(known, [*own.items(), (known.coordinator, answer)])
-    result = dataclasses.replace(told, known=known, absent=absent)
+    outcome = _result(known, [*own.items(), (known.coordinator, answer)])
+    result = dataclasses.replace(outcome, known=known, absent=absent)
     ended = {*result.stopped, *result.already}
     named = known.roster if everything else tasks
     rest = [str(task) for task in named if known.roster.get(task) in answer["unreached"] and task not in ended]
@@ -266,15 +266,15 @@ def _stop_directly(
         return result_of(record, conversations, [*first.items(), *last.items()])
 
 
-def _told(record: RunRecord, answers: Answers) -> StopResult:
+def _result(record: RunRecord, answers: Answers) -> StopResult:
     """What became of the tasks. A task that one host has stopped, another may report as ended before."""
-    said = list(answers)
-    stopped = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["stopped"])
-    killed = {TaskId.parse(task): seconds for _, answer in said for task, seconds in answer["killed"].items()}
-    already = dict.fromkeys(TaskId.parse(task) for _, answer in said for task in answer["already"])
+    pairs = list(answers)
+    stopped = dict.fromkeys(TaskId.parse(task) for _, answer in pairs for task in answer["stopped"])
+    killed = {TaskId.parse(task): seconds for _, answer in pairs for task, seconds in answer["killed"].items()}
+    already = dict.fromkeys(TaskId.parse(task) for _, answer in pairs for task in answer["already"])
     survivors = dict.fromkeys(
         Survivor(one["task"] or "a task", _place(record, one["task"], host), one["pid"], one["command"])
-        for host, answer in said
+        for host, answer in pairs
         for one in answer["survivors"]
     )
     return StopResult(
@@ -285,15 +285,15 @@ def _told(record: RunRecord, answers: Answers) -> StopResult:
     )
 
 
-def _place(record: RunRecord, task: str | None, told_by: str) -> str:
-    return record.roster.get(TaskId.parse(task), told_by) if task is not None else told_by
+def _place(record: RunRecord, task: str | None, reporter: str) -> str:
+    return record.roster.get(TaskId.parse(task), reporter) if task is not None else reporter
 
 
 def result_of(record: RunRecord, conversations: Conversations, answers: Answers) -> StopResult:
     """What became of the tasks, by the hosts that answered, and why the others did not."""
     errors = conversations.errors
     return dataclasses.replace(
-        _told(record, answers),
+        _result(record, answers),
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},
         without_run=tuple(host for host in record.hosts if host in errors and knows_no_run(errors[host])),
     )

@@ -25,7 +25,7 @@ class NewKeys:
 
 
 @dataclass(frozen=True)
-class Look:
+class KeyScan:
     """One look at the hosts. A host behind a gateway can be looked at when the gateway has been pinned."""
 
     new: tuple[NewKeys, ...]
@@ -34,7 +34,7 @@ class Look:
     errors: Mapping[str, DtctlError]
 
 
-def look(trust: Trust, hosts: Iterable[Host]) -> Look:
+def look(trust: Trust, hosts: Iterable[Host]) -> KeyScan:
     """Scans the next unknown host on the way to each; those that are known are compared with what is pinned."""
     stations: dict[str, Station] = {}
     for host in hosts:
@@ -50,7 +50,7 @@ def look(trust: Trust, hosts: Iterable[Host]) -> Look:
             trust.compare(stations[name], outcomes.results[name])
         except DtctlError as error:
             changed[name] = error
-    return Look(
+    return KeyScan(
         new=tuple(NewKeys(stations[name], outcomes.results[name]) for name in unknown),
         known=tuple(name for name in outcomes.results if name not in unknown and name not in changed),
         errors={**outcomes.errors, **changed},

@@ -104,7 +104,7 @@ class Watching:
             yield from self._contact(message)
         elif isinstance(message, _OwnReport):
             if self._alone is not None:
-                self._alone.hear(message)
+                self._alone.receive(message)
         elif message is None or isinstance(message, Over):
             yield message
         if self._alone is not None and (found := self._alone.news()) is not None:
@@ -114,7 +114,7 @@ class Watching:
     def _contact(self, change: Disconnected | Reconnected) -> Iterator[Report]:
         if change.host != self.record.coordinator:
             if isinstance(change, Disconnected) and self._alone is not None:
-                self._alone.miss(change)
+                self._alone.lose(change)
             return
         if isinstance(change, Reconnected):
             yield change
@@ -161,14 +161,14 @@ def _converse_with_coordinator(
     while True:
         asked = time.monotonic()
         known, answer = ask_whole_run(record, session)
-        streams.tell(status_by_coordinator(known, answer))
+        streams.put(status_by_coordinator(known, answer))
         began = time.monotonic()
         _report_changes(known, session, streams, answer, asked, look_again_s)
         if look_again_s is None or time.monotonic() - began < look_again_s / 2:  # only where nothing more will happen
             answer = request_of_status(known).put(known, session)
             if answer["coordination"] is not None:
-                streams.tell(status_by_coordinator(known, answer))
-            streams.tell(Over())
+                streams.put(status_by_coordinator(known, answer))
+            streams.put(Over())
             return False
 
 
@@ -188,7 +188,7 @@ def _report_changes(
                 check_view(view, known.run, known.names_by_host())
             now = max(view["time"], answer["time"] + time.monotonic() - asked)  # a view may be some seconds old
             latest: StatusResult = {**answer, "coordination": view, "time": now}
-            streams.tell(status_by_coordinator(known, latest), message.size)
+            streams.put(status_by_coordinator(known, latest), message.size)
 
 
 class _Alone:
@@ -214,14 +214,14 @@ class _Alone:
         for host in hosts:
             self._streams.begin(host, partial(_converse_with_host, self._record, self._streams, self))
 
-    def hear(self, told: _OwnReport) -> None:
-        self._errors.pop(told.host, None)
-        self._answers[told.host] = told.answer
+    def receive(self, report: _OwnReport) -> None:
+        self._errors.pop(report.host, None)
+        self._answers[report.host] = report.answer
         self._changed = True
 
-    def miss(self, told: Disconnected) -> None:
-        self._answers.pop(told.host, None)
-        self._errors[told.host] = told.error
+    def lose(self, lost: Disconnected) -> None:
+        self._answers.pop(lost.host, None)
+        self._errors[lost.host] = lost.error
         self._changed = True
 
     def news(self) -> RunStatus | None:
@@ -241,7 +241,7 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
     name = session.host.name
     while not alone.over:
         answer = request_of_status(record).put(record, session)
-        streams.tell(_OwnReport(name, answer))
+        streams.put(_OwnReport(name, answer))
         if answer["run"] is None:
             return False
         asked = time.monotonic()
@@ -249,7 +249,7 @@ def _converse_with_host(record: RunRecord, streams: Streams, alone: _Alone, sess
             with about(name, "sent invalid `states`"):
                 state = check_states(message.of(States), name, record.names_on(name))
             changed: StatusResult = {**answer, "state": state, "time": answer["time"] + time.monotonic() - asked}
-            streams.tell(_OwnReport(name, changed), message.size)
+            streams.put(_OwnReport(name, changed), message.size)
         if time.monotonic() - asked < LOOK_AGAIN_S / 2:
             return False  # all that it had to do is done
     return False

@@ -73,12 +73,12 @@ def _sparse(job: str, task: TaskId, lead: TaskId, addresses: Sequence[str]) -> l
     return {str(index): address for index, address in enumerate(addresses) if index in wanted}
 
 
-def placement_words(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
+def placement_arguments(launch: Launch, task: TaskId, spec: ClusterSpec, fields: Mapping[str, str]) -> tuple[str, ...]:
     """The words that follow a trainer's own arguments in its dialect."""
     if launch.dialect in ("tensorflow", "flags"):
         return tensorflow_flags(task, spec)
     if launch.dialect == "template":
-        return tuple(filled for word in launch.template for filled in _template_words(word, fields))
+        return tuple(filled for argument in launch.template for filled in _fill_template(argument, fields))
     return ()
 
 
@@ -91,12 +91,12 @@ def fill(text: str, fields: Mapping[str, str]) -> str:
     return _FIELD.sub(lambda match: fields.get(match[1], match[0]), text)
 
 
-def _template_words(word: str, fields: Mapping[str, str]) -> Sequence[str]:
+def _fill_template(argument: str, fields: Mapping[str, str]) -> Sequence[str]:
     """A list that spaces join is a word for each address, where it is not a part of a word."""
-    whole = FIELD.fullmatch(word)
+    whole = FIELD.fullmatch(argument)
     if whole and whole[2]:
         return _required(whole[1], fields).split(",")
-    return [FIELD.sub(lambda found: _joined(_required(found[1], fields), found[2]), word)]
+    return [FIELD.sub(lambda found: _joined(_required(found[1], fields), found[2]), argument)]
 
 
 def _joined(value: str, joiner: str | None) -> str:

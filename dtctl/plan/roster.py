@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Literal
 from dtctl.agent.records.values import CODE, HOME, PATH
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
-from dtctl.model import LEAD_JOBS, TaskId
+from dtctl.model import LEAD_JOBS, SuccessRule, TaskId
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.spec import CoordinatorAddress, Stage
     from dtctl.config.strategies import Role, Scope
     from dtctl.plan.hosts import Directories
-
-
-SuccessRule = Literal["lead", "all-workers"]
 
 
 @dataclass(frozen=True)
@@ -57,27 +55,6 @@ class TaskPlan(RosterEntry):
 
 
 @dataclass(frozen=True)
-class Coordinator:
-    """The agent that decides for the whole run, on the lead's host."""
-
-    host: str
-    address: str
-    """host:port, as the agents of the other hosts reach it."""
-    port: int
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Tasks that need every task of the stages at the indexes `after` to be ready."""
-
-    name: str
-    tasks: tuple[TaskId, ...]
-    after: tuple[int, ...] = ()
-    held: bool = False
-    """They start when those are ready; else at once, and wait by themselves."""
-
-
-@dataclass(frozen=True)
 class Roster:
     """Who does what in the runs of a cluster: all of a plan that needs no word of how hosts are reached."""
 
@@ -102,7 +79,7 @@ class RunPlan(Roster):
     tasks: tuple[TaskPlan, ...]
     stages: tuple[Stage, ...]
     """In an order in which they may start."""
-    coordinator: Coordinator
+    coordinator: CoordinatorAddress
     needs_checkpoint: bool
     """A ps that is lost takes parameters with it that only a complete checkpoint can bring back."""
     settle_s: float
@@ -167,8 +144,8 @@ def known_target_step(cluster: Cluster) -> int | None:
     if cluster.target_step is not None:
         return cluster.target_step
     args = cluster.jobs[cluster.lead.job].launch.args
-    for word, following in itertools.pairwise((*args, "")):
-        flag = _STEP_FLAG.fullmatch(word)
+    for argument, following in itertools.pairwise((*args, "")):
+        flag = _STEP_FLAG.fullmatch(argument)
         if flag is not None:
             text = following if flag["value"] is None else flag["value"]
             return int(text) if text.isascii() and text.isdecimal() else None

@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
+from dtctl.agent.records.spec import Stage
 from dtctl.agent.records.values import PATH
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
-from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_env, placement_words
+from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
-from dtctl.plan.roster import Coordinator, Roster, RosterEntry, RunPlan, Stage, TaskPlan, known_target_step, plan_roster
+from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
 
 AUTO = "auto"
 """Stands for a port that its host has not chosen yet."""
@@ -48,7 +49,11 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         success=roster.success,
         strategy=roster.strategy,
         stages=stages(cluster),
-        coordinator=Coordinator(leading, _join(addresses[leading], cluster.coordinator_port), cluster.coordinator_port),
+        coordinator={
+            "host": leading,
+            "address": _join(addresses[leading], cluster.coordinator_port),
+            "port": cluster.coordinator_port,
+        },
         needs_checkpoint=roster.strategy.keeps_parameters_on_ps
         and PS in cluster.jobs
         and bool(checkpoint_dirs[leading])
@@ -120,14 +125,14 @@ def _plan_task(
     }
     launch = job.launch
     command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
-    placed = placement_words(launch, task, shared.flagged, fields)
-    own_words = (fill(word, fields) for word in (*command, *launch.args))
+    placed = placement_arguments(launch, task, shared.flagged, fields)
+    own_arguments = (fill(argument, fields) for argument in (*command, *launch.args))
     return TaskPlan(
         **vars(part),
         address=address,
         port=job.ports[task.index],
         gpus=gpus,
-        argv=(*own_words, *platform_words(launch, fields), *placed),
+        argv=(*own_arguments, *platform_arguments(launch, fields), *placed),
         placed=len(placed),
         env=_environment(shared, host, task, launch, gpus, fields),
         secrets=cluster.trainer.secrets,
@@ -205,9 +210,9 @@ def _join(address: str, port: int) -> str:
     return f"[{address}]:{shown}" if ":" in address else f"{address}:{shown}"
 
 
-def platform_words(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
+def platform_arguments(launch: Launch, fields: Mapping[str, str]) -> tuple[str, ...]:
     """Less those that the trainer's own arguments have."""
-    own = {word.partition("=")[0] for word in launch.args}
+    own = {argument.partition("=")[0] for argument in launch.args}
     names = [name for name in launch.platform if name.islower() and f"--{name}" not in own]
     return tuple(f"--{name}={_value(name, fields)}" for name in names)
 
@@ -227,11 +232,11 @@ def stages(cluster: Cluster) -> tuple[Stage, ...]:
         raise PreflightError(f"{' and '.join(ring)} wait for each other", hint="change their depends_on")
     index = {name: number for number, name in enumerate(TopologicalSorter(waiting).static_order())}
     return tuple(
-        Stage(
-            name,
-            members[name],
-            tuple(sorted(index[other] for other in waiting[name])),
-            held=bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
-        )
+        {
+            "name": name,
+            "tasks": list(map(str, members[name])),
+            "after": sorted(index[other] for other in waiting[name]),
+            "held": bool(waiting[name]) and cluster.jobs[members[name][0].job].depends_on is not None,
+        }
         for name in index
     )

@@ -11,19 +11,17 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
     VERSION,
-    CoordinatorAddress,
     Member,
     RecoverySpec,
     Setup,
     Spec,
-    Stage,
     TaskSpec,
     comes_back_alone,
 )
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster, Trainer
+    from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
@@ -34,13 +32,21 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
 
     Taken before ports are moved for a local run: the second `up` of a live run finds them taken by the first.
     """
-    said = dataclasses.asdict(cluster)
-    del said["file"], said["file_sha256"], said["as_written"], said["trainer"]["code"], said["trainer"]["env_file"]
-    del said["own_coordinator_port"]
-    said["hooks"] = {name: hook for name, hook in said["hooks"].items() if hook["post"]}  # others are this machine's
-    for job in said["jobs"].values():
+    values = dataclasses.asdict(cluster)
+    del (
+        values["file"],
+        values["file_sha256"],
+        values["as_written"],
+        values["trainer"]["code"],
+        values["trainer"]["env_file"],
+    )
+    del values["own_coordinator_port"]
+    values["hooks"] = {
+        name: hook for name, hook in values["hooks"].items() if hook["post"]
+    }  # others are this machine's
+    for job in values["jobs"].values():
         del job["own_port"]
-    text = json.dumps([VERSION, said, bundle], sort_keys=True)
+    text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -72,9 +78,9 @@ def run_spec(
         created=created,
         controller=controller,
         strategy=plan.strategy.value,
-        coordinator=_record(CoordinatorAddress, plan.coordinator),
+        coordinator=plan.coordinator,
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
-        stages=[_record(Stage, stage, tasks=[str(task) for task in stage.tasks]) for stage in plan.stages],
+        stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
         replaced=dict(replaced),
@@ -89,7 +95,7 @@ def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()
     tasks = plan.on_host(host)
     own: dict[str, object] = {
         "host": host,
-        "tasks": [_task(task, plan.cluster.trainer) for task in tasks],
+        "tasks": [_task(task, plan.cluster) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
@@ -113,9 +119,10 @@ def _record(record: type[R], *sources: object, less: Collection[str] = (), **own
     return cast("R", {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()})
 
 
-def _task(task: TaskPlan, trainer: Trainer) -> TaskSpec:
+def _task(task: TaskPlan, cluster: Cluster) -> TaskSpec:
     own = comes_back_alone(task.role, task.scope)
-    return _record(TaskSpec, task, trainer, id=str(task.id), env=dict(task.env), code=True, own=own)
+    job, trainer = cluster.jobs[task.id.job], cluster.trainer
+    return _record(TaskSpec, task, job, trainer, id=str(task.id), env=dict(task.env), code=True, own=own)
 
 
 def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:

@@ -82,7 +82,7 @@ def failures_noted(
     """Prints a line when another host has failed for certain while others are still waited for."""
     over = threading.Event()
 
-    def look() -> None:
+    def refresh() -> None:
         shown = 0
         while not over.wait(LOOKED_EVERY_S):
             awaited, known = waits(), failed()
@@ -92,7 +92,7 @@ def failures_noted(
                 shown = certain
                 note(line)
 
-    looking = threading.Thread(target=look, daemon=True)
+    looking = threading.Thread(target=refresh, daemon=True)
     looking.start()
     try:
         yield

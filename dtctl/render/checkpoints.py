@@ -92,12 +92,14 @@ def show_verified(outcome: Verification) -> None:
     """One line for each, and below it what is wrong."""
     for one in outcome.checked:
         checkpoint = one.found.checkpoint
-        told = one.told
-        read = f"{size(told['read_bytes'])} in {told['seconds']:.1f} s"
-        word = "damaged" if told["problems"] else "not all read" if told["unread"] else "sound"
-        style = {"damaged": "bold red", "sound": "green"}.get(word, "yellow")
-        console.out().print(styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {word}, {read}", style))
-        for line in (*told["problems"], *([told["unread"]] if told["unread"] else [])):
+        report = one.report
+        read = f"{size(report['read_bytes'])} in {report['seconds']:.1f} s"
+        verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
+        style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
+        console.out().print(
+            styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {verdict}, {read}", style)
+        )
+        for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
             console.out().print(f"  {line}")
 
 
@@ -128,7 +130,7 @@ def show_pushed(outcome: Pushed) -> None:
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
         console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
     at = "from it" if own.step is None else f"at step {own.step}"
-    console.report(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
+    console.report(f"it is the newest there now: a trainer that restores the newest continues {at} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:

@@ -102,11 +102,11 @@ def entered(place: str) -> str:
 
 def entrance(command: str) -> Entrance:
     """For those who have not come in."""
-    told = (
+    text = (
         f"This page is shown to whoever opens the address that {command} has printed: each of them works once, in"
         " one browser. After each it prints another."
     )
-    return Entrance(entered, _small("Not shown", None, told), headers())
+    return Entrance(entered, _small("Not shown", None, text), headers())
 
 
 def headers() -> dict[str, str]:
@@ -158,10 +158,10 @@ def _answer(report: Report) -> Html:
     outcome = status.verdict.outcome
     since = status.time - status.record.created if status.record.created else 0
     age = f" {duration(since)}" if since and outcome.value == "Running" else ""
-    told = "".join(f"{SEPARATOR}{one}" for one in in_short(status))
+    summary = "".join(f"{SEPARATOR}{one}" for one in in_short(status))
     return joined(
         tag("h1", _run(report)),
-        tag("p", tag("span", outcome.value, class_=f"outcome {outcome.value}"), age, told, class_="answer"),
+        tag("p", tag("span", outcome.value, class_=f"outcome {outcome.value}"), age, summary, class_="answer"),
         tag("p", "The run has ended, and this page stays as it is.", class_="soft") if is_over(status) else None,
     )
 
@@ -169,14 +169,14 @@ def _answer(report: Report) -> Html:
 def _news(report: Report) -> str:
     """What a screen reader says by itself, and so what seldom changes: the outcome, and how many tasks do what."""
     states = Counter(task.state.value for task in report.status.tasks.values())
-    told = ", ".join(f"{count(number, 'task')} {state}" for state, number in sorted(states.items()))
-    return f"{report.status.verdict.outcome.value}: {told}"
+    counts = ", ".join(f"{count(number, 'task')} {state}" for state, number in sorted(states.items()))
+    return f"{report.status.verdict.outcome.value}: {counts}"
 
 
 def _problems(report: Report) -> Html:
     """Who gives no answer; then what is wrong, the most important first: what is so, what it means, what to type."""
     found = problems_of(report.status)
-    shown = [_unheard(report)] if report.errors else []
+    shown = [_unreachable(report)] if report.errors else []
     for one in found[:MOST_PROBLEMS]:
         lines = filter(None, (happened(one.seen), worded(one.signature.means, words(one))))
         remedy = [tag("p", _command(line)) for line in remedies(one)]
@@ -185,10 +185,10 @@ def _problems(report: Report) -> Html:
     return joined(shown, tag("p", f"{count(left, 'more problem')}: dtctl diagnose") if left > 0 else None)
 
 
-def _unheard(report: Report) -> Html:
-    told = rows(report.errors)
-    lines = [tag("p", f"no answer: {row.text}") for row in told[:MOST_PROBLEMS]]
-    left = len(told) - len(lines)
+def _unreachable(report: Report) -> Html:
+    groups = rows(report.errors)
+    lines = [tag("p", f"no answer: {row.text}") for row in groups[:MOST_PROBLEMS]]
+    left = len(groups) - len(lines)
     more = tag("p", tag("a", f"{count(left, 'more reason')}", href="#gaps")) if left > 0 else None
     return tag("div", lines, more, class_="problem")
 
@@ -206,7 +206,7 @@ def _tasks(report: Report) -> Html:
     rows = [(row, cells_of(row, status)) for row in rows_of(status, MOST_ROWS)]
     names = [name for name in rows[0][1] if name not in _LEFT_OUT] if rows else ["TASK"]
     names = [name for name in names if name not in _SELDOM or any(cells[name] for _, cells in rows)]
-    told = [
+    table = [
         [
             tag("span", cells[name], class_=f"s-{row.first.state.value}") if name == "STATE" else cells[name]
             for name in names
@@ -214,7 +214,7 @@ def _tasks(report: Report) -> Html:
         for row, cells in rows
     ]
     columns = [Column(name.lower(), _KINDS.get(name, "number")) for name in names]
-    return scrolled("Tasks as they are now", columns, told)
+    return scrolled("Tasks as they are now", columns, table)
 
 
 def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:

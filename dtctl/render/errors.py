@@ -174,10 +174,13 @@ def _excerpt(place: Place) -> list[str]:
     return [f"    {line}", f"    {pad}^"]
 
 
-def _labelled(label: str, style: str, words: str) -> None:
+def _labelled(label: str, style: str, sentence: str) -> None:
+    if not console.colored(stderr=True):
+        return console.report(f"{label}: {sentence}")
     from dtctl.render.terminal.rich_console import text
 
-    console.err().print(text((f"{label}:", style), " ", words))
+    console.err().print(text((f"{label}:", style), " ", sentence))
+    return None
 
 
 def show_trace() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def event_line(event: HistoryEvent) -> str:
     """Time, who, what, and why."""
-    return f"{local_time(event['time'])}  {_words(event)}"
+    return f"{local_time(event['time'])}  {_text(event)}"
 
 
 def attempt_line(one: Attempted) -> str:
@@ -134,7 +134,7 @@ def _seconds(span: float) -> str:
     return f"{span:.1f} s" if span < 60 else duration(span)
 
 
-def _words(one: HistoryEvent) -> str:
+def _text(one: HistoryEvent) -> str:
     """An entry as a sentence: who, what, why, and by whom."""
     who, why = one["task"] or one["host"] or "", sentence(why_of(one))
     if one["kind"] == "task":

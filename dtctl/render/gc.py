@@ -22,7 +22,7 @@ def show_remains(found: GcResult, *, dry_run: bool) -> None:
     busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
     clean = [host for host in found.remains if host not in busy]
     if busy:
-        found_words = [_words(one) for one in busy.values()]
+        found_words = [_text(one) for one in busy.values()]
         freed = [size(one["freed_bytes"]) for one in busy.values()]
         print_table(table({"HOST": [*busy], "FOUND" if dry_run else "REMOVED": found_words, "FREED": freed}))
         for host, one in busy.items():
@@ -51,7 +51,7 @@ def _where(one: Written) -> str:
     return f"{what}: {one_line(one.path)} on {fold(one.hosts)}"
 
 
-def _words(one: answers.GcResult) -> str:
+def _text(one: answers.GcResult) -> str:
     counts = (
         (len(one["processes"]), "process"),
         (len(one["runs"]), "run"),

@@ -38,8 +38,8 @@ MEANINGS = {
 
 def goodput_line(goodput: Goodput) -> str:
     """goodput 93 %: starts 4 %, steps done again 2 %; a checkpoint every 30s in place of 10m: 2 % more"""
-    told = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
-    return "; ".join([told, *map(gain_words, goodput.gains[:1])])
+    text = sentence(summary(goodput.seconds))  # type: ignore[arg-type]
+    return "; ".join([text, *map(gain_text, goodput.gains[:1])])
 
 
 def rows(goodput: Goodput) -> dict[str, list[str]]:
@@ -55,11 +55,11 @@ def of_what(report: Report) -> str:
     """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
     elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
     until = "the outcome" if report.status.verdict.outcome.decided else "now"
-    told = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
-    return f" of the {elapsed} until {until} went into steps that were kept{told}."
+    source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
+    return f" of the {elapsed} until {until} went into steps that were kept{source}."
 
 
-def gain_words(gain: Gain) -> str:
+def gain_text(gain: Gain) -> str:
     more = f"{percent(gain.share)} more"
     if gain.kind == "save":
         return f"a checkpoint every {exact(gain.to_s)} in place of {exact(gain.from_s)}: {more}"

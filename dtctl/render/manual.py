@@ -128,16 +128,16 @@ def _found(asked: str) -> Iterator[Topic]:
 def _by_message(asked: str) -> Iterator[Topic]:
     """Somebody gives the words of an error."""
     for trouble in TROUBLES.values():
-        if any(_is_in(said, asked) for sign in trouble.causes for said in _CODE.findall(sign)):
+        if any(_is_in(message, asked) for sign in trouble.causes for message in _CODE.findall(sign)):
             yield _of_trouble(trouble)
 
 
-def _is_in(said: str, asked: str) -> bool:
+def _is_in(message: str, asked: str) -> bool:
     """Whether the end of a message is in `asked`, or `asked` in it; `...` stands for what differs."""
-    parts = [part.strip(" :") for part in said.split("...") if part.strip(" :")]
+    parts = [part.strip(" :") for part in message.split("...") if part.strip(" :")]
     words = asked.lower().split()
-    some = len(words) > 1 and set(words) <= set(said.lower().split())
-    return parts[-1] in asked or (len(asked) >= _LEAST_PART and (asked in said or some))
+    some = len(words) > 1 and set(words) <= set(message.lower().split())
+    return parts[-1] in asked or (len(asked) >= _LEAST_PART and (asked in message or some))
 
 
 def _same(path: str, asked: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
-from dtctl.plan.roster import RunPlan, Stage, TaskPlan, shown
+from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, fold, spans
 from dtctl.render.tables import fits, print_table, table
@@ -21,6 +21,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import lines_of
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.spec import Stage
     from dtctl.bundle import Bundle, LeftOut
     from dtctl.operations.local import Exposure
 
@@ -79,23 +80,23 @@ def order_lines(plan: RunPlan) -> list[str]:
         tasks.setdefault(task.scope, []).append(str(task.id))
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
-        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator.host}, {plan.coordinator.address}",
+        f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
         f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
     ]
 
 
 def _starts(plan: RunPlan) -> str:
-    held = [stage for stage in plan.stages if stage.held]
+    held = [stage for stage in plan.stages if stage["held"]]
     if not held:
         return "all at once"
-    at_once = fold(str(task) for stage in plan.stages if not stage.held for task in stage.tasks)
+    at_once = fold(task for stage in plan.stages if not stage["held"] for task in stage["tasks"])
     return "; ".join([f"{at_once} at once", *(_after(stage, plan) for stage in held)])
 
 
 def _after(stage: Stage, plan: RunPlan) -> str:
-    others = [fold(map(str, plan.stages[other].tasks)) for other in stage.after]
-    return f"{fold(map(str, stage.tasks))} after {' and '.join(others)}"
+    others = [fold(plan.stages[other]["tasks"]) for other in stage["after"]]
+    return f"{fold(stage['tasks'])} after {' and '.join(others)}"
 
 
 def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
@@ -108,7 +109,7 @@ def _show_whole(plan: RunPlan, task: TaskPlan) -> None:
         out.print(f"  {name}={shlex.quote(shown(value))}")
     for name in task.secrets:
         out.print(f"  {name}=***")
-    out.print("  " + _words(task.argv))
+    out.print("  " + _command_line(task.argv))
     if plan.dirs[task.host]:
         out.print(f"  directories: {_directories(plan.dirs[task.host])}")
 
@@ -181,10 +182,10 @@ def _rows(plan: RunPlan) -> list[_Row]:
 
 def _own(host: Host) -> str:
     """What the file says of the host alone."""
-    said = [f"python {host.python}"] if host.python else []
-    said += [f"{name}={value}" for name, value in host.env.items()]
-    said += [f"{name} {path}" for name, path in host.dirs.items()]
-    return ", ".join(said)
+    parts = [f"python {host.python}"] if host.python else []
+    parts += [f"{name}={value}" for name, value in host.env.items()]
+    parts += [f"{name} {path}" for name, path in host.dirs.items()]
+    return ", ".join(parts)
 
 
 def _command_lines(plan: RunPlan) -> list[str]:
@@ -200,7 +201,7 @@ def _command_lines(plan: RunPlan) -> list[str]:
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
     lines += [hook_line(hook) for hook in plan.cluster.hooks.values()]
-    directories = plan.dirs[plan.coordinator.host]
+    directories = plan.dirs[plan.coordinator["host"]]
     if directories:
         lines.append(f"directories: {_directories(directories)}")
     return lines + _tf_config(plan)
@@ -210,14 +211,14 @@ def _program(tasks: Sequence[TaskPlan]) -> str:
     """The first task's, and only the names of the flags that give a task its place."""
     first = tasks[0]
     own = [task.argv[: len(task.argv) - task.placed] for task in tasks]
-    words = [word if all(row[index : index + 1] == (word,) for row in own) else _without_value(word)
-             for index, word in enumerate(own[0])]  # fmt: skip
-    placed = [_without_value(word) for word in first.argv[len(own[0]) :]]
-    return " ".join([_words(words), *placed])
+    shared = [argument if all(row[index : index + 1] == (argument,) for row in own) else _without_value(argument)
+             for index, argument in enumerate(own[0])]  # fmt: skip
+    placed = [_without_value(argument) for argument in first.argv[len(own[0]) :]]
+    return " ".join([_command_line(shared), *placed])
 
 
-def _without_value(word: str) -> str:
-    name, equals, _ = word.partition("=")
+def _without_value(argument: str) -> str:
+    name, equals, _ = argument.partition("=")
     return f"{name}=..." if equals else "..."
 
 
@@ -227,8 +228,8 @@ def _environment(tasks: Sequence[TaskPlan], listed: Container[str]) -> str:
     common = {name: value for name, value in first.items() if all(task.env.get(name) == value for task in tasks)}
     common.pop("TF_CONFIG", None)  # even that of the only task
     own = dict.fromkeys(name for task in tasks for name in task.env if name not in common and name not in listed)
-    said = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
-    return " ".join([*said, *(f"{name}=..." for name in own)])
+    parts = [f"{name}={shlex.quote(shown(value))}" for name, value in common.items()]
+    return " ".join([*parts, *(f"{name}=..." for name in own)])
 
 
 def _tf_config(plan: RunPlan) -> list[str]:
@@ -248,13 +249,15 @@ def _directories(named: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {shown(path)}" for name, path in named.items())
 
 
-def _words(words: Iterable[str]) -> str:
-    return " ".join(_quoted(shown(word)) for word in words)
+def _command_line(arguments: Iterable[str]) -> str:
+    return " ".join(_quoted(shown(argument)) for argument in arguments)
 
 
-def _quoted(word: str) -> str:
+def _quoted(argument: str) -> str:
     """Quoted for reading; a ~ of the host stays as it is."""
-    return word if word.startswith("~/") and shlex.quote(word[2:]) == word[2:] else shlex.quote(word)
+    return (
+        argument if argument.startswith("~/") and shlex.quote(argument[2:]) == argument[2:] else shlex.quote(argument)
+    )
 
 
 def hook_line(hook: Hook) -> str:

@@ -206,8 +206,8 @@ def _pace_note(task: TaskStatus, status: RunStatus, usual: float | None) -> str:
         return ""
     if usual is not None:
         return f"straggler: its peers make {usual:.3g}/s"
-    if said := Facts(status).complaint(task):
-        return f"says: {clipped(said, 100)}"
+    if complaint := Facts(status).complaint(task):
+        return f"says: {clipped(complaint, 100)}"
     target = status.progress.target
     if (
         task.entry["step"] is None

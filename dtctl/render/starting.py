@@ -47,7 +47,7 @@ def show_programs(programs: Sequence[Program]) -> None:
 def program_lines(programs: Sequence[Program]) -> Iterator[str]:
     for one in programs:
         where = f" on {fold(one.hosts)}" if one.hosts else ""
-        yield f"{one.what}{where}: {shlex.join(one.words)}"
+        yield f"{one.what}{where}: {shlex.join(one.argv)}"
         for name, value in one.settings.items():
             yield f"    {name}: {value}"
 
@@ -175,7 +175,7 @@ def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
     elif left.unclear:
         interrupted(
             f"{fold(left.unclear)} did not confirm that the start is cancelled there",
-            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl status{named}    shows the state; a host that has lost its controller cancels on its own",
             f"dtctl stop{named}      ends it",
         )
     elif left.started:

@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dtctl.agent.records.tensorboard import TensorboardResult
-from dtctl.operations.tensorboard.copies import Location, Looked
+from dtctl.operations.tensorboard.copies import EventFileSources, Location
 from dtctl.render import errors
 from dtctl.render.format import count, fold, size
 from dtctl.render.terminal.safe import lines_of
 
 
-def say_place(place: Location, looked: Looked) -> None:
+def say_place(place: Location, found_files: EventFileSources) -> None:
     """Before it begins."""
-    dirs = sorted({one for answer in looked.answers.values() for one in answer["dirs"]})
-    if not any(answer["folders"] for answer in looked.answers.values()):
+    dirs = sorted({one for answer in found_files.answers.values() for one in answer["dirs"]})
+    if not any(answer["folders"] for answer in found_files.answers.values()):
         errors.note(f"no event files yet below {', '.join(dirs[:5]) or 'any directory of the run'}")
     if place.host is not None:
         errors.note(f"TensorBoard begins on {place.host}: {_why_there(place)}")
     else:
-        errors.note(f"TensorBoard begins on this machine, on copies of {_amount(place, looked)}: {_why_here(place)}")
+        errors.note(
+            f"TensorBoard begins on this machine, on copies of {_amount(place, found_files)}: {_why_here(place)}"
+        )
 
 
 def _why_there(place: Location) -> str:
@@ -41,8 +43,8 @@ def _why_here(place: Location) -> str:
     return f"they are on several hosts, {fold(place.sources)}"
 
 
-def _amount(place: Location, looked: Looked) -> str:
-    sizes = [looked.answers[host]["sizes"] for host in place.sources]
+def _amount(place: Location, found_files: EventFileSources) -> str:
+    sizes = [found_files.answers[host]["sizes"] for host in place.sources]
     files, size_bytes = (sum(one.get(name, 0) for one in sizes) for name in ("files", "bytes"))
     return f"{count(files, 'event file')} ({size(size_bytes)})"
 
@@ -68,6 +70,6 @@ def say_shown(place: Location, dirs: Sequence[str]) -> None:
 def show_end(host: str, result: TensorboardResult) -> None:
     """One that was not asked for."""
     if result["end"] == "silent":
-        errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")
+        errors.note(f"TensorBoard on {host} has ended: this machine sent nothing for a minute")
     else:
         errors.note(f"TensorBoard on {host} has ended by itself", *lines_of(result["said"])[-5:])

@@ -44,8 +44,8 @@ class ErrorGroup:
         if self.alone:
             known = name.lstrip("@") in self.first.summary
             return self.first.summary if known else f"{name}: {_bare(self.first, name)}"
-        told = _told(self.first, name)
-        return told.replace(_PLACE, fold(self.hosts)) if _PLACE in told else f"{fold(self.hosts)}: {told}"
+        text = _summary(self.first, name)
+        return text.replace(_PLACE, fold(self.hosts)) if _PLACE in text else f"{fold(self.hosts)}: {text}"
 
     @property
     def detail(self) -> str:
@@ -65,8 +65,8 @@ class ErrorGroup:
     def next_step(self) -> str:
         """The same where it stands beside others: with the hosts whose words it is."""
         whose = getattr(self.first, "host", "")
-        said = advice(self.first)
-        return self._for_all(said.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else said)
+        step = advice(self.first)
+        return self._for_all(step.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else step)
 
     def _for_all(self, hint: str) -> str:
         return hint if self.same_hint or not hint else f"{hint}    and so for the others"
@@ -76,7 +76,7 @@ def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
     """In the order of the first hosts."""
     groups: dict[tuple[str, str], list[str]] = {}
     for name, error in errors.items():
-        groups.setdefault((type(error).__name__, _told(error, name)), []).append(name)
+        groups.setdefault((type(error).__name__, _summary(error, name)), []).append(name)
     return tuple(
         ErrorGroup(
             tuple(names),
@@ -101,7 +101,7 @@ def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
     """One for each reason. Of several hosts beside others, what came back is left out where the reason says all."""
     groups = group_errors(errors)
     several = len(groups) > 1
-    told = [
+    shown = [
         Row(
             one.summary,
             next(iter(one.next_step.splitlines()), "") if several else "",
@@ -110,7 +110,7 @@ def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
         for one in groups[:MOST_KINDS]
     ]
     more = [name for one in groups[MOST_KINDS:] for name in one.hosts]
-    return [*told, Row(f"{fold(more)}: for other reasons")] if more else told
+    return [*shown, Row(f"{fold(more)}: for other reasons")] if more else shown
 
 
 def lines(errors: Mapping[str, DtctlError]) -> list[str]:
@@ -122,7 +122,7 @@ def lines(errors: Mapping[str, DtctlError]) -> list[str]:
     ]
 
 
-def _told(error: DtctlError, name: str) -> str:
+def _summary(error: DtctlError, name: str) -> str:
     """The summary, the same for all hosts that fail so."""
     if isinstance(error, TransportError) and error.shared_summary:
         return error.shared_summary

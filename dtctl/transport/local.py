@@ -159,7 +159,7 @@ class ChildStream:
                     rest = rest[self._connection.send(rest, socket.MSG_DONTWAIT) :]
                     silence.broken()
             else:
-                silence.look()
+                silence.check()
 
     def ending(self) -> RemoteExit:
         with self._closing:

@@ -201,7 +201,7 @@ class StreamSession:
         except TimeoutError:
             if deadline is not None and time.monotonic() >= deadline:
                 raise
-            silence.look()
+            silence.check()
             return
         if not data:
             raise self._lost(str(self._stream.ending()))
@@ -222,10 +222,12 @@ class StreamSession:
         stderr = text_of(self._stream.ending().stderr)
         return ConnectionLost(f"lost the agent on {self._host.name}", detail="\n".join(filter(None, [why, stderr])))
 
-    def _refusal(self, said: Refused) -> AgentError:
+    def _refusal(self, refused: Refused) -> AgentError:
         name = self._host.name
-        summary = f"{name}: {said['summary']}"
-        return AgentError(said["code"] or "internal", summary, detail=said["detail"], hint=said["hint"], host=name)
+        summary = f"{name}: {refused['summary']}"
+        return AgentError(
+            refused["code"] or "internal", summary, detail=refused["detail"], hint=refused["hint"], host=name
+        )
 
 
 def converse(host: Host, stream: Stream, waiting: Waiting) -> StreamSession:
@@ -276,18 +278,18 @@ class RemoteExit:
 
 def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
     """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
-    said = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
+    output = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
     if ending.exit_code == 127:
         return TransportError(
             f"{name} has no python3",
-            detail=said,
+            detail=output,
             hint="install Python 3.8 or later there, on the PATH that commands over SSH get",
         )
     if ending.exit_code == 126:
-        return TransportError(f"python3 on {name} cannot be run", detail=said)
+        return TransportError(f"python3 on {name} cannot be run", detail=output)
     return TransportError(
         f"the agent does not start on {name}",
-        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", said])),
+        detail="\n".join(filter(None, [f"the login shell was to run python3: {ending}", output])),
         hint=f"dtctl ssh {name}    shows what a login prints",
     )
 

@@ -44,7 +44,7 @@ class SilenceTimer:
     def broken(self) -> None:
         """It has said something, or has taken something."""
         self._since = time.monotonic()
-        self._told = False
+        self._reported = False
 
     def heard(self, size: int, *, whole_frames: bool) -> None:
         """So many bytes have come; those of a frame that is not whole yet count when they are many."""
@@ -56,10 +56,10 @@ class SilenceTimer:
     @property
     def wait_s(self) -> float:
         """How long to wait before `look` is called."""
-        until = self._limit_s if self._told or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
+        until = self._limit_s if self._reported or self._limit_s <= TOLD_AFTER_S else TOLD_AFTER_S
         return max(0.0, self._since + until - time.monotonic())
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Tells of the silence when it is long. Raises TransportError when it is too long."""
         silent_s = time.monotonic() - self._since
         if silent_s >= self._limit_s:
@@ -68,6 +68,6 @@ class SilenceTimer:
                 detail="the connection is up, but dtctl's agent there neither sends nor reads",
                 hint="is the host overloaded, or does its disk hang? the other hosts' answers are not affected",
             )
-        if silent_s >= TOLD_AFTER_S and not self._told:
-            self._told = True
+        if silent_s >= TOLD_AFTER_S and not self._reported:
+            self._reported = True
             self._waiting(self._host, TOLD_AFTER_S, self._limit_s)

@@ -206,9 +206,11 @@ class Bench:
 
     def _try(self, spoken: Spoken, lies: Lies) -> Done:
         place = self._directory / str(next(self._numbers))
-        home, dialled = place / "home", place / "dialled"
+        home, dialled, temporary = place / "home", place / "dialled", place / "temporary"
         texts = {self._address(host, 0): self._address(host, lie) for host, lie in lies.items()}
         self._settle(home, texts)
+        temporary.mkdir()
+        own = {"HOME": str(home), "TMPDIR": str(temporary)}
         ways = {
             name: {field: getattr(host.reach, field) for field in WAY}
             for name, host in self._template.ways.items()
@@ -218,7 +220,7 @@ class Bench:
         with out, err:
             began = time.monotonic()
             started = self._warm.start(
-                spoken.words, home / "project", {**self._template.environment(), "HOME": str(home)},
+                spoken.words, home / "project", {**self._template.environment(), **own},
                 os.dup(out.fileno()), os.dup(err.fileno()), lies=lies, ways=ways, dialled=str(dialled),
                 sockets=str(self._sockets or ""), addresses=list(texts.values()),
                 doors=[[address, PORT] for address in ADDRESSES.values()] if "check" in spoken.words[:1] else [],
@@ -230,6 +232,7 @@ class Bench:
         code, memory_mb = started.end()
         after = files_of(home, texts)
         differ = {name for name in self._before.keys() | after.keys() if self._before.get(name) != after.get(name)}
+        left = [] if killed else [f"$TMPDIR/{path.name}" for path in temporary.iterdir()]
         done = Done(
             spoken=spoken,
             code=code,
@@ -240,7 +243,7 @@ class Bench:
             output=(place / "stdout").read_text("utf-8", "replace"),
             errors=(place / "stderr").read_text("utf-8", "replace"),
             dialled=dialled.read_text() if dialled.exists() else "",
-            touched=tuple(sorted(name for name in differ if not OWN.fullmatch(name))),
+            touched=tuple(sorted([*(name for name in differ if not OWN.fullmatch(name)), *left])),
         )
         shutil.rmtree(place)
         return done

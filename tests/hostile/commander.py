@@ -9,8 +9,7 @@ import os
 import resource
 import signal
 import sys
-import traceback
-from collections.abc import Callable
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -126,23 +125,12 @@ def watch_out(record: Path, addresses: list[str], doors: list[list[object]]) -> 
     sys.addaudithook(note)
 
 
-def command(main: Callable[[], None], job: dict[str, Any]) -> None:
-    """In the fork; does not return."""
+def prepare(job: dict[str, Any]) -> None:
+    """In the fork."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_AS, (AT_REST, AT_REST))
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    tempfile.tempdir = None  # of the environment that it has now
     if job["sockets"]:
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
     watch_out(Path(job["dialled"]), job["addresses"], job["doors"])
-    code: Any = 0
-    try:
-        main()
-    except SystemExit as ending:
-        code = ending.code
-    except BaseException:
-        traceback.print_exc()
-        code = 1
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # one that comes now is none that the command has seen
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code if isinstance(code, int) else 1 if code else 0)

@@ -74,7 +74,7 @@ class Liar:
             with suppress(OSError):  # it may hang up before it has heard all
                 for each in lines:
                     connection.send(each)
-            return connection.hear()
+            return connection.receive()
         finally:
             connection.close()
 

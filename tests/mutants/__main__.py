@@ -63,7 +63,10 @@ ROOT = Path(__file__).parents[2]
 ENOUGH = 0.95
 
 MODULES = (
-    *(f"agent/coordinate/{name}" for name in ("contacts", "incidents", "lifecycle", "orders", "recovery", "view")),
+    *(
+        f"agent/coordinate/{name}"
+        for name in ("contacts", "hangs", "incidents", "lifecycle", "orders", "recovery", "view")
+    ),
     *(f"agent/run/{name}" for name in ("cause", "goodput", "hangs", "intents", "outcome", "policy")),
     "agent/checkpoints/tensor_bundle",
     "agent/link/peer",

@@ -63,15 +63,20 @@ class Result:
 
 
 def try_module(module: str, tests: Sequence[str]) -> Result:
-    result = in_a_fork(lambda: _try_module(module, tests), MODULE_LIMIT_S)
+    with tempfile.TemporaryDirectory() as directory:
+        result = in_a_fork(lambda: _try_module(module, tests, directory), MODULE_LIMIT_S)
     return result if isinstance(result, Result) else Result(module, problem="it took too long, or broke")
 
 
-def _try_module(module: str, tests: Sequence[str]) -> Result:
-    """In a process of its own, because the tests stay imported."""
+def _try_module(module: str, tests: Sequence[str], directory: str) -> Result:
+    """In a process of its own, because the tests stay imported.
+
+    All temporary files are in `directory`: a fork that is killed removes none.
+    """
+    os.environ["TMPDIR"] = tempfile.tempdir = directory
     began = time.monotonic()
     trial = _Trial(module)
-    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile("w+") as output:
+    with tempfile.TemporaryFile("w+") as output:
         options = ["-q", "-s", "-p", "no:cacheprovider", "-p", "no:randomly", f"--basetemp={directory}/tests"]
         with redirect_stdout(output):
             code = pytest.main([*options, *tests], plugins=[trial])

@@ -7,13 +7,16 @@ import os
 import threading
 import time
 from collections.abc import Iterator
+from typing import cast
 
 import pytest
 
 from dtctl.errors import AgentError, ConnectionLost, TransportError
-from dtctl.model import Host
+from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
 from dtctl.transport.seam import Session, answering
+from dtctl.transport.ssh import transport as transport_module
+from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.sshd import Sshd
@@ -70,6 +73,18 @@ def test_sending_to_one_who_does_not_read_waits_while_another_thread_receives(se
             session.receive(0.1)
     assert session.receive(PATIENCE_S)["sha256"] == hashlib.sha256(data).hexdigest()
     sender.join()
+
+
+@pytest.mark.parametrize(("near_s", "least", "most"), [(60.0, 1, 512 << 10), (0.0, 1 << 20, 4 << 20)])
+def test_a_near_host_gets_less_ahead_of_its_reader(
+    monkeypatch: pytest.MonkeyPatch, sshd: Sshd, host: Host, near_s: float, least: int, most: int
+) -> None:
+    monkeypatch.setattr(transport_module, "NEAR_S", near_s)
+    login = SshTransport(ConfigFiles(sshd.ssh_config)).logins.log_in(host.name, cast("SshSettings", host.reach))
+    try:
+        assert least <= transport_module._run_loader(login).out_window_size <= most
+    finally:
+        login.close()
 
 
 def test_receive_gives_up_after_its_time(session: Session) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -273,6 +274,23 @@ def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_an_error_and_its_hint_off_a_terminal_import_no_rich(tmp_path: Path) -> None:
+    script = (
+        "import sys\n"
+        "from dtctl.cli import main\n"
+        "sys.argv = ['dtctl', 'status', '--cluster', 'absent']\n"
+        "try: main()\n"
+        "finally: print('rich' in sys.modules)\n"
+    )
+    env = {"HOME": str(tmp_path), "PYTHONPATH": str(PACKAGE.parent), "PATH": os.environ["PATH"]}
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (2, "False\n"), done.stderr
+    assert "error: no run of a cluster 'absent'" in done.stderr
+    assert " hint: " in done.stderr
 
 
 def test_only_the_log_writes_to_an_agents_stderr() -> None:

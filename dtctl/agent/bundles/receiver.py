@@ -8,7 +8,7 @@ import time
 import zlib
 from contextlib import suppress
 
-from ..conversation import Aborted, word
+from ..conversation import Aborted, expect_control
 from ..host import files, locks
 from ..host.errors import NO_ROOM, Refused
 from ..records.answers import LARGE_BYTES
@@ -82,7 +82,7 @@ def receive_manifest(wire: Wire) -> bytes:
     need: Need = {"manifest": True, "files": [], "digests": [], "blocks": []}
     wire.send(dict(need, type="need"))
     fields, payload = wire.receive()
-    if word(fields, "manifest", "abort")["type"] == "abort":
+    if expect_control(fields, "manifest", "abort")["type"] == "abort":
         raise Aborted()
     return _inflate(payload, MOST_BYTES)
 
@@ -172,10 +172,10 @@ def _partial(tree: Tree, index: int, staging: str) -> Partial:
 
 def _digests(tree: Tree, index: int, staging: str, wire: Wire) -> bytes:
     fields, payload = wire.receive()
-    said = word(fields, "digests", "abort")
-    if said["type"] == "abort":
+    reply = expect_control(fields, "digests", "abort")
+    if reply["type"] == "abort":
         raise Aborted()
-    if said["index"] != index or len(payload) != DIGEST_BYTES * _partial(tree, index, staging).blocks:
+    if reply["index"] != index or len(payload) != DIGEST_BYTES * _partial(tree, index, staging).blocks:
         raise Refused("bad_request", "expected the digests of file %d of the bundle" % index)
     return payload
 
@@ -184,7 +184,7 @@ def _chunks(index: int, wire: Wire, progress: _Progress) -> Iterator[bytes]:
     """The content of one file as it comes in."""
     while True:
         fields, payload = wire.receive()
-        part = word(fields, "file", "abort")
+        part = expect_control(fields, "file", "abort")
         if part["type"] == "abort":
             raise Aborted()
         if part["index"] != index:
@@ -211,13 +211,13 @@ class _Progress:
         now = time.monotonic()
         if now >= self._next:
             self._next = now + 0.1
-            told: Progress = {
+            progress: Progress = {
                 "phase": "receive",
                 "done_bytes": self._done,
                 "total_bytes": self._total,
                 "text": "",
             }
-            self._wire.send(dict(told, type="progress"))
+            self._wire.send(dict(progress, type="progress"))
             if self._lock is not None:
                 locks.show_life(self._lock)
 

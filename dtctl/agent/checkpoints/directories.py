@@ -28,19 +28,19 @@ _LIMIT_S = 2.0
 _CLOCK_S = 2.0
 """What is as old as a run is its own: file systems round their times."""
 
-_FLAG = re.compile(r"-{0,2}[A-Za-z_][\w.-]*=(.+)\Z", re.DOTALL)
+_FLAG = r"(?s)-{0,2}[A-Za-z_][\w.-]*=(.+)\Z"
 
 
 class Run:
     """One run as far as it matters here. `code`: where its tasks work; `words` replaces the marks in its spec."""
 
-    def __init__(self, spec: Spec, code: Optional[str], words: Expand) -> None:
+    def __init__(self, spec: Spec, code: Optional[str], expand: Expand) -> None:
         self.id = spec["run"]
         self.created = spec["created"]
         self.leads = coordinates(spec)
-        self.known = words(spec["checkpoint_dirs"])
+        self.known = expand(spec["checkpoint_dirs"])
         self._code = code
-        self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in words(task["argv"])]
+        self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in expand(task["argv"])]
 
     def places(self) -> List[str]:
         """Its checkpoint directories; of a run that has none those that may be some."""
@@ -65,8 +65,8 @@ class Run:
     def names(self, place: str) -> bool:
         """Whether it is told, by its settings or its command line, of a directory or of the one that this lies in."""
         base = self._code or os.path.expanduser("~")
-        told = {os.path.realpath(os.path.join(base, path)) for path in (*self.known, *values(self._argv))}
-        return bool(told & {place, os.path.dirname(place)})
+        named = {os.path.realpath(os.path.join(base, path)) for path in (*self.known, *values(self._argv))}
+        return bool(named & {place, os.path.dirname(place)})
 
     def works_above(self, place: str) -> bool:
         return self._code is not None and (place + os.sep).startswith(os.path.realpath(self._code) + os.sep)
@@ -82,7 +82,7 @@ def values(argv: Iterable[str]) -> List[str]:
     """What may be a path, of a command line: of --name=VALUE the value, and words that are no flags."""
     found = []
     for word in argv:
-        flag = _FLAG.match(word)
+        flag = re.match(_FLAG, word)
         text = flag.group(1) if flag else word
         if text and not text.startswith("-") and "\0" not in text and "://" not in text and len(text) < 4096:
             found.append(text)
@@ -111,21 +111,21 @@ def saved(new: Run, before: Sequence[Run], marked: Iterable[str]) -> List[Saved]
             runs.setdefault(os.path.realpath(path), []).append(run)
     for path in marked:
         runs.setdefault(os.path.realpath(path), [])
-    found = [one for told in reading.report(list(runs)[:_MOST_PLACES]) for one in _of_report(told, runs, new)]
+    found = [one for each in reading.report(list(runs)[:_MOST_PLACES]) for one in _of_report(each, runs, new)]
     return sorted(found, key=lambda one: one["checkpoint"]["time"], reverse=True)[:MOST_SAVED]
 
 
-def _of_report(told: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: Run) -> Iterator[Saved]:
+def _of_report(found: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: Run) -> Iterator[Saved]:
     """The newest of each directory. `runs`: those that may have saved in it, the newest first; none of a mark alone."""
     seen_places = set()
-    for one in told["all"]:
-        place = os.path.dirname(os.path.realpath(os.path.join(told["dir"], one["prefix"])))
+    for one in found["all"]:
+        place = os.path.dirname(os.path.realpath(os.path.join(found["dir"], one["prefix"])))
         if not one["complete"] or place in seen_places:
             continue
         seen_places.add(place)
-        savers = runs[told["dir"]]
+        savers = runs[found["dir"]]
         run = next((run for run in savers if one["time"] >= run.created - _CLOCK_S), None)
         if run is not None or not savers:  # others were given it, and have not saved it
             hidden = any(run.names(place) for run in savers)  # what was said then has to be said now
-            seen = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
-            yield {"run": None if run is None else run.id, "dir": told["dir"], "checkpoint": one, "seen": seen}
+            visible = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
+            yield {"run": None if run is None else run.id, "dir": found["dir"], "checkpoint": one, "seen": visible}

@@ -62,7 +62,7 @@ class Parts:
     def size(self, name: str) -> int:
         """How much of a file there is."""
         try:
-            return files.look(name, self._at).st_size
+            return files.stat_regular(name, self._at).st_size
         except FileNotFoundError:
             return 0
 
@@ -85,7 +85,7 @@ class Parts:
         """Gives the files their names, in this order. Raises FileExistsError. `times`: of their last change."""
         for name in names:
             self._refuse_taken(name)
-        self._write(_PLACING, {name: str(files.look(name, self._at).st_ino) for name in names})
+        self._write(_PLACING, {name: str(files.stat_regular(name, self._at).st_ino) for name in names})
         with files.opened(_PLACING, at=self._at) as file:
             os.fsync(file)
         os.fsync(self._at)

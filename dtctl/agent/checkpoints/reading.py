@@ -61,9 +61,9 @@ _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
 """Of all indexes that are read in one directory."""
 
-_INDEX = re.compile(r"(.+)\.index\Z", re.DOTALL)
-_DATA = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z", re.DOTALL)
-_PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z", re.DOTALL)
+_INDEX = r"(?s)(.+)\.index\Z"
+_DATA = r"(?s)(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z"
+_PASSING = r"(?s).*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z"
 
 
 class _Files:
@@ -95,7 +95,7 @@ class _Look:
         self.problem: Optional[str] = None
         self.identity = ""
 
-    def told(self) -> CheckpointReport:
+    def report_of_directory(self) -> CheckpointReport:
         all_of_it = self.checkpoints
         complete = next((index for index, each in enumerate(all_of_it) if each["complete"]), len(all_of_it))
         return {
@@ -124,60 +124,60 @@ def newest(directories: List[str]) -> Optional[Checkpoint]:
     return max(complete, key=lambda one: one["time"], default=None)
 
 
-def look(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
+def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
     """The report of one directory, by the caller's own thread. `until`: on the monotonic clock; `most`: to be told."""
-    looked = _Look(directory, Budget(until, MOST_NAMES), most)
+    listing = _Look(directory, Budget(until, MOST_NAMES), most)
     for part in (_list, _look_into):
         try:
-            part(looked)
+            part(listing)
         except Spent as spent:
-            looked.problem = looked.problem or f"{directory}: only part of it was searched: {spent}"
-    return looked.told()
+            listing.problem = listing.problem or f"{directory}: only part of it was searched: {spent}"
+    return listing.report_of_directory()
 
 
 def _answer(directory: str, until: float) -> CheckpointReport:
     limit_s = until - time.monotonic() + LEAST_S  # it ends by itself, unless the file system hangs
     try:
-        return budget.within(limit_s, directory, lambda: look(directory, until))
+        return budget.within(limit_s, directory, lambda: inspect(directory, until))
     except budget.Silent:
         silent = _Look(directory, Budget(until, 0))
         silent.problem = f"{directory}: the file system does not answer"
-        return silent.told()
+        return silent.report_of_directory()
 
 
-def _list(looked: _Look) -> None:
+def _list(listing: _Look) -> None:
     with suppress(OSError):
-        looked.identity = str(os.stat(looked.directory).st_ino)
-    for below in ("", *_collect(looked, "")):
+        listing.identity = str(os.stat(listing.directory).st_ino)
+    for below in ("", *_collect(listing, "")):
         if below:
-            _collect(looked, below + "/")
+            _collect(listing, below + "/")
 
 
-def _collect(looked: _Look, below: str) -> List[str]:
+def _collect(listing: _Look, below: str) -> List[str]:
     """Adds the checkpoints of one directory; the directories in it that may hold more."""
     directories: List[str] = []
     try:
-        with os.scandir(os.path.join(looked.directory, below)) as listed:
+        with os.scandir(os.path.join(listing.directory, below)) as listed:
             for entry in listed:
-                looked.budget.name()
-                if _add(looked.found, below, entry) or entry.name == ASIDE or _PASSING.match(entry.name):
+                listing.budget.name()
+                if _add(listing.found, below, entry) or entry.name == ASIDE or re.match(_PASSING, entry.name):
                     continue
                 if files.leads_on(entry):
                     if formats.is_orbax(entry.path):
-                        _add_directory(looked.found, below, entry)
+                        _add_directory(listing.found, below, entry)
                     elif not below:
                         directories.append(entry.name)
     except (FileNotFoundError, NotADirectoryError):
         pass  # nothing has been saved yet
     except OSError as error:  # what others make there must not hide the rest
-        looked.problem = looked.problem or f"{error.filename}: {error.strerror}"
+        listing.problem = listing.problem or f"{error.filename}: {error.strerror}"
     return sorted(directories)
 
 
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
     """Notes a file of a checkpoint; False for any other file."""
-    match = _INDEX.match(entry.name)
-    whole = formats.KERAS_NAME.match(entry.name) is not None
+    match = re.match(_INDEX, entry.name)
+    whole = re.match(formats.KERAS_NAME, entry.name) is not None
     if match or whole:
         try:
             status = entry.stat(follow_symlinks=False)
@@ -188,7 +188,7 @@ def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
         one.kind = "keras" if whole else "tensorflow"
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
         return True
-    match = _DATA.match(entry.name)
+    match = re.match(_DATA, entry.name)
     if match:
         one = _files_of(below + match.group(1), found)
         one.data.append(entry.path)
@@ -211,15 +211,15 @@ def _files_of(prefix: str, found: Dict[str, _Files]) -> _Files:
     return found[prefix]
 
 
-def _look_into(looked: _Look) -> None:
+def _look_into(listing: _Look) -> None:
     """The newest ones until enough has been read, and in any case until one is complete."""
-    ordered = list(looked.found.values())
+    ordered = list(listing.found.values())
     for one in ordered:
         if one.index_bytes is None:
-            one.time = max(_modified(path, looked.budget) for path in one.data)
+            one.time = max(_modified(path, listing.budget) for path in one.data)
 
     def newness(one: _Files) -> Tuple[float, int, str]:
-        looked.budget.check()  # there may be many
+        listing.budget.check()  # there may be many
         return one.time, number_in(one.prefix) or 0, one.prefix
 
     ordered.sort(key=newness, reverse=True)
@@ -228,13 +228,13 @@ def _look_into(looked: _Look) -> None:
     for one in ordered:
         if (one.index_bytes or 0) <= MOST_BYTES and one.kind == "tensorflow":  # larger ones are not read
             index_bytes += one.index_bytes or 0
-        if has_complete and (len(looked.checkpoints) >= looked.most or index_bytes > _MOST_INDEX_BYTES):
+        if has_complete and (len(listing.checkpoints) >= listing.most or index_bytes > _MOST_INDEX_BYTES):
             break
-        if index_bytes > _MOST_INDEX_BYTES and looked.checkpoints:
+        if index_bytes > _MOST_INDEX_BYTES and listing.checkpoints:
             raise Spent("the newest indexes are too large")
-        checkpoint = _checkpoint(looked.directory, one, looked.budget)
-        if checkpoint is not None and (checkpoint["complete"] or len(looked.checkpoints) < looked.most):
-            looked.checkpoints.append(checkpoint)
+        checkpoint = _checkpoint(listing.directory, one, listing.budget)
+        if checkpoint is not None and (checkpoint["complete"] or len(listing.checkpoints) < listing.most):
+            listing.checkpoints.append(checkpoint)
             has_complete = has_complete or checkpoint["complete"]
 
 
@@ -284,7 +284,7 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
 
 def belongs(name: str, prefix: str) -> bool:
     """Whether a file is part of the checkpoint of this name."""
-    match = _DATA.match(name)
+    match = re.match(_DATA, name)
     return name in (prefix + ".index", prefix + ".meta") or (match is not None and match.group(1) == prefix)
 
 

@@ -47,7 +47,7 @@ def repair_directory(directory: str, distrust: bool = False, scratch: bool = Fal
     try:
         return budget.within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
     except budget.Silent:
-        return ["checkpoints were not looked at: the file system of %s does not answer" % directory]
+        return ["checkpoints were not inspected: the file system of %s does not answer" % directory]
 
 
 def _repair(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:
@@ -123,7 +123,7 @@ class OpenDirectory:
     def _write_state(self, text: str) -> None:
         mode = 0o600
         with suppress(FileNotFoundError, files.Unfit):
-            mode = files.look(_STATE, self.descriptor).st_mode & 0o777  # whoever could read it still can
+            mode = files.stat_regular(_STATE, self.descriptor).st_mode & 0o777  # whoever could read it still can
         temporary = "%s.%s.new" % (_STATE, os.urandom(8).hex())
         try:
             opened = files.descriptor(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, self.descriptor)
@@ -212,7 +212,7 @@ def _loss(directories: Sequence[str], others: Sequence[str], until: float) -> Op
     if any(os.path.dirname(one) == os.path.dirname(path) for one in complete):
         return None
     for other in others:
-        good = reading.look(other, until + reading.LEAST_S)["newest_complete"]
+        good = reading.inspect(other, until + reading.LEAST_S)["newest_complete"]
         if good is not None:
             complete.append(os.path.join(other, good["prefix"]))
     return Loss(path, newest["problem"] or "", next(iter(complete), None))
@@ -224,7 +224,7 @@ def _found(directory: str, until: float, distrust: bool) -> Tuple[List[Checkpoin
     With `distrust` what is damaged within its files counts as such, as far down as the first sound one; what there is
     no time to read is left as it looks.
     """
-    report = reading.look(directory, until)
+    report = reading.inspect(directory, until)
     budget, sound, found = Budget(until, 0), set(), []
     for one in report["all"]:
         if one["kind"] != "tensorflow":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from contextlib import suppress
 
@@ -58,7 +59,7 @@ def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     verdict = verifying.Verdict()
-    if formats.KERAS_NAME.match(path):
+    if re.match(formats.KERAS_NAME, path):
         try:
             verdict.problems = formats.keras_damage(path, budget.check)
         except Spent as spent:
@@ -148,17 +149,17 @@ MOST_LOOKED_AT = 10_000
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
     """`live`: somebody may be saving there, who writes the file `checkpoint` himself."""
-    told = reading.look(directory, budget.until, MOST_LOOKED_AT)
+    report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,
         "removed": [],
         "kept": [],
         "freed_bytes": 0,
-        "problem": told["problem"],
+        "problem": report["problem"],
         "listed": not live,
     }
     by_place: Dict[str, List[Checkpoint]] = {}
-    for one in told["all"]:
+    for one in report["all"]:
         if one["complete"] and one["kind"] == "tensorflow":
             by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
     for below, found in by_place.items():
@@ -199,7 +200,7 @@ def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_
         own.sort(key=lambda name: not name.endswith(".index"))  # first what makes it a checkpoint
         for name in own:
             with suppress(OSError):
-                answer["freed_bytes"] += files.look(name, place.descriptor).st_size
+                answer["freed_bytes"] += files.stat_regular(name, place.descriptor).st_size
             if not dry_run:
                 with suppress(FileNotFoundError):  # its trainer has removed it
                     os.unlink(name, dir_fd=place.descriptor)

@@ -218,7 +218,7 @@ class Index:
             size = self._needed.get(shard, 0)
             name = os.path.basename(self.shard_path(shard))
             try:
-                found = files.look(self.shard_path(shard)).st_size
+                found = files.stat_regular(self.shard_path(shard)).st_size
             except FileNotFoundError:
                 return f"{name} is missing"
             except files.Unfit as unfit:

@@ -27,13 +27,13 @@ _DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
 """What the drivers of NVIDIA and AMD make."""
 
 
-def look(talk: Conversation, question: MachineQuestion) -> MachineFacts:
+def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
     marks = environment.Marks(None)
     path = environment.base()["PATH"]
-    found, silent = machine_load.disks_of([talk.root, *marks.words(question["places"])])
+    found, silent = machine_load.disks_of([talk.root, *marks.expand(question["places"])])
     gpus = neighbours.gpus(path) if question["gpus"] else []
     return {
-        "machine": MachineLoad().look(time.time()),
+        "machine": MachineLoad().sample(time.time()),
         "disks": found,
         "silent": silent,
         "drivers": question["gpus"] and any(map(os.path.exists, _DRIVERS)),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..records.network import Bound, NetworkFacts, NetworkQuestion, Peer
 
 
-def look(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
+def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
     first = bool(question["listen"] or question["names"])
     return {
         "bound": _listen(talk, question) if question["listen"] else [],

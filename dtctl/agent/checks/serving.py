@@ -1,4 +1,4 @@
-"""Answers `check`: each topic that is asked about is a module of its name here, with a function `look`."""
+"""Answers `check`: each topic that is asked about is a module of its name here, with a function `inspect`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 def check(talk: Conversation, request: CheckRequest) -> CheckResult:
-    facts = look(talk, request["ask"])
+    facts = inspect(talk, request["ask"])
     return {"time": time.time(), "facts": facts}
 
 
 def by_the_way(talk: Conversation, asked: Optional[Questions]) -> Facts:
     """Facts that travel with the answer to another request."""
     began = time.monotonic()
-    facts = look(talk, asked) if asked is not None else None
+    facts = inspect(talk, asked) if asked is not None else None
     return {"facts": facts, "facts_s": time.monotonic() - began}
 
 
@@ -34,20 +34,20 @@ def until_start(talk: Conversation) -> Optional[StartMessage]:
     """
     try:
         while True:
-            word = talk.hear("start", "look", "abort")
-            if word["type"] != "look":
-                return word if word["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
-            talk.send("looked", by_the_way(talk, word["ask"]))
+            message = talk.receive("start", "look", "abort")
+            if message["type"] != "look":
+                return message if message["type"] == "start" else None  # type: ignore[return-value]  # by the table of words
+            talk.send("looked", by_the_way(talk, message["ask"]))
     finally:
         talk.leave()
 
 
-def look(talk: Conversation, asked: Questions) -> CheckFacts:
+def inspect(talk: Conversation, asked: Questions) -> CheckFacts:
     """A topic's facts, or null where it was not asked about."""
     facts: Dict[str, object] = {}
     for topic, question in asked.items():
         facts[topic] = None
         if question is not None:
             with talk.at("check of " + topic):
-                facts[topic] = import_module("." + topic, __package__).look(talk, question)
+                facts[topic] = import_module("." + topic, __package__).inspect(talk, question)
     return facts  # type: ignore[return-value]

@@ -161,7 +161,7 @@ class Python:
         return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
 
 
-def look(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:
+def inspect(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:
     marks = environment.Marks(None)
     found = []
     for asked in question["pythons"]:

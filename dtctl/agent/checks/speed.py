@@ -65,12 +65,12 @@ print("\\n" + json.dumps({"kind": kind, "flops": flops, "copied_bytes": copied})
 """
 
 
-def look(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
+def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
     python = Python(question["python"], environment.Marks(None))
     load, others = MachineLoad(), Others(time.monotonic())
-    load.look(time.time())
+    load.sample(time.time())
     answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
-    shares = load.look(time.time())
+    shares = load.sample(time.time())
     takers, problem = others.busy(time.monotonic(), {os.getpid()}), python.found["problem"]
     path = environment.base()["PATH"]
     gpus, gpu_problem = _measure_gpus(python, question["framework"], path, question["seconds"] / 2)
@@ -170,7 +170,7 @@ class _States:
         self._path = path
         self._found: Dict[int, Dict[str, object]] = {}
         self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._inspect, daemon=True)
         self._thread.start()
 
     def end(self) -> Dict[int, Dict[str, object]]:
@@ -178,7 +178,7 @@ class _States:
         self._thread.join()
         return self._found
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
             for number, state in states_of(neighbours.nvidia_smi(self._path, "--query-gpu=" + _STATES) or "").items():
                 self._found[number] = _highest(self._found.get(number, {}), state)

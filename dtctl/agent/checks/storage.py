@@ -36,12 +36,12 @@ _SEEN_S = 2.0
 _SILENT = "its file system does not answer"
 
 
-def look(talk: Conversation, question: StorageQuestion) -> StorageFacts:
+def inspect(talk: Conversation, question: StorageQuestion) -> StorageFacts:
     words = environment.Marks(None).text
     token, host = question["token"], question["host"]
     return {
         "written": [_write(talk, path, words(path), token, host) for path in question["write"]],
-        "looked": [_look(words(one["path"]), one, token) for one in question["look"]],
+        "looked": [_inspect(words(one["path"]), one, token) for one in question["look"]],
         "checkpoints": _sizes(question["checkpoints"], [words(path) for path in question["checkpoints"]]),
         "data": [_data(path, words(path)) for path in question["data"]],
     }
@@ -94,7 +94,7 @@ def _depth(path: str) -> int:
     return len([part for part in path.split("/") if part])
 
 
-def _look(path: str, asked: LookFor, token: str) -> Looked:
+def _inspect(path: str, asked: LookFor, token: str) -> Looked:
     for _ in range(asked["up"]):
         path = os.path.dirname(path.rstrip("/"))
     names = {host: os.path.join(path, _name(token, host)) for host in asked["hosts"]}

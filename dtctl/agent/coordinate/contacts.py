@@ -142,7 +142,7 @@ class Quorum:
         """A person asks for something to be started."""
         self._vouched = True
 
-    def look(self, now: float) -> None:
+    def update(self, now: float) -> None:
         """`now` is the monotonic clock."""
         present = [known for host, known in self._view.hosts.items() if not known["absent"] or host == self._own]
         missing = sum(not known["connected"] for known in present) - (not self._view.hosts[self._own]["connected"])

@@ -89,7 +89,7 @@ class Coordinator:
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
-    def hear(self, host: str, message: FromHub, now: float, wall: float) -> bool:
+    def receive(self, host: str, message: FromHub, now: float, wall: float) -> bool:
         """hello, state, progress and gone; events go into the history without passing here.
 
         False when nothing follows from it.
@@ -222,9 +222,9 @@ class Coordinator:
         data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self.contacts.miss(now)
-        self._quorum.look(now)
+        self._quorum.update(now)
         if not self.decided:
-            self._accounting.look(passed_s, self.contacts.away)
+            self._accounting.update(passed_s, self.contacts.away)
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)

@@ -59,7 +59,7 @@ class Following:
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         wanted: Intents = {}
         for message in self._dialer.step(now):
-            self._hear(message, now, state, intent, wanted)
+            self._receive(message, now, state, intent, wanted)
         if self.connected:
             self._send_news(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
@@ -80,7 +80,7 @@ class Following:
         """The last messages still arrive."""
         self._dialer.close()
 
-    def _hear(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
+    def _receive(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
         elif message["type"] == "welcome":

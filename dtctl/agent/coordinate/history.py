@@ -120,19 +120,21 @@ class Accounting:
         if self._view.data["account"] is not None:
             goodput.missed(self._view.data["account"], seconds)
 
-    def look(self, passed_s: float, away: Collection[str]) -> None:
+    def update(self, passed_s: float, away: Collection[str]) -> None:
         """So long after it was called before. `away`: the hosts that are."""
         self._passed_s += passed_s
         account = self._view.data["account"]
         if account is not None and self._passed_s >= LOOK_S:
-            self._look(account, away)
+            self._update(account, away)
 
-    def _look(self, account: Account, away: Collection[str]) -> None:
+    def _update(self, account: Account, away: Collection[str]) -> None:
         steps = dict(_steps(self._view))
         reported = {task: step for task, step in steps.items() if step != self._last.get(task)}
         lost = list(_interrupting(self._view))
         situation, is_lost = self._situation(lost, away), bool(lost) or self._is_in(_LOST)
-        goodput.look(account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost))
+        goodput.account_for(
+            account, self._passed_s, situation, reported, self._last, lost=is_lost, hung=self._is_hung(lost)
+        )
         self._last.update(steps)
         self._passed_s = 0.0
 
@@ -141,7 +143,7 @@ class Accounting:
         account = self._view.data["account"]
         if account is None:
             return []
-        self._look(account, ())
+        self._update(account, ())
         goodput.close(account, outcome, self._is_hung(list(_interrupting(self._view))))
         return goodput.summary(goodput.parts(account)) if goodput.is_known(account) else []
 

@@ -108,7 +108,7 @@ class Leading:
         self._hear_own(now, wall, state, intent)
         if self._hub is not None:
             for host, message in self._hub.step(now):
-                self._hear(host, message, now, wall)
+                self._receive(host, message, now, wall)
         self._read_requests(now, wall)
         self._ask_machines(now)
         wanted = self._decide(now, wall) if now >= self._decide_at else None
@@ -202,9 +202,9 @@ class Leading:
             self._greeted = True
             self._news()
             # a copy: the coordinator keeps what it hears, and the agent goes on changing what it reports
-            self.coordinator.hear(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
+            self.coordinator.receive(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
 
-    def _hear(self, host: str, message: FromHub, now: float, wall: float) -> None:
+    def _receive(self, host: str, message: FromHub, now: float, wall: float) -> None:
         assert self._hub is not None
         self._unsaved = True
         if message["type"] == "superseded":
@@ -215,7 +215,7 @@ class Leading:
             self.coordinator.contacts.reject_invalid(host, message["reason"])
         elif message["type"] == "gone":
             self._welcome.discard(host)
-            self.coordinator.hear(host, message, now, wall)
+            self.coordinator.receive(host, message, now, wall)
             self._news()
         elif message["type"] == "hello" or host in self._welcome:
             problem = self.coordinator.view.problem(host, message)
@@ -233,7 +233,7 @@ class Leading:
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
             hub.send(host, {**welcome, "may_start": self.may_start})
-        if self.coordinator.hear(host, message, now, wall):
+        if self.coordinator.receive(host, message, now, wall):
             self._news()
 
     def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
@@ -241,7 +241,7 @@ class Leading:
         self._welcome.discard(host)
         hub.refuse(host, problem)
         self.coordinator.contacts.reject_invalid(host, problem)
-        self.coordinator.hear(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
+        self.coordinator.receive(host, {"type": "gone", "reason": problem, "heard": now}, now, wall)
         self._news()
 
     def _read_requests(self, now: float, wall: float) -> None:
@@ -332,4 +332,4 @@ class Leading:
         return repair.loss(directories, [path for path in others if path not in directories])
 
     def _checkpoint_directories(self) -> List[str]:
-        return environment.Marks(self._files.code_directory()).words(self._spec["checkpoint_dirs"])
+        return environment.Marks(self._files.code_directory()).expand(self._spec["checkpoint_dirs"])

@@ -6,8 +6,7 @@ from ..records.reasons import because, fact, said, sentence, why_of
 from ..records.values import FINAL
 from ..run import policy, run_events
 from ..run.outcome import Judgement
-from . import incidents
-from .incidents import NEVER_BEGAN, Beginning, whom_to_restart
+from . import hangs, incidents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Recovery:
         self._due: Dict[int, float] = {}
         self._gone_ps: Dict[str, float] = {}
         self._silent: Dict[int, float] = {}
-        self._beginning = Beginning()
+        self._beginning = hangs.Beginning()
 
     def due(self) -> Optional[float]:
         """When the next delay ends."""
@@ -107,14 +106,14 @@ class Recovery:
         return self._restart_what_never_began(now, wall)
 
     def _restart_what_never_began(self, now: float, wall: float) -> Optional[Judgement]:
-        idle_s = self._beginning.look(self._view, now)
+        idle_s = self._beginning.update(self._view, now)
         if idle_s is None:
             return None
         lead = self._view.lead
         saved = self._services.newest_checkpoint() is not None
         loss: Lost = {"attempt": self._view.entry(lead)["attempt"], "ended": wall}
-        why = [fact(NEVER_BEGAN, seconds=idle_s)]
-        return self._restart(lead, loss, why, whom_to_restart(self._view, saved=saved), now, wall)
+        why = [fact(hangs.NEVER_BEGAN, seconds=idle_s)]
+        return self._restart(lead, loss, why, hangs.whom_to_restart(self._view, saved=saved), now, wall)
 
     def _new_endings(self, now: float) -> Iterator[Tuple[str, Past]]:
         """Attempts that have ended unasked and not well, each once, in the order of their ends."""
@@ -244,14 +243,14 @@ class Recovery:
 
     def _is_still_silent(self, one: Incident, now: float, wall: float) -> bool:
         """All tasks are back, and still none trains."""
-        limit_s = incidents.silence_limit(self._view, one)
-        if limit_s is None or not incidents.is_back(self._view, one) or not incidents.all_are_there(self._view):
+        limit_s = hangs.silence_limit(self._view, one)
+        if limit_s is None or not incidents.is_back(self._view, one) or not hangs.all_are_there(self._view):
             self._silent.pop(one["id"], None)
             return False
         since = self._silent.setdefault(one["id"], now)
         if now - since < limit_s:
             return False
-        return incidents.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
+        return hangs.after_a_hang(one) or self._state_lost(self._gang(one["task"]), [], wall) is None
 
     def _may_begin(self, one: Incident, now: float) -> bool:
         if one["own"]:

@@ -108,7 +108,7 @@ class _Asked:
 
     def _ask(self, process: processes.Process) -> Tuple[Optional[str], List[Stack], Optional[Missing], str]:
         variables = processes.environment(process.pid)
-        program = find_py_spy(processes.words(process.pid), variables)
+        program = find_py_spy(processes.argv(process.pid), variables)
         text = ""
         if program is not None:
             stacks, text = ask_py_spy(program, process.pid, self._masks)

@@ -60,8 +60,8 @@ _YOUNG_S = 1.0
 _LOOK_S = 0.02
 _MOST_BYTES = 8 << 20
 
-_HEAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]{1,16})(?: \[([^\]\n]*)\])? \(most recent call first\):\Z")
-_FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)\Z')
+_HEAD = r"(?:Current thread|Thread) (0x[0-9a-f]{1,16})(?: \[([^\]\n]*)\])? \(most recent call first\):\Z"
+_FRAME = r'  File "(.*)", line (\d+|\?\?\?) in (.*)\Z'
 
 
 class Stacks:
@@ -127,7 +127,7 @@ def read(text: str) -> List[Stack]:
     """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
     stacks: List[Stack] = []
     for each in text.split("\n"):
-        head, one = _HEAD.match(each), _FRAME.match(each)
+        head, one = re.match(_HEAD, each), re.match(_FRAME, each)
         if head is not None:
             stacks.append(_begun(head.group(1), head.group(2) or ""))
         elif stacks and one is not None:
@@ -159,10 +159,10 @@ def _begun(thread: str, name: str) -> Stack:
 
 def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
     """Beside the trainer's interpreter, or where the trainer would find it."""
-    places = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
-    places += [place for place in variables.get("PATH", "").split(":") if os.path.isabs(place)]
-    for place in places:
-        program = os.path.join(place, "py-spy")
+    directories = [os.path.dirname(word) for word in argv[:1] if os.path.isabs(word)]
+    directories += [directory for directory in variables.get("PATH", "").split(":") if os.path.isabs(directory)]
+    for directory in directories:
+        program = os.path.join(directory, "py-spy")
         if os.access(program, os.X_OK):
             return program
     return None
@@ -180,21 +180,21 @@ def ask_py_spy(program: str, pid: int, masks: Masks) -> Tuple[List[Stack], str]:
 
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            words = py_spy_command(program, pid, "--json")
+            command = py_spy_command(program, pid, "--json")
             spy = subprocess.run(
-                words, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", timeout=LIMIT_S, check=False
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/", timeout=LIMIT_S, check=False
             )
         except OSError as error:
             return [], "%s: %s" % (program, error.strerror)
         except subprocess.TimeoutExpired:
             return [], "%s has not answered within %g s" % (program, LIMIT_S)
-        text, wrong = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
+        text, errors = (masks.hide(_read_file(file)).decode("utf-8", "replace") for file in (out, err))
     if spy.returncode == 0:
         try:
             return _stacks(kinds.parse_json(text), pid), ""
         except (ValueError, TypeError, KeyError, AttributeError):
-            wrong = "%s printed no list of stacks" % program
-    return [], wrong.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)
+            errors = "%s printed no list of stacks" % program
+    return [], errors.strip().split("\n")[0][:LONGEST_NAME] or "%s ended with exit code %d" % (program, spy.returncode)
 
 
 def _read_file(file: Any) -> bytes:

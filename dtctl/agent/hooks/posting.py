@@ -68,7 +68,7 @@ class Hook:
     def step(self, found: List[RunEvent], now: float) -> bool:
         """Listens, and chooses what to send next; returns whether `record` has changed."""
         before = (len(self._done), self.record["tries"])
-        sent = self._delivery.look(now) if self._delivery is not None else None
+        sent = self._delivery.update(now) if self._delivery is not None else None
         if sent is not None:
             self._delivery = None
             self._finish(sent, now)
@@ -187,7 +187,7 @@ class Delivery:
         self.reader = self._process.stdout.fileno()
         os.set_blocking(self.reader, False)
 
-    def look(self, now: float) -> Optional[Sent]:
+    def update(self, now: float) -> Optional[Sent]:
         """Its result; None while it is unknown."""
         if not self._has_ended():
             if now < self.deadline:

@@ -54,9 +54,9 @@ def rename(name: str) -> None:
         file.write(name)
 
 
-def take_command_line(words: Sequence[str]) -> bool:
+def take_command_line(argv: Sequence[str]) -> bool:
     """Shows these words in `ps` in place of the command line, as an exec would; False if they do not fit in there."""
-    line = b"".join(os.fsencode(word) + b"\0" for word in words)
+    line = b"".join(os.fsencode(argument) + b"\0" for argument in argv)
     try:
         with open("/proc/self/stat", "rb") as stat:
             begin, end = map(int, stat.read().rpartition(b")")[2].split()[45:47])  # proc(5): arg_start and arg_end

@@ -34,7 +34,7 @@ class Unfit(OSError):
         super().__init__(errno.EINVAL, what, path)
 
 
-def look(path: str, at: Optional[int] = None) -> os.stat_result:
+def stat_regular(path: str, at: Optional[int] = None) -> os.stat_result:
     """What is known of a regular file without opening it. `at`: the directory that a relative path begins in."""
     return regular(path, os.stat(path, dir_fd=at, follow_symlinks=False))
 
@@ -52,7 +52,7 @@ def descriptor(path: str, flags: int = os.O_RDONLY, at: Optional[int] = None) ->
         opened = os.open(path, flags | _SAFELY, 0o600, dir_fd=at)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):  # a link, a FIFO or socket, a directory
-            look(path, at)
+            stat_regular(path, at)
         raise
     try:
         regular(path, os.fstat(opened))

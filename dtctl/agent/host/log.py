@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 _PASSING = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.EIO)
 
-_told: Set[str] = set()
+_logged: Set[str] = set()
 
 
 def note(text: str) -> None:
     """Never raises: the full disk may be the log's own."""
-    if text not in _told:
+    if text not in _logged:
         with suppress(OSError):
             print(text, file=sys.stderr, flush=True)
-            _told.add(text)
+            _logged.add(text)
 
 
 def passes(error: OSError) -> bool:

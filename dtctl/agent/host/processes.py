@@ -141,15 +141,15 @@ def living(pid: int, start_time: int) -> Optional[Process]:
 
 def command(pid: int) -> str:
     """The command line as `ps` shows it, secrets masked; the name in brackets when it cannot be read."""
-    words = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
-    if not words:
-        words = b"[%s]" % _read_proc(pid, "comm").strip()
-    return hide_text(words[: 2 * LONGEST_COMMAND].decode("utf-8", "replace"))[:LONGEST_COMMAND]
+    text = _read_proc(pid, "cmdline").rstrip(b"\0").replace(b"\0", b" ")
+    if not text:
+        text = b"[%s]" % _read_proc(pid, "comm").strip()
+    return hide_text(text[: 2 * LONGEST_COMMAND].decode("utf-8", "replace"))[:LONGEST_COMMAND]
 
 
-def words(pid: int) -> List[str]:
+def argv(pid: int) -> List[str]:
     """The command line; empty when it cannot be read."""
-    return [word.decode("utf-8", "surrogateescape") for word in _read_proc(pid, "cmdline").split(b"\0")[:-1]]
+    return [argument.decode("utf-8", "surrogateescape") for argument in _read_proc(pid, "cmdline").split(b"\0")[:-1]]
 
 
 def environment(pid: int) -> Dict[str, str]:
@@ -258,7 +258,7 @@ class Ladder:
 
     def __init__(
         self,
-        look: Callable[[], List[Process]],
+        list_processes: Callable[[], List[Process]],
         grace_s: float,
         now: float,
         leader: Optional[run_state.Process] = None,
@@ -269,7 +269,7 @@ class Ladder:
         self.killed_after_s: Optional[float] = None
         """The grace period at whose end something was still there, once that was so."""
         self._killed: Optional[float] = None
-        self._look = look
+        self._list_processes = list_processes
         self._leader = leader
         self._began = now
         self._asked = False
@@ -281,7 +281,7 @@ class Ladder:
         overdue = now >= self._began + self.grace_s
         if self._asked and not overdue and self._leader_lives():
             return False  # saves the scan while the leader itself is still at work
-        self.left = left = self._look()
+        self.left = left = self._list_processes()
         if not self._asked:
             self._leader_was_there = self._leader_lives()
         if not overdue and (not self._asked or not self._leader_was_there):
@@ -311,10 +311,10 @@ class Ladder:
         send_signal(left, signal.SIGCONT)  # a stopped process would not see it
 
 
-def end(look: Callable[[], List[Process]], grace_s: float) -> None:
+def end(list_processes: Callable[[], List[Process]], grace_s: float) -> None:
     """The same for a session, which waits until nothing is left, or what is left outlives SIGKILL."""
     now = time.monotonic()
-    ladder = Ladder(look, grace_s, now)
+    ladder = Ladder(list_processes, grace_s, now)
     while not ladder.step(now) and not ladder.outlived(now):
         time.sleep(LOOK_S)
         now = time.monotonic()

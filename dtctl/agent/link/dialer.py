@@ -80,19 +80,19 @@ class Dialer:
         connected: now is the time to say hello. gone: reason, heard (when something last came, on the monotonic clock).
         """
         self._now = now
-        said: List[FromDialer] = []
+        received: List[FromDialer] = []
         try:
             if self._broken is not None:
                 raise Lost(self._broken)
             if self._peer is not None:
-                self._converse(self._peer, said)
+                self._converse(self._peer, received)
             else:
-                self._dial(said)
+                self._dial(received)
         except Lost as lost:
-            self._lose(str(lost), said)
+            self._lose(str(lost), received)
         except OSError as error:
-            self._lose(plain(error), said)
-        return said
+            self._lose(plain(error), received)
+        return received
 
     def send(self, message: Mapping[str, object]) -> None:
         """Nothing happens when there is no connection."""
@@ -112,19 +112,19 @@ class Dialer:
                 pass
         self._hang_up()
 
-    def _converse(self, peer: Peer, said: List[FromDialer]) -> None:
+    def _converse(self, peer: Peer, received: List[FromDialer]) -> None:
         peer.stream.push()
-        self._take(peer.receive(self._now), said)
+        self._take(peer.receive(self._now), received)
         peer.keep(self._now)
 
-    def _take(self, messages: List[FromDialer], said: List[FromDialer]) -> None:
+    def _take(self, messages: List[FromDialer], received: List[FromDialer]) -> None:
         for message in messages:
-            said.append(message)
+            received.append(message)
             if message["type"] == "refused":
                 raise Lost("the coordinator refuses this agent: %s" % message["reason"])
             self._retry.reset()
 
-    def _dial(self, said: List[FromDialer]) -> None:
+    def _dial(self, received: List[FromDialer]) -> None:
         """Goes as far as possible now: each part begins when the one before it has finished."""
         if not (self._looks_up or self._connecting or self._welcoming or self._stream):
             if self._now < self._due:
@@ -141,7 +141,7 @@ class Dialer:
         if self._welcoming:
             self._knock(self._welcoming)
         if self._stream:
-            self._shake_hands(self._stream, said)
+            self._shake_hands(self._stream, received)
 
     def _begin_to_connect(self) -> None:
         place = self._names.next()
@@ -175,18 +175,18 @@ class Dialer:
             self._stream = TlsStream(connection, channel, self._identity.knock(self._nonce))
             self._welcoming = None
 
-    def _shake_hands(self, stream: TlsStream, said: List[FromDialer]) -> None:
+    def _shake_hands(self, stream: TlsStream, received: List[FromDialer]) -> None:
         stream.pull()
         if not stream.advance():
             return
         self._peer = Peer(stream, FROM_COORDINATOR, self._now)
-        said.append({"type": "connected"})
-        self._take(self._peer.understand(self._now), said)
+        received.append({"type": "connected"})
+        self._take(self._peer.understand(self._now), received)
 
-    def _lose(self, reason: str, said: List[FromDialer]) -> None:
+    def _lose(self, reason: str, received: List[FromDialer]) -> None:
         """Starts over after a while."""
         if self._peer is not None:
-            said.append({"type": "gone", "reason": reason, "heard": self._peer.last_heard})
+            received.append({"type": "gone", "reason": reason, "heard": self._peer.last_heard})
         self._hang_up()
         self._due = self._now + self._retry.next_s(self._now)
 

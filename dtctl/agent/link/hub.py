@@ -106,20 +106,20 @@ class Hub:
         agent on that host was told that this run is over. invalid: reason; its connection ends.
         """
         self._now = now
-        said: Received = []
+        received: Received = []
         if self._rests_until is None or now >= self._rests_until:
             ready = self._selector.select(0)
             for key, events in ready:
-                self._serve(key.data, events, said)
+                self._serve(key.data, events, received)
             self._rests_until = now + REST_S if ready and len(self._agents) >= MANY else None
         for stream, identity in self._acceptor.step(now):
-            self._take_in(Agent(stream, identity, now), said)
+            self._take_in(Agent(stream, identity, now), received)
         broken, self._broken = self._broken, []
         for agent, reason in broken:
-            self._drop(agent, reason, said)
+            self._drop(agent, reason, received)
         if self._due is not None and now >= self._due:
-            self._look(said)
-        return said
+            self._inspect(received)
+        return received
 
     def send(self, host: str, message: Mapping[str, object]) -> None:
         """Nothing happens when the host is not connected."""
@@ -141,74 +141,74 @@ class Hub:
         self._selector.close()
         self._acceptor.close()
 
-    def _take_in(self, agent: Agent, said: Received) -> None:
+    def _take_in(self, agent: Agent, received: Received) -> None:
         """A host has its seat and one more connection; any others would be kept for nothing."""
         for other in [other for other in self._agents if other.host is None and other.name == agent.name]:
             if other.identity is agent.identity:
-                self._drop(other, "it has connected again", said)
+                self._drop(other, "it has connected again", received)
         self._agents[agent] = None
         self._selector.register(agent.stream, selectors.EVENT_READ, agent)
         self._wake_at(agent.due())
-        self._hear(agent, said, pull=False)
+        self._receive(agent, received, pull=False)
 
-    def _serve(self, agent: Agent, events: int, said: Received) -> None:
+    def _serve(self, agent: Agent, events: int, received: Received) -> None:
         if agent.is_dropped:
             return
         if events & selectors.EVENT_WRITE:
             self._push(agent)
         if events & selectors.EVENT_READ:
-            self._hear(agent, said)
+            self._receive(agent, received)
 
-    def _hear(self, agent: Agent, said: Received, pull: bool = True) -> None:
+    def _receive(self, agent: Agent, received: Received, pull: bool = True) -> None:
         try:
             if agent.is_dismissed:
                 agent.stream.discard()
                 return
             for message in agent.receive(self._now) if pull else agent.understand(self._now):
-                self._note(agent, message, said)
+                self._note(agent, message, received)
         except Violation as violation:
-            self._reject(agent, str(violation), said)
+            self._reject(agent, str(violation), received)
             self._dismiss(agent, str(violation))
         except Lost as lost:
-            self._drop(agent, str(lost), said)
+            self._drop(agent, str(lost), received)
         except Exception as error:  # a bug of ours must not end the other hosts' connections
             if self._is_news(agent.name, "mistake"):
                 sys.excepthook(type(error), error, error.__traceback__)
-            self._drop(agent, "what it said could not be understood", said)
+            self._drop(agent, "its message is invalid", received)
 
-    def _reject(self, agent: Agent, reason: str, said: Received) -> None:
+    def _reject(self, agent: Agent, reason: str, received: Received) -> None:
         if agent.identity is self._identity:
-            said.append((agent.name, {"type": "invalid", "reason": reason}))
+            received.append((agent.name, {"type": "invalid", "reason": reason}))
         if agent.host is not None:
-            said.append((agent.host, self._gone(agent, reason)))
+            received.append((agent.host, self._gone(agent, reason)))
 
     def _is_news(self, host: str, what: str) -> bool:
         is_news = (host, what) not in self._reported
         self._reported.add((host, what))
         return is_news
 
-    def _note(self, agent: Agent, message: Any, said: Received) -> None:
+    def _note(self, agent: Agent, message: Any, received: Received) -> None:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
-            raise Violation("it said hello as %.300a, but its certificate names another host" % message["host"])
+            raise Violation("its hello names %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
-            self._end_superseded(agent, message, said)
+            self._end_superseded(agent, message, received)
             return
         if agent.host is None:
-            self._seat(agent, said)
-        said.append((agent.name, message))
+            self._seat(agent, received)
+        received.append((agent.name, message))
 
-    def _end_superseded(self, agent: Agent, hello: Hello, said: Received) -> None:
+    def _end_superseded(self, agent: Agent, hello: Hello, received: Received) -> None:
         words, is_news = self._last_words(hello)
         self._part(agent, words)
         if is_news and self._is_news(agent.name, agent.identity.run):
-            said.append((agent.name, {"type": "superseded", "run": agent.identity.run}))
+            received.append((agent.name, {"type": "superseded", "run": agent.identity.run}))
 
-    def _seat(self, agent: Agent, said: Received) -> None:
+    def _seat(self, agent: Agent, received: Received) -> None:
         """The newest connection of a host counts: older ones are remains of a lost one."""
         if agent.name in self._seats:
-            self._drop(self._seats[agent.name], "it has connected again", said)
+            self._drop(self._seats[agent.name], "it has connected again", received)
         self._seats[agent.name] = agent
         agent.host = agent.name
         self._wake_at(agent.due())
@@ -249,12 +249,12 @@ class Hub:
         except Lost as lost:
             self._broken.append((agent, str(lost)))
 
-    def _drop(self, agent: Agent, reason: str, said: Received) -> None:
+    def _drop(self, agent: Agent, reason: str, received: Received) -> None:
         if agent.is_dropped:
             return
         agent.is_dropped = True
         if agent.host is not None:
-            said.append((agent.host, self._gone(agent, reason)))
+            received.append((agent.host, self._gone(agent, reason)))
         self._leave_seat(agent)
         del self._agents[agent]
         self._selector.unregister(agent.stream)
@@ -268,13 +268,13 @@ class Hub:
             del self._seats[agent.host]
             agent.host = None
 
-    def _look(self, said: Received) -> None:
+    def _inspect(self, received: Received) -> None:
         """Checks the deadlines of all connections at once, so that many cost little more than few."""
         for agent in list(self._agents):
             try:
                 self._keep(agent)
             except Lost as lost:
-                self._drop(agent, str(lost), said)
+                self._drop(agent, str(lost), received)
         self._due = min((agent.due() for agent in self._agents), default=None)
 
     def _keep(self, agent: Agent) -> None:
@@ -282,7 +282,7 @@ class Hub:
             agent.keep(self._now)
             self._watch(agent)
         elif self._now >= agent.until:
-            raise Lost("it has not said hello")
+            raise Lost("it has not sent a hello")
 
     def _wake_at(self, time: float) -> None:
         self._due = time if self._due is None else min(self._due, time)

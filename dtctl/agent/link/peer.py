@@ -162,13 +162,13 @@ class Peer:
     def __init__(self, stream: TlsStream, records: Mapping[str, Any], now: float) -> None:
         self.stream = stream
         self.last_heard = now
-        self._said = now
+        self._sent_at = now
         self._records = records
         self._lines = LineBuffer()
 
     def due(self) -> float:
         """When `keep` is to be called again."""
-        return min(self._said + BEAT_S, self.last_heard + SILENCE_S)
+        return min(self._sent_at + BEAT_S, self.last_heard + SILENCE_S)
 
     def receive(self, now: float) -> List[Any]:
         """What has arrived, without beats."""
@@ -183,11 +183,11 @@ class Peer:
 
     def send(self, message: Mapping[str, object], now: float) -> None:
         self.stream.write(encode(message))
-        self._said = now
+        self._sent_at = now
 
     def keep(self, now: float) -> None:
         """Sends a beat when it is time for one."""
         if now - self.last_heard >= SILENCE_S:
-            raise Lost("nothing was heard from it for %d s" % SILENCE_S)
-        if now - self._said >= BEAT_S - SLACK_S:
+            raise Lost("it sent nothing for %d s" % SILENCE_S)
+        if now - self._sent_at >= BEAT_S - SLACK_S:
             self.send(BEAT, now)

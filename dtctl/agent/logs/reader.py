@@ -92,7 +92,7 @@ class AttemptLog:
             yield self._frame(offset, offset, text.encode("utf-8", "replace"), time.time())
 
     def _read_new(self, over: bool) -> Iterator[LogFrame]:
-        found = files.look(self._log)
+        found = files.stat_regular(self._log)
         at_returns = time.monotonic() >= self._next_return
         look = (found.st_size, found.st_ino, over, at_returns)
         if look == self._looked:

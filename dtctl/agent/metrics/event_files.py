@@ -40,7 +40,7 @@ def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) ->
         except (FileNotFoundError, NotADirectoryError):
             continue  # nothing has been written yet
         except OSError as error:
-            say(path, "cannot be looked at: %s" % error.strerror)
+            say(path, "cannot be read: %s" % error.strerror)
             continue
         if depth < _DEEPEST:
             left += [(each, depth + 1) for each in sorted(below, reverse=True)]
@@ -90,7 +90,7 @@ class Found:
         total = 0
         for name in self.names:
             with suppress(OSError):
-                total += files.look(os.path.join(self.path, name)).st_size
+                total += files.stat_regular(os.path.join(self.path, name)).st_size
         return total
 
 
@@ -115,7 +115,7 @@ class Copying:
             (one["dir"], one["name"], one["file"]): (one["inode"], one["size"]) for one in have
         }
 
-    def look(self, send: Send) -> int:
+    def refresh(self, send: Send) -> int:
         """Sends what is new; how many files there are."""
         number = 0
         for folder in find(self._roots):
@@ -133,7 +133,7 @@ class Copying:
         key = folder.record["dir"], folder.record["name"], text(name)
         path = os.path.join(folder.path, name)
         inode, offset = self._sent.get(key, ("", 0))
-        before = files.look(path)
+        before = files.stat_regular(path)
         if (str(before.st_ino), before.st_size) == (inode, offset):
             return
         with files.opened(path) as file:

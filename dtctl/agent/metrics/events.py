@@ -56,7 +56,7 @@ class RecordFile:
 
     def note(self) -> None:
         """How much of it is there to be read."""
-        self.unread_bytes = max(0, files.look(self.path).st_size - self.offset)
+        self.unread_bytes = max(0, files.stat_regular(self.path).st_size - self.offset)
 
     def new(self, check: Callable[[], None]) -> Iterator[Tuple[bytes, int]]:
         """The data of each record that has been added, and the checksum that it should have.

@@ -72,14 +72,14 @@ class Folder:
             with suppress(OSError):
                 self.file(name).note()
 
-    def look(self, names: List[str], check: Callable[[], None]) -> None:
+    def refresh(self, names: List[str], check: Callable[[], None]) -> None:
         """Reads what is new in its event files, which were noted. Raises what `check` does."""
         try:
-            self._look(names, check)
+            self._refresh(names, check)
         except Replaced:  # somebody has begun anew: all is read once more
             self._forget()
             try:
-                self._look(names, check)
+                self._refresh(names, check)
             except Replaced:
                 self.problems = {"": "its files are replaced again and again"}
 
@@ -88,7 +88,7 @@ class Folder:
         self.series.clear()
         self.files.clear()
 
-    def _look(self, names: List[str], check: Callable[[], None]) -> None:
+    def _refresh(self, names: List[str], check: Callable[[], None]) -> None:
         self.problems = {}
         for name in sorted(names):  # their names begin with the time
             file = self.file(name)

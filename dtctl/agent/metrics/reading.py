@@ -56,12 +56,12 @@ class Reader:
         self._kept_bytes = self._read_bytes
         self._problems: List[Problem] = []
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         until = time.monotonic() + LOOK_S
         self._problems = []
         for root in self.roots:
             try:
-                budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._look, root, until))
+                budget.within(max(until - time.monotonic(), 0.5) + 1.0, root, partial(self._refresh, root, until))
             except budget.Silent:
                 self._say(root, _HANGS)
 
@@ -80,10 +80,10 @@ class Reader:
         """Looks again and again, as long as that reads more."""
         until = time.monotonic() + limit_s
         left = -1
-        self.look()
+        self.refresh()
         while self.unread_bytes not in (0, left) and time.monotonic() < until:
             left = self.unread_bytes
-            self.look()
+            self.refresh()
 
     @property
     def unread_bytes(self) -> int:
@@ -136,7 +136,7 @@ class Reader:
                 found.append(folder.record(records))
         return found
 
-    def _look(self, root: str, until: float) -> None:
+    def _refresh(self, root: str, until: float) -> None:
         budget = Budget(until, _MOST_NAMES)
         found: Dict[str, Tuple[int, List[str]]] = {}
         try:
@@ -145,7 +145,7 @@ class Reader:
             for path in [path for path in self._folders if self._folders[path].root == root and path not in found]:
                 self._room.series += len(self._folders.pop(path).series)  # deleted
         except Spent as spent:
-            self._say(root, "not all of it was looked at: %s" % spent)
+            self._say(root, "not all of it was read: %s" % spent)
         for path, (_, names) in found.items():
             if path in self._folders:
                 self._folders[path].note(names)
@@ -159,7 +159,7 @@ class Reader:
                     folder = self._folders[path] = Folder(root, path, self._room)
                     folder.note(names)
                 folder.inode = inode
-                folder.look(names, budget.check)
+                folder.refresh(names, budget.check)
         except Spent:
             pass  # what is left is reported as unread
 

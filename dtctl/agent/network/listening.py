@@ -37,7 +37,7 @@ MOST_GUESTS = 400
 MOST_MEASURING = 8
 MOST_S = 10.0
 _GREETING_S = 5.0
-_LONGEST_WORDS = 64
+_LONGEST_LINE = 64
 CHUNK = bytes(262_144)
 SENT_AHEAD = len(CHUNK)
 """The system's own buffer, in both directions: else the one way would look faster than the other."""
@@ -51,7 +51,7 @@ class Guest:
     def __init__(self, connection: socket.socket, since: float) -> None:
         self.connection = connection
         self.since = since
-        self.words = b""
+        self.buffer = b""
         self.answer = b""
         self.answered = False
 
@@ -127,33 +127,33 @@ class Listener:
                     self._drop(guest)
             elif guest.answer:
                 self._go_on(guest)
-            elif self._has_spoken(guest):
+            elif self._has_authenticated(guest):
                 self._obey(guest)
         except BlockingIOError:
             pass
         except OSError:
             self._drop(guest)
 
-    def _has_spoken(self, guest: Guest) -> bool:
+    def _has_authenticated(self, guest: Guest) -> bool:
         """Its line is whole and shows the nonce. Who has sent anything else is gone."""
-        piece = guest.connection.recv(_LONGEST_WORDS - len(guest.words))
-        guest.words += piece
-        if guest.words.endswith(b"\n"):
-            nonce, _, guest.words = guest.words[:-1].partition(b" ")
+        piece = guest.connection.recv(_LONGEST_LINE - len(guest.buffer))
+        guest.buffer += piece
+        if guest.buffer.endswith(b"\n"):
+            nonce, _, guest.buffer = guest.buffer[:-1].partition(b" ")
             if hmac.compare_digest(nonce, self._nonce):
                 return True
-        elif piece and len(guest.words) < _LONGEST_WORDS:
+        elif piece and len(guest.buffer) < _LONGEST_LINE:
             return False
         self._drop(guest)
         return False
 
     def _obey(self, guest: Guest) -> None:
-        measure = {b"echo": _echo, b"give": _give, b"take": _take}.get(guest.words)
+        measure = {b"echo": _echo, b"give": _give, b"take": _take}.get(guest.buffer)
         if measure is not None and self._measuring.acquire(blocking=False):
             self._forget(guest)
             guest.connection.settimeout(MOST_S)
             threading.Thread(target=self._measure, args=(measure, guest.connection), daemon=True).start()
-        elif guest.words == b"ask":
+        elif guest.buffer == b"ask":
             # a packet of its own: where the large ones are lost, this one shows who answers
             guest.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             guest.connection.send(self._greeting)  # a new socket has room for it

@@ -31,13 +31,13 @@ class Post(Record):
 
 @also(Post)
 def _can_be_posted_to(post: Post) -> None:
-    said = [post["url"], *post["headers"], *post["headers"].values()]
+    texts = [post["url"], *post["headers"], *post["headers"].values()]
     problem = problem_of_url(post["url"])
     if problem:
         raise InvalidValue.at(("url",), problem, _HIDDEN)
-    if any(not part.isprintable() for part in said):
+    if any(not part.isprintable() for part in texts):
         raise InvalidValue.at(("headers",), "text without control characters", _HIDDEN)
-    if len(json.dumps(said)) > MOST_BYTES:
+    if len(json.dumps(texts)) > MOST_BYTES:
         raise InvalidValue.at(("headers",), "at most %d bytes with the address" % MOST_BYTES, _HIDDEN)
 
 

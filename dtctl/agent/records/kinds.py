@@ -129,11 +129,11 @@ class InvalidValue(Exception):
 class Unshown:
     """Found in place of what may be a secret."""
 
-    def __init__(self, words: str) -> None:
-        self._words = words
+    def __init__(self, description: str) -> None:
+        self._description = description
 
     def __repr__(self) -> str:
-        return self._words
+        return self._description
 
 
 class Missing:
@@ -165,10 +165,10 @@ class Kind:
     `parts` is what it is made of, for those who make examples of it: what sort of kind it is, and its limits and kinds.
     """
 
-    __slots__ = ("parts", "take", "words")
+    __slots__ = ("description", "parts", "take")
 
-    def __init__(self, words: str, take: "Take", *parts: "Any") -> None:
-        self.words = words
+    def __init__(self, description: str, take: "Take", *parts: "Any") -> None:
+        self.description = description
         self.take = take
         self.parts = parts
 
@@ -240,22 +240,22 @@ def _record(record: object) -> Kind:
     return Kind(record.__name__, take, "record", record)  # type: ignore[attr-defined]
 
 
-def _simple(words: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
+def _simple(description: str, fits: "Callable[[Any], bool]", *parts: "Any") -> Kind:
     """Of values that are taken as they are."""
 
     def take(raw: "Any") -> "Any":
         if fits(raw):
             return raw
-        raise InvalidValue(words, raw)
+        raise InvalidValue(description, raw)
 
-    return Kind(words, take, *parts)
+    return Kind(description, take, *parts)
 
 
 def _whole(low: int, high: int) -> Kind:
-    words = "a whole number from %d to %d" % (low, high) if high < MOST else "a whole number, %d or more" % low
+    description = "a whole number from %d to %d" % (low, high) if high < MOST else "a whole number, %d or more" % low
     if low == high:
-        words = "%d" % low
-    return _simple(words, lambda raw: type(raw) is int and low <= raw <= high, "whole", low, high)
+        description = "%d" % low
+    return _simple(description, lambda raw: type(raw) is int and low <= raw <= high, "whole", low, high)
 
 
 def _number(low: float, high: float) -> Kind:
@@ -266,36 +266,36 @@ def _number(low: float, high: float) -> Kind:
 
 
 def _text(most: int) -> Kind:
-    words = "text of at most %d characters" % most
-    return _simple(words, lambda raw: type(raw) is str and len(raw) <= most, "text", most)
+    description = "text of at most %d characters" % most
+    return _simple(description, lambda raw: type(raw) is str and len(raw) <= most, "text", most)
 
 
-def _pattern(most: int, pattern: str, words: str) -> Kind:
+def _pattern(most: int, pattern: str, description: str) -> Kind:
     whole = r"(?:%s)\Z" % pattern  # compiled when it is used: a process needs few of them
 
     def fits(raw: "Any") -> bool:
         return type(raw) is str and len(raw) <= most and re.match(whole, raw) is not None
 
-    return _simple(words, fits, "pattern", most, pattern)
+    return _simple(description, fits, "pattern", most, pattern)
 
 
 def _one_of(*names: str) -> Kind:
-    words = "one of " + ", ".join(names) if len(names) > 1 else repr(names[0])
-    return _simple(words, lambda raw: type(raw) is str and raw in names, "one of", names)
+    description = "one of " + ", ".join(names) if len(names) > 1 else repr(names[0])
+    return _simple(description, lambda raw: type(raw) is str and raw in names, "one of", names)
 
 
 def _optional(inner: Kind) -> Kind:
     take_inner = inner.take
-    return Kind("null or " + inner.words, lambda raw: None if raw is None else take_inner(raw), "optional", inner)
+    return Kind("null or " + inner.description, lambda raw: None if raw is None else take_inner(raw), "optional", inner)
 
 
 def _list(inner: Kind, most: int = MOST_ENTRIES) -> Kind:
-    words = "a list of at most %d" % most
+    description = "a list of at most %d" % most
     take_inner = inner.take
 
     def take(raw: "Any") -> "List[Any]":
         if type(raw) is not list or len(raw) > most:
-            raise InvalidValue(words, raw)
+            raise InvalidValue(description, raw)
         whole: "List[Any]" = []
         try:
             for one in raw:
@@ -305,16 +305,16 @@ def _list(inner: Kind, most: int = MOST_ENTRIES) -> Kind:
             raise
         return whole
 
-    return Kind("%s: %s" % (words, inner.words), take, "list", inner, most)
+    return Kind("%s: %s" % (description, inner.description), take, "list", inner, most)
 
 
 def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
-    words = "an object of at most %d entries" % most
+    description = "an object of at most %d entries" % most
     take_name, take_inner = names.take, inner.take
 
     def take(raw: "Any") -> "Dict[str, Any]":
         if type(raw) is not dict or len(raw) > most:
-            raise InvalidValue(words, raw)
+            raise InvalidValue(description, raw)
         name = ""
         whole = {}
         try:
@@ -325,7 +325,7 @@ def _mapping(names: Kind, inner: Kind, most: int = MOST_ENTRIES) -> Kind:
             raise
         return whole
 
-    return Kind("an object {%s: %s}" % (names.words, inner.words), take, "mapping", names, inner, most)
+    return Kind("an object {%s: %s}" % (names.description, inner.description), take, "mapping", names, inner, most)
 
 
 def _at_most(kind: "Any", most: int) -> Kind:
@@ -391,7 +391,7 @@ if not TYPE_CHECKING:
     Within = _Generic(lambda kind, low, high: (_whole if kind is int else _number)(low, high))
     """Within[int, LOW, HIGH], or of float; both ends belong to it."""
 
-    Pattern = _Generic(lambda _, most, pattern, words: _pattern(most, pattern, words))
+    Pattern = _Generic(lambda _, most, pattern, description: _pattern(most, pattern, description))
     """Pattern[str, MOST, PATTERN, WORDS]: text of at most so many characters that matches as a whole."""
 
     AtMost = _Generic(_at_most)

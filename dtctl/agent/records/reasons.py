@@ -124,8 +124,8 @@ SENTENCES = {
     # whom the start waits for
     "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
-    "asks_others": "nothing is started until the coordinator has heard %(count)d more host%(s)s of the run, which "
-    "may have been replaced meanwhile: dtctl restart    starts it anyway",
+    "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
+    "which may have been replaced meanwhile: dtctl restart    starts it anyway",
     "waits_for_host": "%(task)s: its host %(host)s is away",
     "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
     "starts_again": "%(task)s is to start again%(because)s",
@@ -254,7 +254,7 @@ def sentence(why: "Iterable[Fact]") -> str:
     for one in reversed(list(why)):
         template = SENTENCES[one["kind"]]
         wraps = "%(rest)s" in template or "%(because)s" in template
-        shown = template % _words(one, text)
+        shown = template % _texts(one, text)
         text = shown if wraps else shown + text
     return brief(text)
 
@@ -283,20 +283,20 @@ def _is_known(one: Fact) -> bool:
     return one["kind"] in SENTENCES and all(name in one for name in fields_of(one["kind"]))
 
 
-def _words(one: Fact, rest: str) -> "Dict[str, Any]":
-    words: "Dict[str, Any]" = dict(one)
-    words.update(rest=rest, because=": " + rest if rest else "")
+def _texts(one: Fact, rest: str) -> "Dict[str, Any]":
+    texts: "Dict[str, Any]" = dict(one)
+    texts.update(rest=rest, because=": " + rest if rest else "")
     if "seconds" in one:
-        words["span"] = duration(one["seconds"])
-        words["later"] = " in %.1f s" % one["seconds"] if one["seconds"] else ""
+        texts["span"] = duration(one["seconds"])
+        texts["later"] = " in %.1f s" % one["seconds"] if one["seconds"] else ""
     if "count" in one:
         alone = one["count"] == 1
-        words.update(s="" if alone else "s", es="" if alone else "es")
-        words.update(was="was" if alone else "were")
+        texts.update(s="" if alone else "s", es="" if alone else "es")
+        texts.update(was="was" if alone else "were")
     if "signal" in one:
-        words["signal"] = signal_name(one["signal"])
+        texts["signal"] = signal_name(one["signal"])
     if "by" in one:
-        words["by"] = one["by"] or "somebody"
+        texts["by"] = one["by"] or "somebody"
     if "tasks" in one:
-        words["tasks"] = ", ".join(one["tasks"])
-    return words
+        texts["tasks"] = ", ".join(one["tasks"])
+    return texts

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 
 from ..checkpoints import storing
-from ..conversation import Aborted, word
+from ..conversation import Aborted, expect_control
 from ..host import outputs, paths
 from ..host.errors import Refused, from_os_error
 from ..run import environment
@@ -83,7 +83,7 @@ def refuse_live(talk: Conversation, cluster: str) -> None:
 
 
 def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
-    [directory] = environment.Marks(None).words([request["dir"]])
+    [directory] = environment.Marks(None).expand([request["dir"]])
     with talk.at("checkpoint"):
         owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
         arrival = storing.Arrival(directory, request)
@@ -123,7 +123,7 @@ def _receive(talk: Conversation, arrival: storing.Arrival) -> None:
     talk.beats.at(None)
     while not arrival.complete:
         fields, data = talk.wire.receive()
-        part = word(fields, "part", "abort")
+        part = expect_control(fields, "part", "abort")
         if part["type"] == "abort":
             raise Aborted()
         arrival.put(part["name"], part["offset"], data)

@@ -30,7 +30,7 @@ _LONGEST_WAITING = 8192
 def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     key = os.urandom(16).hex()
     place = _context(talk, request, key)
-    child = _spawn(place.marks.words(request["argv"]), place.env, place.cwd)
+    child = _spawn(place.marks.expand(request["argv"]), place.env, place.cwd)
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:

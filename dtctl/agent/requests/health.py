@@ -53,7 +53,7 @@ LOOK_LIMIT_S = 40.0
 def directories(run: runs.Run) -> List[str]:
     """Where trainers of the run write: its directories but `data`, and the one that they work in."""
     code = run.files.code_directory()
-    places = environment.Marks(code).words([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
+    places = environment.Marks(code).expand([*run.spec["checkpoint_dirs"], *run.spec["dirs"]])
     works_in_code = code is not None and any(task["code"] for task in run.spec["tasks"])
     return [*places, code] if code is not None and works_in_code else places
 
@@ -87,7 +87,7 @@ def metrics(talk: Conversation, request: MetricsRequest) -> MetricsResult:
 def diverged(places: List[str], directory: str) -> List[Diverged]:
     """Losses in the event files below these places whose newest value is no number any more."""
     reader = Reader(places, directory)
-    reader.look()
+    reader.refresh()
     reader.keep()
     found: List[Diverged] = [
         {"path": folder["dir"], "tag": series["tag"], "step": series["steps"][-1]}
@@ -102,18 +102,18 @@ def _follow(talk: Conversation, run: runs.Run, reader: Reader, wanted: Callable[
     reader.forget_new()
     next_look = time.monotonic() + LOOK_EVERY_S
 
-    def look() -> bool:
+    def refresh() -> bool:
         nonlocal next_look
         if time.monotonic() < next_look:
             return False
         ended = run.has_ended()  # before the files are read: what has ended by then has written all that it will
-        reader.look()
+        reader.refresh()
         reader.keep()
         _send(talk, run, reader.new_points(wanted))
         next_look = time.monotonic() + LOOK_EVERY_S
         return ended
 
-    talk.wait(look, float("inf"))
+    talk.wait(refresh, float("inf"))
 
 
 def _send(talk: Conversation, run: runs.Run, folders: List[FolderPoints]) -> None:

@@ -48,14 +48,14 @@ def events(talk: Conversation, request: EventsRequest) -> EventsResult:
         raise Refused("not_coordinator", "this host does not coordinate run %s" % run.id)
     lines = _HistoryLines(talk, run, request["from"] or 0)
 
-    def look() -> bool:
+    def refresh() -> bool:
         ended = run.has_ended()  # before the lines are read: what has ended by then has written all that it will
         lines.send_new()
         return ended
 
     lines.send_new()
     if request["follow"]:
-        talk.wait(look, float("inf"))
+        talk.wait(refresh, float("inf"))
     return {"run": run.id, "next": lines.number, "passed_over": lines.passed_over}
 
 

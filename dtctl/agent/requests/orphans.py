@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 
 from ..host import fifo, locks, paths, processes
 from ..records.values import brief
@@ -45,22 +46,19 @@ class Orphan:
 
 def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
     """In the order of their pids."""
-    found = _of_root(root, young_s)
-    dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found}}
-    return [orphan for orphan in found if dead[orphan.directory]]
+    return _of_root(root, young_s, lru_cache(maxsize=None)(is_dead))
 
 
 def of_directory(root: str, directory: str) -> List[Orphan]:
     """All that is left of one run, whether it is dead or not."""
-    return [orphan for orphan in _of_root(root, 0.0) if orphan.directory == directory]
+    return _of_root(root, 0.0, lambda claimed: claimed == directory)
 
 
 def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
     """Runs whose directory is gone while processes of them still run: the directory, the cluster, what is wrong."""
     found: Dict[str, List[Orphan]] = {}
-    for orphan in find(root):
-        if not os.path.lexists(orphan.directory):
-            found.setdefault(orphan.directory, []).append(orphan)
+    for orphan in _of_root(root, YOUNG_S, lambda directory: not os.path.lexists(directory)):
+        found.setdefault(orphan.directory, []).append(orphan)
     for directory, left in found.items():
         cluster = next((each.cluster for each in left if each.cluster is not None), None)
         named = "; ".join("%d %s" % (each.process.pid, each.command) for each in left[:_MOST_NAMED])
@@ -69,12 +67,17 @@ def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
         yield directory, cluster, brief(problem)
 
 
-def _of_root(root: str, young_s: float) -> List[Orphan]:
-    """What belongs to any run, and all below it. None of them is this process, or one that it descends from."""
+def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[Orphan]:
+    """What belongs to a run whose directory is wanted, and all below it.
+
+    None of them is this process, or one that it descends from.
+    """
     table = processes.every()
     found: Dict[int, Orphan] = {}
     for process in table.values():
-        orphan = _claimed(process, root, young_s) if not process.zombie and _is_like_us(process.pid, root) else None
+        if process.zombie or not _is_like_us(process.pid, root):
+            continue
+        orphan = _claimed(process, root, young_s, wanted)
         if orphan is not None:
             found[process.pid] = orphan
     for orphan in list(found.values()):
@@ -92,24 +95,24 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     seen: Dict[int, Orphan] = {}
     """With those that nothing but their parent, which has ended before them, has shown to be the run's."""
 
-    def look() -> List[Orphan]:
+    def refresh() -> List[Orphan]:
         seen.update((orphan.process.pid, orphan) for orphan in of_directory(root, directory))
         return _living(seen.values())
 
-    processes.send_signal([orphan.process for orphan in look() if orphan.is_agent], signal.SIGKILL)
-    return _end(look, grace_s)
+    processes.send_signal([orphan.process for orphan in refresh() if orphan.is_agent], signal.SIGKILL)
+    return _end(refresh, grace_s)
 
 
-def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
-    """The process as an Orphan, if it belongs to a run of this root."""
+def _claimed(process: Process, root: str, young_s: float, wanted: Callable[[str], bool]) -> Optional[Orphan]:
+    """The process as an Orphan, if it belongs to a wanted run of this root."""
     given = processes.environment(process.pid)
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:
-        directory, cluster = _agents_directory(processes.words(process.pid), root), None
+        directory, cluster = _agents_directory(processes.argv(process.pid), root), None
         if process.age_s < young_s:
             return None
-    if directory is None or not _is_run_directory(directory, root):
+    if directory is None or not (_is_run_directory(directory, root) and wanted(directory)):
         return None
     return Orphan(process, directory, cluster, is_agent)
 
@@ -120,11 +123,11 @@ def _is_run_directory(directory: str, root: str) -> bool:
     return store == os.path.join(root, "runs") and paths.is_component(run) and paths.is_component(host)
 
 
-def _agents_directory(words: List[str], root: str) -> Optional[str]:
+def _agents_directory(argv: List[str], root: str) -> Optional[str]:
     """The run directory in the command line of an agent's process, as revival and guard write it."""
-    if len(words) < 5 or words[1] != "-IS" or words[3] not in ("supervise", "guard"):
+    if len(argv) < 5 or argv[1] != "-IS" or argv[3] not in ("supervise", "guard"):
         return None
-    return words[4] if os.path.dirname(words[2]) == os.path.join(root, "agent") else None
+    return argv[4] if os.path.dirname(argv[2]) == os.path.join(root, "agent") else None
 
 
 def _is_like_us(pid: int, root: str) -> bool:
@@ -175,9 +178,9 @@ def _hold_dead(directory: str, held_locks: ExitStack) -> bool:
     return is_dead(directory)
 
 
-def _end(look: Callable[[], List[Orphan]], grace_s: float) -> List[Orphan]:
-    processes.end(lambda: [orphan.process for orphan in look()], grace_s)
-    return look()
+def _end(refresh: Callable[[], List[Orphan]], grace_s: float) -> List[Orphan]:
+    processes.end(lambda: [orphan.process for orphan in refresh()], grace_s)
+    return refresh()
 
 
 def _living(orphans: Iterable[Orphan]) -> List[Orphan]:

@@ -12,7 +12,7 @@ import time
 from array import array
 from contextlib import suppress
 
-from ..conversation import Aborted, word
+from ..conversation import Aborted, expect_control
 from ..records.tensorboard import MOST_CHANNELS, PIECE_BYTES, SILENCE_S, WINDOW_BYTES
 
 TYPE_CHECKING = False
@@ -47,13 +47,13 @@ class Relay:
     """`line`: connections are handed to TensorBoard over it. `look` is called now and then."""
 
     def __init__(
-        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], look: Callable[[], None]
+        self, talk: Conversation, line: socket.socket, child: subprocess.Popen[bytes], refresh: Callable[[], None]
     ) -> None:
         self._talk = talk
         self._line = line
         line.settimeout(_CONNECT_S)
         self._child = child
-        self._look = look
+        self._refresh = refresh
         self._channels: Dict[int, Channel] = {}
         self._heard = time.monotonic()
 
@@ -64,7 +64,7 @@ class Relay:
                 if time.monotonic() - self._heard > SILENCE_S:
                     return "silent"
                 self._step()
-                self._look()
+                self._refresh()
             return "ended"
         except Aborted:
             return "asked"
@@ -89,13 +89,13 @@ class Relay:
 
     def _take(self, fields: Mapping[str, object], payload: bytes) -> None:
         self._heard = time.monotonic()
-        said = word(fields, "alive", "open", "piece", "taken", "closed", "abort")
-        kind = said["type"]
+        frame = expect_control(fields, "alive", "open", "piece", "taken", "closed", "abort")
+        kind = frame["type"]
         if kind == "abort":
             raise Aborted()
         if kind == "alive":
             return
-        number = said["channel"]
+        number = frame["channel"]
         if kind == "open":
             self._open(number)
             return
@@ -103,7 +103,7 @@ class Relay:
         if channel is None:
             return  # it was closed here meanwhile
         if kind == "taken":
-            channel.room = min(WINDOW_BYTES, channel.room + said["size"])
+            channel.room = min(WINDOW_BYTES, channel.room + frame["size"])
         elif kind == "closed":
             channel.closing = True
             if not channel.pending:

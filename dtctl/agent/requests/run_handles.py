@@ -55,7 +55,7 @@ class RunHandle:
         self._own = [task["id"] for task in run.spec["tasks"]]
         self._state: Optional[State] = None
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         self._state = self._run.state()
 
     def tasks(self, named: Optional[List[str]]) -> List[str]:
@@ -118,11 +118,11 @@ class RunHandle:
         return self._run.survivors(tasks)
 
     def until(self, done: Callable[[], bool], limit_s: float) -> bool:
-        def look(state: State) -> bool:
+        def refresh(state: State) -> bool:
             self._state = state
             return done()
 
-        return self._run.until(look, limit_s) is not None
+        return self._run.until(refresh, limit_s) is not None
 
 
 class WholeRun(RunHandle):
@@ -144,7 +144,7 @@ class WholeRun(RunHandle):
         self._version: Optional[Tuple[int, int, int]] = None
         self._problem = ""
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """cluster.json, of a coordinator that is alive unless the run has ended: what a dead one has left is old."""
         since = 0.0 if self._run.supervised() or self._run.finished() else time.time()
         self._run.keep_supervised()
@@ -271,11 +271,11 @@ class WholeRun(RunHandle):
     def until(self, done: Callable[[], bool], limit_s: float) -> bool:
         """Whether cluster.json came to be so in time. A coordinator that is killed is replaced. Raises as `pause`."""
 
-        def look() -> bool:
+        def refresh() -> bool:
             self._run.keep_supervised()
             return self.peek() is not None and done()
 
-        return self._talk.wait(look, limit_s)
+        return self._talk.wait(refresh, limit_s)
 
     def _contact(self, task: str) -> Contact:
         assert self.view is not None
@@ -317,7 +317,7 @@ def reached(talk: Conversation, run: runs.Run) -> RunHandle:
         return RunHandle(run)
     whole = WholeRun(talk, run)
     try:
-        whole.look()
+        whole.refresh()
     except Refused as away:
         return RunHandle(run, away)
     return whole

@@ -112,14 +112,14 @@ def checkpoints(talk: Conversation, request: UpRequest) -> Tuple[Reports, List[S
     code = None
     if spec["bundle"] is not None and spec["copied"]:
         code = paths.working_directory(talk.root, spec["cluster"])
-    new = directories.Run(spec, code, environment.Marks(code).words)
+    new = directories.Run(spec, code, environment.Marks(code).expand)
     with talk.at("checkpoints"):
         found = reading.report(new.known) if new.leads else []
         if any(one["newest_complete"] for one in found):
             return found, []
         before = [run.places() for run in runs.every(talk, spec["cluster"])]
         marked = outputs.of_cluster(talk.root, spec["cluster"], spec["controller"], request["file"])
-        own = {os.path.realpath(path) for path in environment.Marks(None).words(request["outputs"])}
+        own = {os.path.realpath(path) for path in environment.Marks(None).expand(request["outputs"])}
         # a hundred hosts need not read the directory that they share with the lead's
         return found, directories.saved(new, before, [path for path in marked if path not in own])
 
@@ -134,7 +134,7 @@ in a file that only its user can read, and sees `$0`, `$#` and its standard inpu
 
 def make_directories(spec: Spec, marks: environment.Marks) -> None:
     """The user's own directories, with the user's own umask."""
-    for directory in marks.words(spec["dirs"]):
+    for directory in marks.expand(spec["dirs"]):
         try:
             os.makedirs(directory, exist_ok=True)
         except OSError as error:

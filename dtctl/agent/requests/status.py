@@ -74,7 +74,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
     run.keep_supervised()
     sent = (0, 0)
 
-    def look(state: State) -> bool:
+    def refresh(state: State) -> bool:
         nonlocal sent
         view = whole.peek() if whole is not None else None
         serials = (state["serial"], view["serial"] if view is not None else sent[1])
@@ -84,7 +84,7 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
             talk.send("states", states)
         return view is not None and run_handles.is_over(view, time.time()) if whole is not None else state["finished"]
 
-    run.until(look, float("inf") if request["for_s"] is None else request["for_s"])
+    run.until(refresh, float("inf") if request["for_s"] is None else request["for_s"])
     return {"run": run.id}
 
 

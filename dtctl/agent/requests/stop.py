@@ -62,7 +62,7 @@ def end(
 ) -> StopResult:
     """Ends those of the `named` tasks (None: all) that belong to this part of the run."""
     run_handles.refuse_strangers(handle, run, named)
-    handle.look()
+    handle.refresh()
     open_ = [task for task in handle.tasks(named) if not run_handles.has_ended(handle, task)]
     first = handle.first_to_end(named, others_ended)
     to_stop = [task for task in open_ if task in first]
@@ -76,7 +76,7 @@ def end(
         elif handle.view is not None:
             why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
             raise _NotTaken("not_answering", why)
-    handle.look()
+    handle.refresh()
     return _result(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
@@ -84,7 +84,7 @@ def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, reporter: 
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
-        reporter.look()
+        reporter.refresh()
         open_ = [task for task in to_stop if not run_handles.has_ended(handle, task)]
         away = handle.unreached(open_)
         waiting = [task for task in open_ if handle.hosts[task] not in away]
@@ -131,7 +131,7 @@ class _Reporter:
         """When each was seen to have been sent SIGTERM; None: before this stop was asked for."""
         self._took_s: Dict[str, float] = {}
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Called again and again while the tasks end."""
         now = time.monotonic()
         leaving = {task: self._leaving(task, now) for task in self._tasks}
@@ -190,7 +190,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     handle = run_handles.reached(talk, run)
     run_handles.refuse_strangers(handle, run, request["tasks"])
     tasks = handle.tasks(request["tasks"])
-    handle.look()
+    handle.refresh()
     handle.refuse_restart()
     serial = handle.post_restart(tasks, request["by"]) if tasks else 0
 
@@ -206,7 +206,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
         )
     if run.spec["recovery"]["reboot"] == "auto":
         reboot.offer(talk.root)  # a run that had ended has taken it away
-    handle.look()
+    handle.refresh()
     unreached = handle.unreached([task for task in tasks if not _has_begun(handle, task)])
     here = [task for task in tasks if handle.hosts[task] not in unreached]
     return {

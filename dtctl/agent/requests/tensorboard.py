@@ -45,22 +45,22 @@ def tensorboard(talk: Conversation, request: Request) -> TensorboardResult:
         os.mkdir(place, 0o700)
         try:
             shown, logdir = _logdir(run, place)
-            said = _Output()
+            output = _Output()
             line, far = socket.socketpair()
             with line:
                 with far:
-                    child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), (far, said.file))
+                    child = _start(python, logdir, place, dict(environment_of(run), DTCTL_KEY=key), (far, output.file))
                 try:
-                    _await_ready(talk, child, line, said)
+                    _await_ready(talk, child, line, output)
                     dirs = [text(one) for one in shown][:100]
                     ready: TensorboardReady = {"dirs": dirs, "python": text(python)}
                     talk.send("tensorboard_ready", ready)
-                    end = Relay(talk, line, child, said.trim).serve()
+                    end = Relay(talk, line, child, output.trim).serve()
                 finally:
                     end_tree(child, key)
         finally:
             shutil.rmtree(place, ignore_errors=True)
-    return {"run": run.id, "end": end, "said": said.end() if end == "ended" else ""}  # type: ignore[typeddict-item]
+    return {"run": run.id, "end": end, "said": output.end() if end == "ended" else ""}  # type: ignore[typeddict-item]
 
 
 def _logdir(run: runs.Run, place: str) -> Tuple[List[str], str]:
@@ -103,12 +103,12 @@ def _start(
 
     The input ends with this process, whatever becomes of it, and so does TensorBoard.
     """
-    line, said = ends
-    words = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
-    return environment.spawn(words, variables, "/", stdin=line.fileno(), stdout=said, stderr=said)
+    line, output = ends
+    argv = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]
+    return environment.spawn(argv, variables, "/", stdin=line.fileno(), stdout=output, stderr=output)
 
 
-def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, said: _Output) -> None:
+def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socket.socket, output: _Output) -> None:
     """Until it takes connections. Raises Refused, and Aborted when the controller wants nothing of it any more."""
     until = time.monotonic() + BEGIN_LIMIT_S
     talk.wire.start_listening()
@@ -121,9 +121,9 @@ def _await_ready(talk: Conversation, child: subprocess.Popen[bytes], line: socke
         if ready:
             return
         if child.poll() is not None:
-            raise Refused("tensorboard_failed", "TensorBoard ended as it began", said.end())
+            raise Refused("tensorboard_failed", "TensorBoard ended as it began", output.end())
         if time.monotonic() > until:
-            raise Refused("tensorboard_failed", "TensorBoard does not begin within %g s" % BEGIN_LIMIT_S, said.end())
+            raise Refused("tensorboard_failed", "TensorBoard does not begin within %g s" % BEGIN_LIMIT_S, output.end())
         frame = talk.wire.poll(0.1)
         if frame is not None and frame[0]["type"] != "alive":
             raise Aborted()
@@ -143,13 +143,13 @@ def event_files(talk: Conversation, request: EventFilesRequest) -> RunResult:
 
     talk.wire.start_listening()
     with talk.at("event files"):
-        caught_up: CaughtUp = {"files": copying.look(send)}
+        caught_up: CaughtUp = {"files": copying.refresh(send)}
         talk.send("caught_up", caught_up)
         while True:
             until = time.monotonic() + LOOK_EVERY_S
             while time.monotonic() < until:
                 talk.pause(max(0.0, until - time.monotonic()))
-            copying.look(send)
+            copying.refresh(send)
 
 
 PROBE_LIMIT_S = 60.0

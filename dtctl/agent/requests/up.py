@@ -70,14 +70,14 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
     prepared = made(Prepared, unchanged=True, run=run.id, current=run.id, replaces=None, joining=_joining(run))
     talk.send("prepared", prepared)
     while True:
-        word = talk.expect("start", "keep", "abort")
-        if word == "start":
+        message = talk.expect("start", "keep", "abort")
+        if message == "start":
             handle = run_handles.reached(talk, run)
             if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
-        elif word == "keep":
+        elif message == "keep":
             return _kept(talk, run, unchanged=True)
         else:
             raise Aborted()
@@ -91,7 +91,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     systemd.refuse_if_doomed()
     _prepare(talk, spec)
-    outputs = environment.Marks(None).words(request["outputs"])
+    outputs = environment.Marks(None).expand(request["outputs"])
     prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
     staged: Optional[RunFiles] = None
@@ -182,7 +182,7 @@ def _prepare(talk: Conversation, spec: Spec) -> None:
     marks = environment.Marks(code)
     starting.make_directories(spec, marks)
     starting.run_setup(talk, spec, code, marks)
-    starting.look_for(marks.words(spec["brought_along"]))
+    starting.look_for(marks.expand(spec["brought_along"]))
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

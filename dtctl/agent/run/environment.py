@@ -24,9 +24,9 @@ def base() -> Dict[str, str]:
     variables = {name: value for name, value in own.items() if not name.startswith("DTCTL_")}
     home = os.path.expanduser("~")
     variables.setdefault("HOME", home)
-    words = variables.get("PATH", "").split(":")
-    words += [directory for directory in USUAL_PATH if directory not in words]
-    variables["PATH"] = ":".join(word for word in words if word)
+    directories = variables.get("PATH", "").split(":")
+    directories += [directory for directory in USUAL_PATH if directory not in directories]
+    variables["PATH"] = ":".join(entry for entry in directories if entry)
     return variables
 
 
@@ -43,12 +43,12 @@ def encoded(variables: Mapping[str, str]) -> Dict[bytes, bytes]:
     return {encode(name): encode(value) for name, value in variables.items()}
 
 
-def spawn(words: Sequence[str], variables: Mapping[str, str], cwd: str, **streams: Any) -> subprocess.Popen[bytes]:
+def spawn(argv: Sequence[str], variables: Mapping[str, str], cwd: str, **streams: Any) -> subprocess.Popen[bytes]:
     """A program in a session of its own, which reads nothing unless `streams` says what. Raises OSError, ValueError."""
     import subprocess
 
     return subprocess.Popen(
-        list(map(encode, words)),
+        list(map(encode, argv)),
         cwd=encode(cwd),
         env=encoded(variables),
         start_new_session=True,
@@ -94,8 +94,8 @@ class Marks:
     def text(self, text: str) -> str:
         return MARK.sub(lambda match: self._values[match.group(1)], text)
 
-    def words(self, words: List[str]) -> List[str]:
-        return [self.text(word) for word in words]
+    def expand(self, expand: List[str]) -> List[str]:
+        return [self.text(word) for word in expand]
 
     def values(self, variables: Mapping[str, str]) -> Dict[str, str]:
         return {name: self.text(value) for name, value in variables.items()}

@@ -49,7 +49,7 @@ def begun(wall: float) -> Account:
     return made(Account, since=wall, seconds=0.0)
 
 
-def look(
+def account_for(
     account: Account,
     passed_s: float,
     situation: str,

@@ -183,7 +183,7 @@ class Watchdog:
         """True when a sign that is dear to look for is worth it."""
         return self._proven and now - self._sign > self.limit_s / 4
 
-    def look(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
+    def update(self, now: float, signs: Signs, peers_took_s: float = 0.0) -> Optional[Fact]:
         """Why the task is to be taken for hung, or None. `peers_took_s`: as of `limit_of_first_step`."""
         if self._recovery["stall_s"] == 0:
             return None

@@ -80,15 +80,15 @@ class IntentFollower:
 
     def _follow(self) -> None:
         try:
-            self._look()
+            self._refresh()
             session = self.value["session"]
             if session is not None and processes.find(session) is None:
-                self._look()  # the last that it did may have been to write that the run is kept
+                self._refresh()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
         except paths.Damaged:
             self._replace_damaged()
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         seen = paths.version(self._files.intent_path)
         if seen is None or seen != self._seen:
             self.value = self._on_disk()
@@ -114,9 +114,7 @@ class IntentFollower:
         intent = self._files.intent()
         lacking = [task for task in self._tasks if task not in intent["tasks"]]
         if lacking:
-            raise paths.Damaged(
-                "%s is damaged: it does not say what is wanted of %s" % (self._files.intent_path, lacking[0])
-            )
+            raise paths.Damaged("%s is damaged: it has no intent for %s" % (self._files.intent_path, lacking[0]))
         return intent
 
     def _replace_damaged(self) -> None:

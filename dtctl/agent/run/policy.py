@@ -164,9 +164,9 @@ def after_exit(
         return Decision("failed", [*what, *permanent], restarts)  # running -> failed
     if was_early(entry):
         return Decision("backoff", [*what, fact("early")], restarts)  # running -> backoff: until its peers are ready
-    alike = alike_in_a_row(entry["history"])
-    if alike >= recovery["repeat"] > 0 and not verdict.always:
-        return Decision("failed", [*what, fact("same_way", count=alike)], restarts)  # running -> failed
+    same = same_exits_in_a_row(entry["history"])
+    if same >= recovery["repeat"] > 0 and not verdict.always:
+        return Decision("failed", [*what, fact("same_way", count=same)], restarts)  # running -> failed
     if lived_s >= recovery["reset_after_s"]:
         restarts = 0
     if not own:
@@ -203,19 +203,19 @@ def is_own(past: Past) -> bool:
     return not (past["asked"] or past["early"])
 
 
-def alike_in_a_row(history: Sequence[Past]) -> int:
+def same_exits_in_a_row(history: Sequence[Past]) -> int:
     """How many of the last attempts ended alike, by the causes in their logs, and none with a new step."""
     own = [past for past in history if is_own(past)]
     if not own or not own[-1]["cause"]:
         return 0
-    alike = 0
+    same = 0
     for past in reversed(own):
         if _how_it_ended(past) != _how_it_ended(own[-1]):
             break
-        alike += 1
-        if _came_further(past, own[: len(own) - alike]):
+        same += 1
+        if _came_further(past, own[: len(own) - same]):
             break
-    return alike
+    return same
 
 
 def _how_it_ended(past: Past) -> Tuple[object, ...]:
@@ -272,9 +272,9 @@ def why_ended(ending: Union[Ending, Past]) -> List[Fact]:
 
 def why_of_error(kind: str, error: OSError, **fields: str) -> List[Fact]:
     """Why nothing could be started, by the system's own words, and whether it lacks something."""
-    words = error.strerror or ""
-    lacks = [fact(SHORTAGE)] if kind_of_error(words) == SHORTAGE else []
-    return [fact(kind, text=words, **fields), *lacks]
+    text = error.strerror or ""
+    lacks = [fact(SHORTAGE)] if kind_of_error(text) == SHORTAGE else []
+    return [fact(kind, text=text, **fields), *lacks]
 
 
 def unknown_exit(ended: Optional[float], *why: Fact) -> Ending:

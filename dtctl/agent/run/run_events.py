@@ -117,8 +117,8 @@ def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
     """What is posted, and what a command reads from its stdin; docs/notifications.md. `time` in RFC 3339."""
     kind, reason = one.kinds[0], sentence(one.why)[:_LONGEST_REASON]
     cause = next((each["text"] for each in one.why if each["kind"] == "cause"), None)
-    words = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
-    then = (NEXT["stopped"] if kind == "failed" and one.task is None else NEXT[kind]) % words
+    names = {"cluster": cluster, "run": one.run, "task": one.task or "the run", "reason": reason}
+    then = (NEXT["stopped"] if kind == "failed" and one.task is None else NEXT[kind]) % names
     return {
         "apiVersion": "dtctl/v1",
         "kind": "RunEvent",
@@ -135,7 +135,7 @@ def payload(one: RunEvent, cluster: str, time: str) -> Dict[str, Any]:
         "why": one.why if len(json.dumps(one.why)) <= _LONGEST_WHY else [],
         "cause": cause and cause[:_LONGEST_TEXT],
         "next": then,
-        "text": "%s\n%s" % (_harmless(TEXTS[kind] % words), then),
+        "text": "%s\n%s" % (_harmless(TEXTS[kind] % names), then),
     }
 
 

@@ -37,7 +37,7 @@ class Samples:
 
     def take(self, wall: float) -> None:
         try:
-            size = files.look(self._log).st_size
+            size = files.stat_regular(self._log).st_size
         except OSError:
             return  # not begun, or no log
         if size == self._size:
@@ -113,7 +113,7 @@ class Attempt:
         start = self.start
         return (start and start["key"]) or self.directory
 
-    def look(self, now: float, wall: float) -> None:
+    def update(self, now: float, wall: float) -> None:
         """Sees whether the trainer has ended."""
         self._samples.take(wall)
         if self.exit is None:

@@ -50,7 +50,7 @@ class TaskContext:
         self._inherited = inherited
         self._secrets = secrets
         self._marks = environment.Marks(code, inherited)
-        self.checkpoints = CheckpointSigns(self._marks.words(spec["checkpoint_dirs"]))
+        self.checkpoints = CheckpointSigns(self._marks.expand(spec["checkpoint_dirs"]))
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""
@@ -60,4 +60,4 @@ class TaskContext:
             env["PYTHONPATH"] = ":".join(filter(None, [SITE, env.get("PYTHONPATH")]))  # so that it writes its stacks
         marks, wake_path = self._marks, os.path.join(self.run_dir, "wake")
         cwd = marks.code if task["code"] else marks.home
-        return AttemptSpec(directory, wake_path, marks.words(task["argv"]), marks.values(env), cwd)
+        return AttemptSpec(directory, wake_path, marks.expand(task["argv"]), marks.values(env), cwd)

@@ -141,7 +141,7 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
         daemon.restore_signals()
         os.execvpe(
             environment.encode(what.argv[0]),
-            [environment.encode(word) for word in what.argv],
+            [environment.encode(argument) for argument in what.argv],
             environment.encoded(what.env),
         )
     except OSError as error:
@@ -150,8 +150,8 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
         return Fault([fact(kind, what=_cut(path), text=str(unfit))], True)
 
 
-def _cut(word: str) -> str:
-    return word if len(word) <= _LONGEST_SHOWN else word[:_LONGEST_SHOWN] + "..."
+def _cut(argument: str) -> str:
+    return argument if len(argument) <= _LONGEST_SHOWN else argument[:_LONGEST_SHOWN] + "..."
 
 
 def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
@@ -165,7 +165,7 @@ def _record_start(what: AttemptSpec, pid: int, started: float) -> List[Fact]:
         "keeper": {"pid": me["pid"], "start_time": me["start_time"]},
         "started": started,
         "key": what.directory,
-        "argv": [word[:_LONGEST_WORD] for word in what.argv[:_MOST_WORDS]],
+        "argv": [argument[:_LONGEST_WORD] for argument in what.argv[:_MOST_WORDS]],
     }
     try:
         if not paths.claim_json(os.path.join(what.directory, "start.json"), value):

@@ -37,13 +37,13 @@ class LogLimit:
         self._most_bytes = most_bytes
         self._looked = ("", 0)
 
-    def look(self, attempt_directory: str) -> None:
+    def update(self, attempt_directory: str) -> None:
         """Called often; looks at all logs when an attempt is new, or its log has grown by an eighth of the limit."""
         if self._most_bytes is None:
             return
         path = os.path.join(attempt_directory, "log")
         try:
-            size = files.look(path).st_size
+            size = files.stat_regular(path).st_size
             if path == self._looked[0] and 0 <= size - self._looked[1] < self._most_bytes // 8:
                 return
             self._looked = path, size

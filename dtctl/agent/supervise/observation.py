@@ -81,13 +81,13 @@ class Observation:
 
     def sees_progress(self, now: float, wall: float) -> Signs:
         """What the log shows now."""
-        grew = self._log.look()
+        grew = self._log.update()
         stepped = self._log.step is not None and self._log.step != self._entry["step"]
         if grew:
             self._entry["progress"] = wall
         self._entry["loss"] = self._log.loss
         if stepped and self._log.step is not None:
-            rate = self._rate.look(now, self._log.step)
+            rate = self._rate.update(now, self._log.step)
             self._entry.update({"step": self._log.step, "step_time": wall, "rate": rate})
             self._entry["step_line"] = self._shown(self._log.step_line)
         self._entry["complaint"] = complaint_after(
@@ -98,7 +98,7 @@ class Observation:
     def _shown(self, line: bytes) -> str:
         return " ".join(self._context.masks.hide(line).decode("utf-8", "replace").split())[:LONGEST_LINE]
 
-    def look(self, now: float, wall: float) -> Optional[Fact]:
+    def update(self, now: float, wall: float) -> Optional[Fact]:
         """Once a second: why the task is to be taken for hung, or None."""
         if now < self._next_look:
             return None
@@ -110,14 +110,14 @@ class Observation:
         signs.frozen = trainer is not None and trainer.frozen
         signs.excused = is_done(self._entry["step"], self._context.spec["target_step"]) or self._context.recovering
         signs.saved = self._watchdog.is_quiet(now) and self._is_saving(now)
-        return self._watchdog.look(now, signs, self._context.first_steps.get(self._id, 0.0))
+        return self._watchdog.update(now, signs, self._context.first_steps.get(self._id, 0.0))
 
     def _sample(self, now: float, wall: float) -> None:
         """How busy it is: what changes by little is no news, and is published with the next."""
         if self._usage is None or now < self._next_usage:
             return
         self._next_usage = now + USAGE_S
-        self._usage.look(now)
+        self._usage.sample(now)
         self._entry.update({"cpu": self._usage.cpu, "memory_bytes": self._usage.memory_bytes})
         most = max(self._entry["most_memory_bytes"], self._usage.memory_bytes or 0)
         self._entry["most_memory_bytes"] = most

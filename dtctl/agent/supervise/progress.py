@@ -35,7 +35,7 @@ class Rate:
     def __init__(self) -> None:
         self._seen: Deque[Tuple[float, int]] = deque(maxlen=200)
 
-    def look(self, now: float, step: int) -> Optional[float]:
+    def update(self, now: float, step: int) -> Optional[float]:
         """With a step reported at this monotonic time. None until there are two, and after a return."""
         if self._seen and step <= self._seen[-1][1]:
             self._seen.clear()
@@ -64,13 +64,13 @@ class LogProgress:
         if adopted:
             with suppress(OSError):
                 self._reader.read(self._bytes(0, HEAD_BYTES))  # the header of a table, if it has one
-            self.look()
+            self.update()
 
-    def look(self) -> bool:
+    def update(self) -> bool:
         """True when the log has changed since the last look; `step`, `loss` and `complaint` are then up to date."""
         self.complaint = b""
         try:
-            size = files.look(self._path).st_size
+            size = files.stat_regular(self._path).st_size
         except OSError:
             return False  # not begun, or no log
         if size == self._size:
@@ -135,9 +135,7 @@ MARKS = (
 )
 """Looked for one by one, which costs less than a regular expression of them all."""
 
-_HEAD = re.compile(
-    r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
-)
+_HEAD = r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
 """Of glog and of logging: when and where it was written."""
 
 _LONGEST = min(400, MOST_REASON)
@@ -159,7 +157,7 @@ def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Op
     """With a line that has come just now, or none. Complaints of one kind go on, whatever numbers are in them."""
     if not line:
         return before
-    text = _HEAD.sub("", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
+    text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
     goes_on = before is not None and wall - before["last"] < _CURRENT_S and kind(before["text"]) == kind(text)
     return {"text": text, "since": before["since"] if goes_on and before is not None else wall, "last": wall}
 

@@ -131,7 +131,7 @@ class Supervisor:
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
-        before, sample = self.state["machine"], self._load.look(wall)
+        before, sample = self.state["machine"], self._load.sample(wall)
         self.state["machine"] = sample
         if before is None or presses(before) != presses(sample):
             self._progress = True

@@ -5,8 +5,8 @@ Every transition there is:
     pending  -> starting    an attempt is given to a keeper
     starting -> running     the keeper has recorded the start, and exec succeeded
     running  -> stalled     it is frozen, or makes no progress: its stack is asked for, then it is killed
-    running  -> succeeded   exit code 0 that nobody asked for
-    running  -> backoff     another exit that nobody asked for, and that may be tried again
+    running  -> succeeded   exit code 0 that was not requested
+    running  -> backoff     another exit that was not requested, and that may be tried again
     backoff  -> starting    after the delay; without one, when the coordinator asks for another generation, or
                             when it was early, and those that it needs are ready
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
@@ -99,8 +99,8 @@ class Task:
     def _step_attempt(self, attempt: Attempt, intent: Intent, now: float, wall: float) -> None:
         if intent["early"]:
             self._early_until = now + EARLY_S
-        attempt.look(now, wall)
-        self._log_limit.look(attempt.directory)
+        attempt.update(now, wall)
+        self._log_limit.update(attempt.directory)
         state = self.entry["state"]
         if attempt.exit is not None:
             if attempt.cleared(self.entry["asked"], self._grace(intent), now):
@@ -147,7 +147,7 @@ class Task:
         observation = self._observing(attempt, now)
         if observation.sees_ready(now):
             self._context.touched(True)
-        hung = observation.look(now, wall)
+        hung = observation.update(now, wall)
         if observation.has_news():
             self._context.touched(False)
         if hung is not None and intent["want"] != "finish":

@@ -12,7 +12,6 @@ is given to sh, `%` has to be escaped, PATH is short, and what is printed is sen
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from contextlib import contextmanager, suppress
 
@@ -83,20 +82,30 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
-        with _alone():
-            kind, new = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
+        kind, new = _install(root)
     except (Lacking, OSError) as error:  # the run is kept all the same
         return None, str(error), False
     settle_later()
     return kind, "", new
 
 
-def _install(root: str, words: List[str]) -> Tuple[Kind, bool]:
+def _argv(root: str) -> List[str]:
+    return [sys.executable, "-IS", programs.set_current(root), "revive"]
+
+
+def _install(root: str) -> Tuple[Kind, bool]:
+    """Only a writer takes the lock: hosts that share a home directory look for systemd and cron side by side."""
     try:
-        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(words, machine.machine_id()))
+        if problem := systemd.why_unusable():
+            raise Lacking(problem)
+        with _alone():
+            return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(_argv(root), machine.machine_id()))
     except Lacking as no_unit:
         try:
-            return "cron", install_lines(words, _mark(root))
+            if not _daemon_runs():
+                raise Lacking("no cron daemon runs")
+            with _alone():
+                return "cron", install_lines(_argv(root), _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -106,11 +115,14 @@ def withdraw(root: str) -> None:
     if not programs.has_current(root) or not machine.home_is_the_accounts():
         return
     with suppress(Lacking, OSError), _alone():
-        waiting = [files for files in revival.every(root) if _waits(files)]
-        if not any(files.is_of_this_machine() for files in waiting):
-            systemd.remove_unit(_unit(root))
-            remove_lines(_mark(root))
-        if not waiting:  # other machines that share the home directory begin with the same program
+        waits_elsewhere = False
+        for files in filter(_waits, revival.every(root)):
+            if files.is_of_this_machine():
+                return
+            waits_elsewhere = True
+        systemd.remove_unit(_unit(root))
+        remove_lines(_mark(root))
+        if not waits_elsewhere:  # other machines that share the home directory begin with the same program
             programs.forget_current(root)
 
 
@@ -168,8 +180,10 @@ CRONTAB_LIMIT_S = 10.0
 WHEN = ("@reboot", "* * * * *")
 
 
-def lines(words: Sequence[str], mark: str) -> bytes:
-    command = " ".join(shlex.quote(word) for word in words).replace("%", "\\%")
+def lines(argv: Sequence[str], mark: str) -> bytes:
+    import shlex
+
+    command = " ".join(shlex.quote(argument) for argument in argv).replace("%", "\\%")
     return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
 
 
@@ -179,25 +193,23 @@ def without(table: bytes, mark: str) -> bytes:
     return b"".join(each for each in table.splitlines(keepends=True) if not each.rstrip(b"\r\n").endswith(end))
 
 
-def with_lines(table: bytes, words: Sequence[str], mark: str) -> bytes:
+def with_lines(table: bytes, argv: Sequence[str], mark: str) -> bytes:
     others = without(table, mark)
     if others and not others.endswith(b"\n"):
         others += b"\n"
-    return others + lines(words, mark)
+    return others + lines(argv, mark)
 
 
-def install_lines(words: Sequence[str], mark: str) -> bool:
-    """False if the lines were there already. Raises Lacking where it would not be heeded."""
-    for word in words:
-        if not {"\n", "\r", "\\"}.isdisjoint(word):  # what becomes of a backslash depends on whose cron it is
-            raise Lacking("%r cannot be written into a crontab" % word)
-    if not _daemon_runs():
-        raise Lacking("no cron daemon runs")
+def install_lines(argv: Sequence[str], mark: str) -> bool:
+    """False if the lines were there already. Raises Lacking where they would not be heeded."""
+    for argument in argv:
+        if not {"\n", "\r", "\\"}.isdisjoint(argument):  # what becomes of a backslash depends on whose cron it is
+            raise Lacking("%r cannot be written into a crontab" % argument)
     before = _crontab_read()
-    wanted = with_lines(before, words, mark)
+    wanted = with_lines(before, argv, mark)
     if before != wanted:
         _crontab_write(wanted)
-    if lines(words, mark) not in _crontab_read():
+    if lines(argv, mark) not in _crontab_read():
         raise Lacking("crontab has not kept the lines")
     return before != wanted
 

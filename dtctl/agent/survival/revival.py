@@ -126,12 +126,12 @@ def _become_agent(
     os.dup2(log, 1)
     os.dup2(log, 2)
     daemon.close_descriptors(but=programs.held())
-    words, variables = command(files.directory), environment.encoded(environment.base())
+    argv, variables = command(files.directory), environment.encoded(environment.base())
     own_key = b"DTCTL_KEY" in os.environb  # /proc would go on to show it, and whoever has one is taken for a trainer
-    if supervise is None or prefix or own_key or not daemon.take_command_line(words):
+    if supervise is None or prefix or own_key or not daemon.take_command_line(argv):
         daemon.restore_signals()
-        words = [*prefix, *words]
-        os.execvpe(words[0], words, variables)
+        argv = [*prefix, *argv]
+        os.execvpe(argv[0], argv, variables)
     os.environb.clear()
     os.environb.update(variables)
     gc.freeze()  # what has a descriptor that is closed here must never be finalized, or it would close another's

@@ -55,13 +55,13 @@ def lingers() -> bool:
     return ask("loginctl", "show-user", machine.user_name(), "--property=Linger", "--value") == "yes"
 
 
-def ask(*words: str) -> Optional[str]:
+def ask(*argv: str) -> Optional[str]:
     """What the command prints, stripped; None when it is not there, fails, or does not come to an end."""
     import subprocess
 
     try:
         done = subprocess.run(
-            words,
+            argv,
             check=True,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -100,27 +100,24 @@ _ANY_PROGRAM = ("/bin/sh", "-c", 'exec "$0" "$@"')
 """systemd.service(5) has rules of its own for the path of the first program, and not every path can be written."""
 
 
-def unit_text(words: Sequence[str], machine_id: str) -> str:
+def unit_text(argv: Sequence[str], machine_id: str) -> str:
     """No trainer and no agent ends with the command, or with the unit (KillMode).
 
     In a home directory that is shared it serves one machine only.
     """
-    command = " ".join(_quoted(word) for word in (*_ANY_PROGRAM, *words))
+    command = " ".join(_quoted(argument) for argument in (*_ANY_PROGRAM, *argv))
     condition = "ConditionHost=%s\n" % machine_id if machine_id else ""
     return _TEXT % {"condition": condition, "command": command}
 
 
-def _quoted(word: str) -> str:
+def _quoted(argument: str) -> str:
     """systemd.service(5), "Command lines": quotes, backslash escapes, %% for specifiers and $$ for variables."""
-    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    escaped = argument.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return '"%s"' % escaped.replace("%", "%%").replace("$", "$$")
 
 
 def install_unit(name: str, content: str) -> bool:
-    """False if it was there already. Raises Lacking where it would not be heeded, OSError."""
-    problem = systemd.why_unusable()
-    if problem:
-        raise Lacking(problem)
+    """False if it was there already; to be called where `why_unusable` knows nothing. Raises Lacking, OSError."""
     path = _path(name)
     new = paths.read_text(path) != content.strip()
     if new:
@@ -152,7 +149,7 @@ def _path(name: str) -> str:
     return os.path.join(os.path.expanduser("~"), ".config", "systemd", "user", name)
 
 
-_SESSION = re.compile(r"/session-[^/]*\.scope(/|$)", re.MULTILINE)
+_SESSION = r"(?m)/session-[^/]*\.scope(/|$)"
 _PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _BUS = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 _NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
@@ -174,7 +171,7 @@ class Rules:
 
 def in_session(cgroup: str) -> bool:
     """Tells whether a process with this text in /proc/self/cgroup is in the scope of a login."""
-    return _SESSION.search(cgroup) is not None
+    return re.search(_SESSION, cgroup) is not None
 
 
 def refuse_if_doomed() -> None:
@@ -235,14 +232,14 @@ def _array(text: str) -> str:
 
 def rules_of_files(root: str) -> Rules:
     """From the files below `root`: the main one, then the drop-ins by name; the last one wins."""
-    said: Dict[str, str] = {}
+    rules: Dict[str, str] = {}
     for path in _files(root):
         for line in _lines(path):
             name, separator, value = line.partition("=")
             if separator and name.strip() in _NAMES:
-                said[name.strip()] = value.strip()
-    kill = said.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
-    return Rules(kill, said.get(_NAMES[1], ""), said.get(_NAMES[2], "root"))
+                rules[name.strip()] = value.strip()
+    kill = rules.get(_NAMES[0], "no").lower() in ("1", "yes", "y", "true", "t", "on")
+    return Rules(kill, rules.get(_NAMES[1], ""), rules.get(_NAMES[2], "root"))
 
 
 def _files(root: str) -> List[str]:

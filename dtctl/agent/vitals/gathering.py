@@ -37,15 +37,15 @@ def gather(
     """`places`: where the run writes."""
     usages = {task: Usage(entry["pid"]) for task, entry in state["tasks"].items() if entry["pid"] is not None}
     load, others, began = MachineLoad(), neighbours.Others(time.monotonic()), time.monotonic()
-    load.look(time.time())
+    load.sample(time.time())
     for usage in usages.values():
-        usage.look(began)
+        usage.sample(began)
     away = unreached(_peers(spec), REACH_S)
     gpus = neighbours.gpus(environment.base()["PATH"])
     time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
     now = time.monotonic()
     for usage in usages.values():
-        usage.look(now)
+        usage.sample(now)
     own = _own_pids(run_dir, state)
     tasks = {
         task["id"]: _task(run_dir, task, state["tasks"][task["id"]], usages.get(task["id"]), own, masks)
@@ -54,7 +54,7 @@ def gather(
     return {
         "run": spec["run"],
         "time": time.time(),
-        "machine": load.look(time.time()),
+        "machine": load.sample(time.time()),
         "disks": machine_load.disks_of([run_dir, *places])[0],
         "busy": others.busy(now, own),
         "gpus": gpus,

@@ -39,7 +39,7 @@ class Usage:
         self._ticks: Dict[Tuple[int, int], int] = {}
         self._moved = 0
 
-    def look(self, now: float) -> None:
+    def sample(self, now: float) -> None:
         """On the monotonic clock. Of a trainer that has ended nothing is known."""
         ticks: Dict[Tuple[int, int], int] = {}
         memory_bytes = moved = 0
@@ -59,7 +59,7 @@ class Usage:
             fast = abs(moved - self._moved) > IDLE_BYTES_A_SECOND * passed_s
             self.works = queues or fast or self.cpu >= IDLE_CPU if self.cpu is not None else None
         self.memory_bytes = memory_bytes if ticks else None
-        self.throttled = self._quota.look() if ticks else None
+        self.throttled = self._quota.sample() if ticks else None
         self._looked, self._ticks, self._moved = now, ticks, moved
 
 
@@ -97,7 +97,7 @@ class Quota:
         self._pid = pid
         self._before: Dict[str, Tuple[int, int]] = {}
 
-    def look(self) -> Optional[float]:
+    def sample(self) -> Optional[float]:
         """In which share of the periods since the last look it was held back; None where nothing limits it."""
         shares: List[float] = []
         found = dict(_counts(self._pid))

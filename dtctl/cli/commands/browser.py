@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.tensorboard.copies import Location, Looked
+    from dtctl.operations.tensorboard.copies import EventFileSources, Location
     from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
@@ -58,7 +58,7 @@ def dashboard(
     with ExitStack() as stack:
         here = stack.enter_context(listener(port))
         following = stack.enter_context(Following(scope.record(), scope.transport, os.environ))
-        report = following.look()
+        report = following.report()
         if not report.status.time:
             exit_without_run(report.errors, report.status.record, report.status.without_run)
         run, board, door = report.status.record.run, Board(), Door()
@@ -98,7 +98,7 @@ def report(
     format: Annotated[  # noqa: A002 (the option's own name)
         Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report.")] = False,
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
@@ -148,20 +148,20 @@ def tensorboard(
 ) -> None:
     """Run TensorBoard next to the event files, on a port of this machine."""
     from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.copies import choose, look, none_here
+    from dtctl.operations.tensorboard.copies import choose, find_event_files, none_here
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
     record = scope.record()
-    looked = look(record, scope.transport)
-    errors.show_host_errors(looked.errors)
-    if looked.run is None:
-        exit_for(looked.errors, others=None)
+    found_files = find_event_files(record, scope.transport)
+    errors.show_host_errors(found_files.errors)
+    if found_files.run is None:
+        exit_for(found_files.errors, others=None)
         errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)
-    python = local.find_python() if copy or _may_need_copies(looked) else None
-    place = choose(looked, record.coordinator, copy=copy, here=python is not None)
-    shown.say_place(place, looked)
+    python = local.find_python() if copy or _may_need_copies(found_files) else None
+    place = choose(found_files, record.coordinator, copy=copy, here=python is not None)
+    shown.say_place(place, found_files)
 
     with ExitStack() as stack:
         stack.enter_context(hang_up_interrupts())
@@ -170,7 +170,7 @@ def tensorboard(
         serving = stack.enter_context(ExitStack())
 
         def begin(connect: Callable[[], Upstream], dirs: list[str]) -> None:
-            document = shown.document(place, looked.run)
+            document = shown.document(place, found_files.run)
             serving.enter_context(_served(here, connect, document, open_it=open_it, json=output == "json"))
             shown.say_shown(place, dirs)
 
@@ -179,7 +179,7 @@ def tensorboard(
         elif python is None:
             raise none_here()
         else:
-            _run_here(scope, record, (python, looked, place), begin)
+            _run_here(scope, record, (python, found_files, place), begin)
 
 
 @contextmanager
@@ -200,12 +200,12 @@ def _served(
         yield
 
 
-def _may_need_copies(looked: Looked) -> bool:
+def _may_need_copies(found_files: EventFileSources) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
     from dtctl.operations.tensorboard.copies import keys_of
 
-    every = {key for answer in looked.answers.values() for key in keys_of(answer)}
-    return not any(answer["tensorboard"] and keys_of(answer) == every for answer in looked.answers.values())
+    every = {key for answer in found_files.answers.values() for key in keys_of(answer)}
+    return not any(answer["tensorboard"] and keys_of(answer) == every for answer in found_files.answers.values())
 
 
 def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None:
@@ -218,18 +218,18 @@ def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None
         raise typer.Exit(ExitCode.RUN_FAILED)
 
 
-def _run_here(scope: Scope, record: RunRecord, found: tuple[str, Looked, Location], begin: Begin) -> None:
+def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSources, Location], begin: Begin) -> None:
     from dtctl.operations.client.streams import Disconnected, Reconnected
     from dtctl.operations.tensorboard import local
     from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
     from dtctl.render import errors
 
-    python, looked, place = found
+    python, found_files, place = found
     with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
         awaited = set(place.sources)
         failed: list[DtctlError] = []
         shown = False
-        for event in follow_copies(record, scope.transport, place, looked, copies):
+        for event in follow_copies(record, scope.transport, place, found_files, copies):
             board.check()
             if isinstance(event, Disconnected | Reconnected):
                 errors.show_contact(event)

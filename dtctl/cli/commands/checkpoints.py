@@ -71,7 +71,7 @@ def checkpoints(
     return _list(scope, output)
 
 
-def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
+def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> None:
     most = {"ls": 0, "verify": 1, "pull": 2, "push": 1, "prune": 0}
     if action not in most:
         raise UsageError(
@@ -81,14 +81,14 @@ def _check(action: str, words: list[str], given: Mapping[str, object]) -> None:
     if stray:
         whose = next(one for one, names in _OWN.items() if stray[0] in names)
         raise UsageError(f"{stray[0]} is about checkpoints {whose}", hint=f"dtctl checkpoints {whose} {stray[0]}")
-    if len(words) > most[action]:
+    if len(arguments) > most[action]:
         raise UsageError(
-            f"{action} does not take {words[most[action]]!r}",
+            f"{action} does not take {arguments[most[action]]!r}",
             hint="dtctl checkpoints verify    or ls, pull, push, prune",
         )
-    if action == "pull" and not words:
+    if action == "pull" and not arguments:
         raise UsageError("where to?", hint="dtctl checkpoints pull DIR    or pull STEP DIR")
-    if action == "push" and not words:
+    if action == "push" and not arguments:
         raise UsageError("which one?", hint="dtctl checkpoints push ./best    or ./best/model.ckpt-500")
     if action == "prune" and not given["--keep"]:
         raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
@@ -121,7 +121,7 @@ def _list(scope: Scope, output: str) -> None:
     exit_for(failed, others=now)
 
 
-def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, output: str) -> None:
+def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, output: str) -> None:
     from dtctl.operations.checkpoints import named
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
@@ -130,7 +130,7 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
     from dtctl.render.machine import document
 
     record, found, now, failed = _find(scope)
-    wanted = named(found, words[0] if words else None, all_of_them=every)
+    wanted = named(found, arguments[0] if arguments else None, all_of_them=every)
     if not wanted and not failed:
         errors.note("no checkpoint to verify")
     outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
@@ -140,7 +140,7 @@ def _verify(scope: Scope, words: list[str], *, every: bool, limit_s: float, outp
         shown.show_verified(outcome)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
-    if any(one.told["problems"] for one in outcome.checked):
+    if any(one.report["problems"] for one in outcome.checked):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(failed, others=now)
 
@@ -160,7 +160,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     errors.show_host_errors(failed)
     one = chosen(found, words[0] if len(words) == 2 else None)
     shown.show_pull(one, directory)
-    again = "dtctl checkpoints pull    the same once more goes on from there"
+    again = "dtctl checkpoints pull    resumes the transfer"
     with (
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
         UpProgress(one.hosts) as progress,
@@ -187,12 +187,12 @@ def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
     for error in outcome.errors.values():
         raise error
     for checked in outcome.checked:
-        if problems := checked.told["problems"]:
+        if problems := checked.report["problems"]:
             raise DtctlError(
                 f"{one.path} on {one.host} is damaged: {problems[0]}",
                 hint="dtctl checkpoints verify --all    finds one that is sound",
             )
-        if unread := checked.told["unread"]:
+        if unread := checked.report["unread"]:
             errors.note(f"not all of it was checked: {unread}")
 
 
@@ -218,7 +218,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
             failed = {**failed, **outcome.errors}
-            found = outcome.told(found)
+            found = outcome.as_reported(found)
         with scope.on_interrupt(
             "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
         ):
@@ -233,10 +233,10 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     exit_for(failed, others=now)
 
 
-AGAIN = "dtctl checkpoints push    the same once more goes on from there"
+AGAIN = "dtctl checkpoints push    resumes the transfer"
 
 
-def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str) -> None:
+def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: str) -> None:
     """Brings the checkpoint that `word` names to where the next run of the cluster file restores it."""
     from dtctl.operations.checkpoints import push
     from dtctl.operations.checkpoints.local import find, read
@@ -258,7 +258,7 @@ def push(scope: Scope, word: str, *, into: str | None, local: bool, output: str)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = push.targets(plan, into)
-    prefix = find(Path(word))
+    prefix = find(Path(argument))
     shown.show_reading(prefix)
     own = read(prefix)
     if own.unread:

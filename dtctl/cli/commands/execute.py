@@ -37,11 +37,11 @@ def exec(  # noqa: A001 (the command's own name)
     from dtctl.operations.execute import execute as run
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
-    from dtctl.render.logs import OutputPrinter
+    from dtctl.render.output import OutputPrinter
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
-    places = _places(record, where)
+    places = _targets(record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
     on_output = printer.print
     if output == "json":
@@ -66,19 +66,19 @@ def exec(  # noqa: A001 (the command's own name)
     raise typer.Exit(max(codes, default=0))
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """Typer takes a -- that comes before any argument; one that stands behind them is still there."""
     if "--" in sys.argv:
         command = sys.argv[sys.argv.index("--") + 1 :]
-        where = [word for word in words[: len(words) - len(command)] if word != "--"]
+        where = [argument for argument in arguments[: len(arguments) - len(command)] if argument != "--"]
     else:
-        where, command = words, []
+        where, command = arguments, []
     if not command:
         raise UsageError("no command to run: write it after --", hint="dtctl exec worker:0 -- nvidia-smi")
     return where, command
 
 
-def _places(record: RunRecord, where: list[str]) -> list[Target]:
+def _targets(record: RunRecord, where: list[str]) -> list[Target]:
     from dtctl.operations.execute import Target
     from dtctl.operations.selection import select_hosts, select_tasks
 

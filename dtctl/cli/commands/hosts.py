@@ -27,7 +27,7 @@ from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.transport.ssh.trust import Trust
 
     Pinned = tuple[NewKeys, Sequence[Path]]
@@ -91,7 +91,7 @@ def trust(
     exit_for(found.errors, others=found.new or found.known)
 
 
-def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> Look:
+def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned], *, yes: bool, say: bool) -> KeyScan:
     """Again until nothing is new: a host behind a gateway is looked at when the gateway is pinned. Adds to `pinned`."""
     from dtctl.operations.trust import look, pin
     from dtctl.render import errors
@@ -103,7 +103,7 @@ def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned
             _show(found.new)
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError("keys are pinned only after a person has looked at them", hint="dtctl trust --yes")
+                raise UsageError("keys are pinned only after a person has confirmed them", hint="dtctl trust --yes")
             console.confirm("Are these the keys of your hosts? Pin them?", _left_pinned(pinned))
         files = pin(trusted, found.new)
         pinned += [(one, files) for one in found.new]
@@ -141,7 +141,7 @@ def check(
     local: Local = False,
     ports_from: PortsFrom = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
+        bool, typer.Option("--deep", help="Also run slow checks that load the hosts: imports, multiplications.")
     ] = False,
     network_speed: Annotated[
         bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")

@@ -80,8 +80,8 @@ def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
 
 def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
     """One entry of such a report."""
-    told: dict[str, Any] = {**entry, "problem": entry["problem"] or "", "held": tuple(entry["held"])}
-    return Checkpoint(**{one.name: told[one.name] for one in dataclasses.fields(Checkpoint)})
+    values: dict[str, Any] = {**entry, "problem": entry["problem"] or "", "held": tuple(entry["held"])}
+    return Checkpoint(**{one.name: values[one.name] for one in dataclasses.fields(Checkpoint)})
 
 
 @dataclass(frozen=True)
@@ -119,15 +119,15 @@ class Found:
 
 def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
     """A directory that hosts share as the first of them tells it, with the names of the others."""
-    told: list[Checkpoints] = []
+    distinct: list[Checkpoints] = []
     for one in found:
-        for number, before in enumerate(told):
+        for number, before in enumerate(distinct):
             if _same(before, one):
-                told[number] = dataclasses.replace(before, others=(*before.others, one.host))
+                distinct[number] = dataclasses.replace(before, others=(*before.others, one.host))
                 break
         else:
-            told.append(one)
-    return told
+            distinct.append(one)
+    return distinct
 
 
 def _same(one: Checkpoints, other: Checkpoints) -> bool:

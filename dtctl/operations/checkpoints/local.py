@@ -56,7 +56,7 @@ def find(path: Path) -> Path:
     path = path.expanduser()
     if path.is_dir():
         return _in_directory(path)
-    if formats.KERAS_NAME.match(path.name) and path.exists():
+    if re.match(formats.KERAS_NAME, path.name) and path.exists():
         raise _of_keras(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path
@@ -70,13 +70,13 @@ def find(path: Path) -> Path:
 
 def _in_directory(directory: Path) -> Path:
     """The one that its file `checkpoint` names, as TensorFlow would take it, or else the newest complete one."""
-    told = reading.look(str(directory), time.monotonic() + _LOOK_S)
-    ours = [one for one in told["all"] if one["kind"] == "tensorflow"]
+    found = reading.inspect(str(directory), time.monotonic() + _LOOK_S)
+    ours = [one for one in found["all"] if one["kind"] == "tensorflow"]
     named = _named(directory)
     complete = [one for one in ours if one["complete"]]
     meant = next((one for one in ours if one["prefix"] == named), None) or next(iter(complete), None)
-    if meant is None and told["all"] and not ours:
-        raise _of_keras(directory / told["all"][0]["prefix"])
+    if meant is None and found["all"] and not ours:
+        raise _of_keras(directory / found["all"][0]["prefix"])
     if meant is None or not meant["complete"]:
         raise _none_complete(directory, meant or next(iter(ours), None))
     return directory / meant["prefix"]
@@ -104,7 +104,7 @@ def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
 def _of_keras(path: Path) -> DtctlError:
     """Why such a file is not pushed."""
     return PreflightError(
-        f"{path.name} is a file of Keras: nothing tells a trainer that it is the one to begin with",
+        f"{path.name} is a file of Keras: no trainer restores it by default",
         detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
         hint=FOR_KERAS,
     )

@@ -272,8 +272,8 @@ def _refuse_live(outcomes: Outcomes[None]) -> None:
 
 
 def _refuse_directories_of_others(record: RunRecord, deliveries: Mapping[str, Delivery], by: str) -> None:
-    told = {host: one.landed["owners"] for host, one in deliveries.items()}
-    lines = strangers(told, record.cluster, by, record.file or Path())
+    owners = {host: one.landed["owners"] for host, one in deliveries.items()}
+    lines = strangers(owners, record.cluster, by, record.file or Path())
     if lines:
         raise PreflightError(
             "the directory was last written by a cluster of another directory; nothing was sent",

@@ -43,7 +43,7 @@ class Pruning:
     def removed(self) -> int:
         return sum(len(one.removed) for one in self.directories)
 
-    def told(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
+    def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
         """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
         return [place for place in found if place.host not in self.errors]
 
@@ -98,11 +98,11 @@ class Verified:
     """A checkpoint, and what its host says of its bytes."""
 
     found: Found
-    told: VerifyReport
+    report: VerifyReport
 
     @property
     def sound(self) -> bool:
-        return not self.told["problems"] and not self.told["unread"]
+        return not self.report["problems"] and not self.report["unread"]
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
 
     def check(host: Host, answer: VerifyResult) -> None:
         check_run(record.cluster, record.run, answer["run"])
-        told = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
-        if told != places(host):
-            raise wrong("verified", "those that were asked about", told)
+        named = [{"dir": one["dir"], "prefix": one["prefix"]} for one in answer["verified"]]
+        if named != places(host):
+            raise wrong("verified", "those that were asked about", named)
 
     request = Request(
         "verify",
@@ -137,8 +137,8 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     )
     outcomes = ask(record, transport, request, list(of_host))
     checked = [
-        Verified(one, told)
+        Verified(one, report)
         for host, answer in outcomes.results.items()
-        for one, told in zip(of_host[host], answer["verified"], strict=True)
+        for one, report in zip(of_host[host], answer["verified"], strict=True)
     ]
     return Verification(tuple(checked), outcomes.errors)

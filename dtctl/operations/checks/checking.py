@@ -84,7 +84,7 @@ def check(
         while questions := rounds.next():
             with rounds.dialling():
                 answers = hosts.ask(_request(context, questions, rounds.clocks, report), questions)
-            rounds.hear({host: answer["facts"] for host, answer in answers.items()})
+            rounds.add({host: answer["facts"] for host, answer in answers.items()})
         return rounds.judged(time.monotonic() - began)
 
 
@@ -129,7 +129,7 @@ class _Rounds:
                     asked.setdefault(host, {})[topic.name] = question
         return {host: made(Questions, **questions) for host, questions in asked.items()}
 
-    def hear(self, facts: Mapping[str, CheckFacts]) -> None:
+    def add(self, facts: Mapping[str, CheckFacts]) -> None:
         """A topic that asked no host in this round gets no answer; its rounds count on, and it is done."""
         for topic in self._topics:
             answer: Mapping[str, Mapping[str, Any]] = facts
@@ -211,14 +211,14 @@ class InPassing:
         if asked != reported:
             raise wrong("facts", ", ".join(sorted(asked)) or "nothing", sorted(reported))
 
-    def hear(self, answers: Mapping[str, Facts]) -> None:
+    def add(self, answers: Mapping[str, Facts]) -> None:
         """The answers to `questions`, which lead to new ones. Of a run that is there already there are none."""
         facts = {host: answer["facts"] for host, answer in answers.items() if answer["facts"] is not None}
         self._seconds += max((answer["facts_s"] for answer in answers.values()), default=0.0)
         self._answered |= facts.keys()
         self.questions = {}
         if self._rounds is not None:
-            self._rounds.hear(facts)
+            self._rounds.add(facts)
             self.questions = self._rounds.next() if facts else {}
 
     def judged(self) -> Checked | None:
@@ -242,12 +242,12 @@ def require_private(context: CheckContext, record: RunRecord, transport: Transpo
         hosts = fold(dict.fromkeys(host for one in exposed for host in one.seen.hosts))
         raise PreflightError(
             f"strangers reach the ports of tasks on {hosts}, or may do so, and --require-private was given",
-            detail="\n".join(_told(one) for one in exposed),
+            detail="\n".join(_warning_text(one) for one in exposed),
             hint="dtctl check --print-firewall nftables    prints rules that close them (or iptables, ufw)",
         )
 
 
-def _told(finding: Finding) -> str:
+def _warning_text(finding: Finding) -> str:
     fields, hosts = finding.seen.fields, fold(finding.seen.hosts)
     ports = ", ".join(map(str, fields["ports"]))
     if finding.signature.name == "exposed":

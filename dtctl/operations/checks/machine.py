@@ -129,9 +129,9 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
-    yield Line("GPUs", {host: gpu_words(answer["gpus"]) for host, answer in facts.items()})
+    yield Line("GPUs", {host: gpu_text(answer["gpus"]) for host, answer in facts.items()})
     yield Line("free disk_bytes", {host: _least_free(answer) for host, answer in facts.items()})
-    yield Line("clock", {host: clock_words(interval) for host, interval in heard.clocks.items()})
+    yield Line("clock", {host: clock_text(interval) for host, interval in heard.clocks.items()})
     rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
     yield Line("SELinux", {host: each["selinux"] for host, each in rights.items()})
 
@@ -186,7 +186,7 @@ def apart(interval: tuple[float, float], usual: float) -> float:
     return least - usual if least > usual else min(0.0, most - usual)
 
 
-def clock_words(interval: tuple[float, float]) -> str:
+def clock_text(interval: tuple[float, float]) -> str:
     """Against this machine's: what is within the bounds counts as right."""
     off = apart(interval, 0.0)
     if abs(off) < 1.0:
@@ -243,7 +243,7 @@ def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
         yield found("drivers_differ", min(drivers, key=commonness)[1], versions=drivers)
 
 
-def gpu_words(gpus: Iterable[Gpu]) -> str:
+def gpu_text(gpus: Iterable[Gpu]) -> str:
     """4 x NVIDIA A100, driver 550.54"""
     kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
     return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())

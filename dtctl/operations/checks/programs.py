@@ -79,7 +79,7 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Nee
         uses.add("keras_2")
     if "saves_as_told" in uses:
         uses -= {"saves_alone", "saves_sharded"}
-        uses.add("saves_sharded" if any(word.startswith("--sharded") for word in argv) else "saves_alone")
+        uses.add("saves_sharded" if any(argument.startswith("--sharded") for argument in argv) else "saves_alone")
     elif "saves_alone" in uses:
         uses.discard("saves_sharded")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
@@ -112,12 +112,12 @@ class Program:
     """Module -> where it is imported first, as in train.py:3."""
 
 
-def words_of(command: Sequence[str]) -> list[str]:
+def arguments_of(command: Sequence[str]) -> list[str]:
     """What follows the interpreter of a command and its options: the program, or -m and its name, and its arguments."""
-    words = list(command[1:])
-    while words and words[0] in _WITHOUT_VALUE:
-        words.pop(0)
-    return words
+    arguments = list(command[1:])
+    while arguments and arguments[0] in _WITHOUT_VALUE:
+        arguments.pop(0)
+    return arguments
 
 
 def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] = ()) -> Program | None:
@@ -125,14 +125,14 @@ def program_of(command: Sequence[str], code: Path, python_path: Iterable[Path] =
 
     `python_path`: directories of the code from which modules are imported, too.
     """
-    words = words_of(command)
-    if len(words) > 1 and words[0] == "-m":
-        directory, files = code, _files_of_module(code, words[1])
-    elif words and not words[0].startswith("-") and not Path(words[0]).is_absolute():
-        directory, files = (code / words[0]).parent, [code / words[0]]
+    arguments = arguments_of(command)
+    if len(arguments) > 1 and arguments[0] == "-m":
+        directory, files = code, _files_of_module(code, arguments[1])
+    elif arguments and not arguments[0].startswith("-") and not Path(arguments[0]).is_absolute():
+        directory, files = (code / arguments[0]).parent, [code / arguments[0]]
     else:
         return None
-    read = _imported((directory, *([code] if words[0] == "-m" else []), *python_path), files) if files else None
+    read = _imported((directory, *([code] if arguments[0] == "-m" else []), *python_path), files) if files else None
     if read is None:
         return None
     wanted, seen = read
@@ -194,11 +194,11 @@ def parsed(file: Path) -> ast.Module | SyntaxError | None:
 
 def broken_line(command: Sequence[str], code: Path) -> tuple[str, int, str] | None:
     """File, line and words of a syntax error of the program itself, as this Python reads it."""
-    words = [word for word in command[1:] if word not in _WITHOUT_VALUE]
-    if not words or not words[0].endswith(".py") or Path(words[0]).is_absolute():
+    arguments = [argument for argument in command[1:] if argument not in _WITHOUT_VALUE]
+    if not arguments or not arguments[0].endswith(".py") or Path(arguments[0]).is_absolute():
         return None
-    error = parsed(code / words[0])
-    return (words[0], error.lineno or 1, error.msg) if isinstance(error, SyntaxError) else None
+    error = parsed(code / arguments[0])
+    return (arguments[0], error.lineno or 1, error.msg) if isinstance(error, SyntaxError) else None
 
 
 def _changes_the_search(tree: ast.Module) -> bool:

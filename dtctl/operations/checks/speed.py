@@ -90,12 +90,12 @@ def _framework(modules: Sequence[str]) -> str:
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
-def _told(heard: Answers[Facts]) -> Mapping[str, Facts]:
+def _measured(heard: Answers[Facts]) -> Mapping[str, Facts]:
     return heard.rounds[1] if len(heard.rounds) > 1 else {}
 
 
 def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    facts = _told(heard)
+    facts = _measured(heard)
     problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
     for problem, hosts in problems.items():
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
@@ -144,7 +144,7 @@ def _text(answer: Facts, name: str) -> str:
 
 
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
-    facts = _told(heard)
+    facts = _measured(heard)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}

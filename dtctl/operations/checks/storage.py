@@ -45,7 +45,7 @@ def _first(context: CheckContext, host: str) -> StorageQuestion:
 
 
 def _second(context: CheckContext, facts: Mapping[str, Facts]) -> Mapping[str, StorageQuestion]:
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     answer = facts.get(lead)
     wrote = {one["path"]: one["up"] for one in (answer["written"] if answer else ()) if not one["problem"]}
     questions = {}
@@ -98,13 +98,13 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
         yield from sharing_lines(context, heard.rounds[1])
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
     yield Line(
         "room for checkpoints", {host: _fit(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
     )
-    yield Line("data", {host: data_words(answer) for host, answer in heard.first.items() if answer["data"]})
+    yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
 
 
 def _fit(answer: Facts) -> int | None:
@@ -124,12 +124,12 @@ def savers(plan: RunPlan) -> frozenset[str]:
 def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
-    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator.host)
+    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
 
 
 def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
     plan = context.plan
-    lead = plan.coordinator.host
+    lead = plan.coordinator["host"]
     blind = grouped(
         (one["path"], host)
         for host, answer in looked.items()
@@ -168,7 +168,7 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
 
 def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
     """Who sees the checkpoint directory of the lead's host."""
-    lead = context.plan.coordinator.host
+    lead = context.plan.coordinator["host"]
     seeing: dict[str, list[str]] = {}
     for host, answer in looked.items():
         for one in answer["looked"]:
@@ -227,7 +227,7 @@ def _readers(context: CheckContext, hosts: list[str]) -> tuple[TaskId, ...]:
     return tuple(task.id for task in context.plan.tasks if task.host in hosts and task.id.job not in servers)
 
 
-def data_words(answer: StorageFacts) -> str:
+def data_text(answer: StorageFacts) -> str:
     """Of all directories of a host."""
     files, size = sum(one["files"] for one in answer["data"]), sum(one["size_bytes"] for one in answer["data"])
     more = "" if all(one["whole"] for one in answer["data"]) else " or more"

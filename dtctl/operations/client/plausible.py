@@ -27,12 +27,12 @@ def wrong(field: str, expected: str, found: object) -> InvalidValue:
     return error
 
 
-def check_run(cluster: str, asked: str | None, told: str, field: str = "run") -> None:
+def check_run(cluster: str, asked: str | None, reported: str, field: str = "run") -> None:
     """A run that was asked for by its id, or else one of the cluster by the form of its id (prepare.run_id)."""
-    if asked is not None and told != asked:
-        raise wrong(field, asked, told)
-    if not told.startswith(f"{cluster}-"):
-        raise wrong(field, f"a run of {cluster}", told)
+    if asked is not None and reported != asked:
+        raise wrong(field, asked, reported)
+    if not reported.startswith(f"{cluster}-"):
+        raise wrong(field, f"a run of {cluster}", reported)
 
 
 def about_run(record: RunRecord) -> Callable[[Host, Mapping[str, Any]], None]:
@@ -40,14 +40,14 @@ def about_run(record: RunRecord) -> Callable[[Host, Mapping[str, Any]], None]:
     return lambda host, answer: check_run(record.cluster, record.run, answer["run"])
 
 
-def check_tasks(field: str, told: Iterable[str], known: Container[str]) -> None:
-    for task in told:
+def check_tasks(field: str, reported: Iterable[str], known: Container[str]) -> None:
+    for task in reported:
         if task not in known:
             raise wrong(f"{field}.{task}", "a task that was asked for", task)
 
 
-def check_survivors(told: Iterable[Survivor], known: Container[str]) -> None:
-    check_tasks("survivors", (one["task"] for one in told if one["task"] is not None), known)
+def check_survivors(reported: Iterable[Survivor], known: Container[str]) -> None:
+    check_tasks("survivors", (one["task"] for one in reported if one["task"] is not None), known)
 
 
 def check_state(field: str, state: State, run: str, host: str, tasks: Container[str]) -> None:
@@ -59,12 +59,12 @@ def check_state(field: str, state: State, run: str, host: str, tasks: Container[
     check_tasks(f"{field}.tasks", state["tasks"], tasks)
 
 
-def check_states(told: States, host: str, tasks: Container[str]) -> State:
+def check_states(reported: States, host: str, tasks: Container[str]) -> State:
     """The state of the host's own tasks, in a frame that says how they have changed."""
-    if told["state"] is None:
+    if reported["state"] is None:
         raise wrong("state", f"that of {host}", None)
-    check_state("state", told["state"], told["run"], host, tasks)
-    return told["state"]
+    check_state("state", reported["state"], reported["run"], host, tasks)
+    return reported["state"]
 
 
 def check_status(cluster: str, asked: str | None, host: str, answer: StatusResult) -> None:

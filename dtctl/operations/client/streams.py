@@ -55,7 +55,7 @@ class Streams:
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
-        self._told: deque[tuple[object, int]] = deque()
+        self._items: deque[tuple[object, int]] = deque()
         self._bytes = 0
         self._changed = threading.Condition()
         self._ended = threading.Event()
@@ -79,11 +79,11 @@ class Streams:
     def begin(self, host: Host, converse: Converse) -> None:
         threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
 
-    def tell(self, what: object, size: int = 0) -> None:
+    def put(self, what: object, size: int = 0) -> None:
         """Called by a conversation, in its thread; returns when there is room, or the reader has left."""
         with self._changed:
             self._changed.wait_for(lambda: not self._bytes or self._bytes + size < QUEUED_BYTES or self.ended)
-            self._told.append((what, size))
+            self._items.append((what, size))
             self._bytes += size
             self._changed.notify_all()
 
@@ -91,13 +91,13 @@ class Streams:
         """What arrives, and None whenever nothing came for `tick_s`; endless."""
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._told, tick_s)
-                told, size = self._told.popleft() if self._told else (None, 0)
+                self._changed.wait_for(lambda: self._items, tick_s)
+                item, size = self._items.popleft() if self._items else (None, 0)
                 self._bytes -= size
                 self._changed.notify_all()
-            if isinstance(told, _Bug):
-                raise told.error
-            yield told
+            if isinstance(item, _Bug):
+                raise item.error
+            yield item
 
     def _keep(self, host: Host, converse: Converse) -> None:
         failures = 0
@@ -107,7 +107,7 @@ class Streams:
                 self._sessions.add(session)
                 if failures:
                     session.greeted()
-                    self.tell(Reconnected(host.name))
+                    self.put(Reconnected(host.name))
                 failures = 0
                 try:
                     if not converse(session):
@@ -121,14 +121,14 @@ class Streams:
                 _drop_frames(error)
                 passing = isinstance(error, TransportError) or getattr(error, "code", "") in _PASSING
                 if not failures:
-                    self.tell(Disconnected(host.name, error, final=not passing))
+                    self.put(Disconnected(host.name, error, final=not passing))
                 if not passing:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
             except BaseException as bug:  # raised in the thread that reads the streams
                 if not self.ended:
-                    self.tell(_Bug(bug))
+                    self.put(_Bug(bug))
                 return
 
 
@@ -157,7 +157,7 @@ class Feed:
 
     def __init__(self, begin: Source) -> None:
         self._begin = begin
-        self._told: deque[object] = deque()
+        self._items: deque[object] = deque()
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._read, daemon=True, name="feed")
@@ -169,15 +169,15 @@ class Feed:
     def first(self) -> object:
         """Waits for the first item, and leaves it to be taken. None if the stream ended without one."""
         with self._changed:
-            while not self._told and self._thread.is_alive():
+            while not self._items and self._thread.is_alive():
                 self._changed.wait(0.1)
-            return self._told[0] if self._told else None
+            return self._items[0] if self._items else None
 
     def take(self) -> list[object]:
         """What has come since the last time; an exception is the last of all."""
         with self._changed:
-            taken = list(self._told)
-            self._told.clear()
+            taken = list(self._items)
+            self._items.clear()
             self._changed.notify_all()
         return taken
 
@@ -191,16 +191,16 @@ class Feed:
     def _read(self) -> None:
         try:
             with closing(self._begin()) as stream:
-                for told in stream:
+                for item in stream:
                     if self._closed.is_set():
                         return
-                    if told is not None:
-                        self._tell(told)
+                    if item is not None:
+                        self._put(item)
         except BaseException as error:  # raised by whoever takes it
-            self._tell(error)
+            self._put(error)
 
-    def _tell(self, told: object) -> None:
+    def _put(self, item: object) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: len(self._told) < MOST or self._closed.is_set())
-            self._told.append(told)
+            self._changed.wait_for(lambda: len(self._items) < MOST or self._closed.is_set())
+            self._items.append(item)
             self._changed.notify_all()

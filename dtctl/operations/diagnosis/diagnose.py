@@ -55,9 +55,9 @@ def findings(facts: Facts) -> tuple[Finding, ...]:
     rows = [row for row in BY_FACTS if row.after_end or outcome not in (Outcome.STOPPED, Outcome.SUCCEEDED)]
     found = [] if outcome is Outcome.STOPPED else [*_of_ends(facts), *_of_complaints(facts)]
     found += [Finding(row, seen) for row in rows for seen in row.find(facts)]
-    told = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
+    current = [_first(facts, one) for one in _without_repeats(one for one in found if not one.seen.over)]
     past = [] if outcome.decided else _of_the_past(found)
-    return tuple(sorted([*_without_collateral(told), *past], key=lambda one: one.order))
+    return tuple(sorted([*_without_collateral(current), *past], key=lambda one: one.order))
 
 
 def _of_the_past(found: Iterable[Finding]) -> list[Finding]:
@@ -186,9 +186,9 @@ class Diagnosis:
 def diagnose(record: RunRecord, transport: Transport) -> Diagnosis:
     """By one connection to each host, which is asked for its status and then for its measurements."""
     with Conversations(record, transport, record.hosts) as hosts:
-        told = hosts.ask(request_of_status(record))
-        status = _status(record, transport, told, hosts.errors)
-        with_run = [host for host, answer in told.items() if answer["run"] == status.record.run]
+        answers = hosts.ask(request_of_status(record))
+        status = _status(record, transport, answers, hosts.errors)
+        with_run = [host for host, answer in answers.items() if answer["run"] == status.record.run]
         found = hosts.ask(_request(status.record), with_run)
         errors = dict(hosts.errors)
     unasked = [host for host in status.record.hosts if host not in record.hosts and host not in status.errors]
@@ -205,13 +205,13 @@ def in_short(status: RunStatus) -> tuple[Finding, ...]:
 
 
 def _status(
-    record: RunRecord, transport: Transport, told: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
+    record: RunRecord, transport: Transport, answers: Mapping[str, StatusResult], errors: Mapping[str, DtctlError]
 ) -> RunStatus:
     """As the coordinator reports it if it answers, else as the hosts do."""
-    for answer in told.values():
+    for answer in answers.values():
         if answer["coordination"] is not None and answer["inventory"] is not None:
             return status_by_coordinator(record.as_known(answer["inventory"]), answer)
-    return status_of_hosts(record, transport, errors, told)
+    return status_of_hosts(record, transport, errors, answers)
 
 
 def _scanned(file: Path | None) -> Bundle | None:

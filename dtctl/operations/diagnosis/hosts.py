@@ -66,9 +66,9 @@ def behind(facts: Facts) -> Iterator[Match]:
     """Tasks that have reported no step for long while the others of their job go on."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
-        told = [task for task in peers if task.entry["step_time"] is not None]
-        ages = {task.id: facts.age(task.entry["step_time"]) for task in told}
-        for task in told if len(told) > 1 else ():
+        reporting = [task for task in peers if task.entry["step_time"] is not None]
+        ages = {task.id: facts.age(task.entry["step_time"]) for task in reporting}
+        for task in reporting if len(reporting) > 1 else ():
             age = ages[task.id]
             others = [other for name, other in ages.items() if name != task.id]
             if age >= max(SILENT_S, BEHIND * median(others)):
@@ -80,16 +80,18 @@ def silent(facts: Facts) -> Iterator[Match]:
     """A run that made steps, and in which no task has reported one for a while."""
     if facts.status.verdict.outcome.decided:
         return
-    told = [task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING]
-    if not told:
+    reporting = [
+        task for task in facts.tasks if task.entry["step_time"] is not None and task.state is TaskState.RUNNING
+    ]
+    if not reporting:
         return
-    age = min(facts.age(task.entry["step_time"]) for task in told)
+    age = min(facts.age(task.entry["step_time"]) for task in reporting)
     reached = facts.status.progress.target
-    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in told) < reached):
+    if age >= SILENT_S and (reached is None or max(task.entry["step"] or 0 for task in reporting) < reached):
         idle = tuple(
             task.id for task in facts.tasks if task.state is TaskState.RUNNING and (task.entry["cpu"] or 0.0) < 0.02
         )
-        seen = tuple(task.id for task in told)
+        seen = tuple(task.id for task in reporting)
         yield Match(seen, (), {"silent_s": age, **({"idle": idle} if idle else {})})
 
 
@@ -122,13 +124,13 @@ def pressure(machine: Machine) -> dict[str, float]:
 def _short(facts: Facts, host: str) -> dict[str, Any]:
     """What is short there, and who takes it, as fields."""
     machine = facts.machines().get(host)
-    told = facts.hosts.get(host)
+    vitals = facts.hosts.get(host)
     found: dict[str, Any] = dict(pressure(machine)) if machine is not None else {}
     if machine is not None:
         found.update(load=f"{machine['load']:.3g}", cpus=machine["cpus"])
         found.update(available_bytes=machine["available_bytes"], memory_bytes=machine["memory_bytes"])
-    if told is not None and told["busy"]:
-        first = told["busy"][0]
+    if vitals is not None and vitals["busy"]:
+        first = vitals["busy"][0]
         found["taker"] = f"{first['name']} of {first['user']} (pid {first['pid']})"
         found["taker_cpus"] = f"{first['cpu']:.2g}"
     return found
@@ -138,8 +140,8 @@ def full_disks(facts: Facts) -> Iterator[Match]:
     """One for all hosts that report the same of a path, which they usually share."""
     found = grouped(
         ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
-        for host, told in facts.hosts.items()
-        for disk in told["disks"]
+        for host, vitals in facts.hosts.items()
+        for disk in vitals["disks"]
         if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]) or disk["free_files"] == 0
     )
     for (path, free_bytes, size_bytes), hosts in found.items():
@@ -151,8 +153,8 @@ def versions_differ(facts: Facts) -> Iterator[Match]:
     for package in ("tensorflow", "tensorflow-cpu", "keras", "torch", "jax", "mxnet"):
         found = versions(
             (task["packages"][package], host)
-            for host, told in facts.hosts.items()
-            for task in told["tasks"].values()
+            for host, vitals in facts.hosts.items()
+            for task in vitals["tasks"].values()
             if package in task["packages"]
         )
         if len(found) > 1:
@@ -172,8 +174,8 @@ def diverged(facts: Facts) -> Iterator[Match]:
         step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
         yield Match(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
         return
-    for host, told in facts.hosts.items():
-        for one in told["diverged"]:
+    for host, vitals in facts.hosts.items():
+        for one in vitals["diverged"]:
             yield Match(
                 (), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
             )
@@ -240,11 +242,11 @@ def nobody_begins(facts: Facts) -> Iterator[Match]:
         return
     since, first = idle[0]
     alone = len(idle) > 1 and idle[1][0] - since >= _APART_S
-    told = {"first": (first,), "first_s": facts.age(since)} if alone else {}
+    first_task = {"first": (first,), "first_s": facts.age(since)} if alone else {}
     ages = {"age_s": facts.age(facts.status.record.created), "idle_s": facts.age(idle[-1][0])}
     every = tuple(task for _, task in idle)
     hosts = tuple(dict.fromkeys(facts.status.tasks[task].host for task in every))
-    yield Match(every, hosts, {"task": first, **ages, **told})
+    yield Match(every, hosts, {"task": first, **ages, **first_task})
 
 
 def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
@@ -252,8 +254,8 @@ def _is_to_begin(facts: Facts, tasks: list[TaskStatus]) -> bool:
     counts = facts.status.progress.target is not None or any(
         task.id.job == "ps" or not task.entry["ready"] for task in tasks
     )
-    told = any(
+    reported = any(
         task.entry["step"] is not None or any(past["step"] is not None for past in task.entry["history"])
         for task in tasks
     )
-    return counts and not told
+    return counts and not reported

@@ -81,24 +81,24 @@ class Facts:
         return tuple(self.status.tasks.values())
 
     def vitals(self, task: TaskStatus) -> TaskVitals | None:
-        told = self.hosts.get(task.host)
-        return told["tasks"].get(str(task.id)) if told is not None else None
+        vitals = self.hosts.get(task.host)
+        return vitals["tasks"].get(str(task.id)) if vitals is not None else None
 
     def machines(self) -> Mapping[str, Machine]:
-        return {**self.status.machines, **{host: told["machine"] for host, told in self.hosts.items()}}
+        return {**self.status.machines, **{host: vitals["machine"] for host, vitals in self.hosts.items()}}
 
     def address(self, task: TaskId) -> str:
         return self.status.record.addresses.get(task, "")
 
     def python(self, task: TaskStatus) -> str:
-        told = self.vitals(task)
-        program = (told["python"] if told is not None else "") or task.entry["program"]
+        vitals = self.vitals(task)
+        program = (vitals["python"] if vitals is not None else "") or task.entry["program"]
         return program if _PYTHON.search(program) else PYTHON
 
     def unreached(self, host: str, task: TaskId) -> Unreached | None:
         """What is in the way from a host to a task's address, where that was tried."""
-        told = self.hosts.get(host)
-        return next((one for one in told["unreached"] if one["task"] == str(task)), None) if told else None
+        vitals = self.hosts.get(host)
+        return next((one for one in vitals["unreached"] if one["task"] == str(task)), None) if vitals else None
 
     def age(self, then: float | None) -> float:
         """Seconds since then; 0 where it is not known."""
@@ -106,18 +106,18 @@ class Facts:
 
     def end_of(self, task: TaskStatus) -> End | None:
         """How it has ended; of one that was started again, how it was lost last."""
-        told = self.vitals(task)
+        vitals = self.vitals(task)
         past = task.entry["history"][-1] if task.entry["history"] else None
         if task.state in ENDED:
             if (past is not None and (past["asked"] or past["early"])) or _is_hang(task.why):
                 return None
             cause = next((one["text"] for one in task.why if one["kind"] == "cause"), past["cause"] if past else "")
-            log = told["log"] if told is not None and told["log"] else task.exit["tail"]
+            log = vitals["log"] if vitals is not None and vitals["log"] else task.exit["tail"]
             at = past["ended"] if past else task.entry["since"]
             return End(task.exit["code"], task.exit["signal"], at, cause, log, _in_a_row(task), task.why[:1])
         if task.state is TaskState.SUCCEEDED:
             return End(0, None, past["ended"] if past else task.entry["since"], "", task.exit["tail"])
-        return self._last_loss(task, told["lost_log"] if told is not None else "")
+        return self._last_loss(task, vitals["lost_log"] if vitals is not None else "")
 
     def _last_loss(self, task: TaskStatus, log: str) -> End | None:
         losses = _losses(task)
@@ -141,8 +141,8 @@ class Facts:
 
     def hangs(self, task: TaskStatus) -> list[tuple[float, str]]:
         """When it was restarted in this run because it did nothing any more, and the reason where that is known."""
-        told = self.status.coordination
-        incidents = told.view["incidents"] if told is not None else ()
+        coordination = self.status.coordination
+        incidents = coordination.view["incidents"] if coordination is not None else ()
         found = [
             (one["noticed"], sentence(why_of(one)))
             for one in incidents

@@ -35,8 +35,8 @@ def python(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """That of TensorFlow, and of Keras."""
-    told = facts.vitals(task)
-    packages = told["packages"] if told is not None else {}
+    vitals = facts.vitals(task)
+    packages = vitals["packages"] if vitals is not None else {}
     found = {name: packages[package] for name, package in (("version", "tensorflow"), ("keras", "keras"))
              if package in packages}  # fmt: skip
     return {"python": facts.python(task), **found}
@@ -44,21 +44,21 @@ def version(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 def port(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """Who holds the task's port, as its agent saw when it ended, or sees now."""
-    told = facts.vitals(task)
+    vitals = facts.vitals(task)
     held = next((one for one in task.why if one["kind"] == "port_held"), None)
     address = facts.address(task.id).rpartition(":")[2]
     found: dict[str, object] = {"port": fields.get("port") or address or "?"}
     if held is not None:
         found.update(port=held["port"], holder=held["text"])
-    elif told is not None and told["holder"]:
-        found["holder"] = told["holder"]
+    elif vitals is not None and vitals["holder"]:
+        found["holder"] = vitals["holder"]
     return found
 
 
 def disk(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The fullest file system of those that the run writes to."""
-    told = facts.hosts.get(task.host)
-    fullest = min(told["disks"], key=_free_share, default=None) if told is not None else None
+    vitals = facts.hosts.get(task.host)
+    fullest = min(vitals["disks"], key=_free_share, default=None) if vitals is not None else None
     if fullest is None:
         return {}
     return {"where": fullest["path"], "free_bytes": fullest["free_bytes"], "size_bytes": fullest["size_bytes"]}
@@ -78,8 +78,8 @@ def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The GPU that is fullest, and the driver."""
-    told = facts.hosts.get(task.host)
-    gpus = told["gpus"] if told is not None else []
+    vitals = facts.hosts.get(task.host)
+    gpus = vitals["gpus"] if vitals is not None else []
     if not gpus:
         return {}
     fullest = max(gpus, key=lambda one: one["used_bytes"] / max(1, one["memory_bytes"]))

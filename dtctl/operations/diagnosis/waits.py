@@ -69,12 +69,12 @@ class _AddressBook:
     def meant(self, task: TaskStatus, text: str) -> TaskId | None:
         """The other task that a line is about: by its device, its address, or as the only one that it can be."""
         named = [TaskId(job, int(index)) for job, index in _DEVICE.findall(text)]
-        told = _ADDRESS.findall(text)
-        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in told]
+        addresses = _ADDRESS.findall(text)
+        by_port = [self._ports.get(one.rpartition(":")[2], []) for one in addresses]
         lead = [self._facts.status.record.lead] if _FOR_INIT in text else []
         found = [
             *(one for one in named if one in self._facts.status.tasks),
-            *(self._addresses[one] for one in told if one in self._addresses),
+            *(self._addresses[one] for one in addresses if one in self._addresses),
             *(tasks[0] for tasks in by_port if len(tasks) == 1),
             *lead,
             *(self._out if len(self._out) == 1 else []),
@@ -83,17 +83,17 @@ class _AddressBook:
 
 
 def _standing(facts: Facts, task: TaskStatus) -> str:
-    told = facts.vitals(task)
+    vitals = facts.vitals(task)
     if task.state in ENDED:
         return "ended"
     if task.state in (TaskState.STOPPED, TaskState.SUCCEEDED):
         return "over"
     if task.state is TaskState.LOST:
         return "away"
-    if task.state is TaskState.STALLED or (told is not None and told["frozen"]):
+    if task.state is TaskState.STALLED or (vitals is not None and vitals["frozen"]):
         return "frozen"
     listens = (
-        told["listens"] if told is not None else task.entry["ready"]
+        vitals["listens"] if vitals is not None else task.entry["ready"]
     )  # `ready` says less of a program that does not serve
     return "listens" if task.state is TaskState.RUNNING and listens else "starting"
 
@@ -154,8 +154,8 @@ def never_ready(facts: Facts) -> Iterator[Match]:
 def frozen(facts: Facts) -> Iterator[Match]:
     waiting = waits(facts)
     for task in facts.tasks:
-        told = facts.vitals(task)
-        if _hangs(task, "frozen") or (told is not None and told["frozen"]):
+        vitals = facts.vitals(task)
+        if _hangs(task, "frozen") or (vitals is not None and vitals["frozen"]):
             yield _seen(facts, task, waiting.get(task.id, ()), pid=task.entry["pid"])
 
 
@@ -187,13 +187,15 @@ def _hangs(task: TaskStatus, *kinds: str) -> bool:
 
 def away(facts: Facts) -> Iterator[Match]:
     """Hosts that the coordinator has lost."""
-    told = facts.status.coordination
+    coordination = facts.status.coordination
     waiting = waits(facts)
-    for host in told.lost_hosts if told is not None and not facts.status.verdict.outcome.decided else ():
+    for host in (
+        coordination.lost_hosts if coordination is not None and not facts.status.verdict.outcome.decided else ()
+    ):
         tasks = tuple(task.id for task in facts.on(host))
-        assert told is not None
+        assert coordination is not None
         who = tuple(one for task in tasks for one in waiting.get(task, ()))
-        yield Match(tasks, (host,), {"away_s": facts.age(told.contacts[host]["heard"])}, waiting=who)
+        yield Match(tasks, (host,), {"away_s": facts.age(coordination.contacts[host]["heard"])}, waiting=who)
 
 
 def coordinator_away(facts: Facts) -> Iterator[Match]:
@@ -205,15 +207,23 @@ def coordinator_away(facts: Facts) -> Iterator[Match]:
 
 def silent(facts: Facts) -> Iterator[Match]:
     """Hosts whose agents have never called the coordinator."""
-    told = facts.status.coordination
-    if told is None or facts.status.verdict.outcome.decided or facts.age(facts.status.record.created) < PATIENCE_S:
+    coordination = facts.status.coordination
+    if (
+        coordination is None
+        or facts.status.verdict.outcome.decided
+        or facts.age(facts.status.record.created) < PATIENCE_S
+    ):
         return
-    unheard = [host for host, contact in told.contacts.items() if not contact["connected"] and contact["heard"] is None]
-    hosts = tuple(host for host in unheard if host not in told.absent_hosts)
+    unheard = [
+        host for host, contact in coordination.contacts.items() if not contact["connected"] and contact["heard"] is None
+    ]
+    hosts = tuple(host for host in unheard if host not in coordination.absent_hosts)
     if hosts:
         tasks = tuple(task.id for host in hosts for task in facts.on(host))
         yield Match(
-            tasks, hosts, {"missing": told.view["missing"] or "", "age_s": facts.age(facts.status.record.created)}
+            tasks,
+            hosts,
+            {"missing": coordination.view["missing"] or "", "age_s": facts.age(facts.status.record.created)},
         )
 
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.spec import Inventory
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
-from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, TaskId
-from dtctl.plan.roster import Roster, SuccessRule
+from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, SuccessRule, TaskId
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
+    from dtctl.plan.roster import Roster
 
 
 RECORD_VERSION = 1

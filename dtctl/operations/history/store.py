@@ -124,14 +124,14 @@ class Memory:
         Raises DtctlError when that cannot be written.
         """
         assert record.run is not None
-        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+        with _translated(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
             write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=False))
 
     def save(self, record: RunRecord) -> None:
         """Remembers a run and makes it the current one. Raises DtctlError when that cannot be written."""
         assert record.run is not None
         self._before = self.current_id()
-        with _told(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
+        with _translated(f"run {record.run} cannot be remembered in {self._directory}", hint=_way_to(record)):
             write_record(self._file(record.run, make=True), dataclasses.replace(record, begun=True))
             self.make_current(record.run)
 
@@ -139,7 +139,7 @@ class Memory:
         """Forgets a run that was begun or saved here and came to nothing."""
         assert record.run is not None
         file = self._file(record.run)
-        with _told(f"run {record.run} came to nothing, but is still in {self._directory}", hint=_by_hand(file)):
+        with _translated(f"run {record.run} was not started, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
             if self.current_id() != record.run:
                 return
@@ -165,7 +165,7 @@ class Memory:
         """Of a file whose runs were on this machine this stays known: its hosts may be none that can be reached."""
         file = self._file(run)
         record = self.load(run)
-        with _told(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
+        with _translated(f"run {run} is removed, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
             if self.current_id() == run:
                 self._current.unlink(missing_ok=True)
@@ -276,7 +276,7 @@ def _by_hand(file: Path) -> str:
 
 
 @contextmanager
-def _told(what: str, *, hint: str) -> Iterator[None]:
+def _translated(what: str, *, hint: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:

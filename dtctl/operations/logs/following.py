@@ -39,13 +39,13 @@ class LogStream:
 
     def converse(self, session: Session) -> bool:
         """Logs until the wanted tasks have ended, then states until one of them runs again."""
-        self._streams.tell(Reading(self._host.name))
+        self._streams.put(Reading(self._host.name))
         onwards = {"follow": True, "resume": self._resume}
         session.send({**request(self._record, self._host, "logs"), **self._fields, **onwards})
         for message in frames_of(session, "log", most_bytes=None):
             if message.type == "log":
                 self._pass_on(message)
-        self._streams.tell(Through(self._host.name))
+        self._streams.put(Through(self._host.name))
         session.send(request(self._record, self._host, "watch"))
         for message in frames_of(session, "states", most_bytes=None):
             if message.type == "states" and not self._all_final(message.of(States)):
@@ -58,12 +58,12 @@ class LogStream:
             check_tasks("task", [log["task"]], self._fields["tasks"])
         self._resume[log["task"]] = [log["attempt"], log["end"]]
         if message.payload:
-            self._streams.tell(LogLines.of(message), message.size)
+            self._streams.put(LogLines.of(message), message.size)
 
-    def _all_final(self, told: States) -> bool:
+    def _all_final(self, states: States) -> bool:
         """Tasks that are not reported have no more to print."""
         with about(self._host.name, "sent invalid `states`"):
-            tasks = check_states(told, self._host.name, self._record.names_on(self._host.name))["tasks"]
+            tasks = check_states(states, self._host.name, self._record.names_on(self._host.name))["tasks"]
         return all(TaskState(tasks[task]["state"]).final for task in self._fields["tasks"] if task in tasks)
 
 

@@ -73,7 +73,7 @@ class _Reading:
                 session = self._transport.open(host)
             self._sessions.add(session)
             try:
-                for lines in told(self._record, session, self._wanted):
+                for lines in received_lines(self._record, session, self._wanted):
                     self._merging.add(host.name, lines)
             finally:
                 self._sessions.discard(session)
@@ -86,7 +86,7 @@ class _Reading:
             self._merging.end(host.name, bug)
 
 
-def told(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
+def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> Iterator[LogLines]:
     """The log lines of one host. Raises TransportError for lines that were not asked for, and as `frames_of`."""
     host = session.host.name
     fields = wanted.fields(record, session.host)
@@ -113,7 +113,6 @@ class Merging:
     """`add` and `end` are called by the threads of the hosts, `all` by the reader. A context manager."""
 
     def __init__(self, hosts: Sequence[str], most_bytes: int) -> None:
-        self._hosts = list(hosts)
         self._most_bytes = most_bytes
         self._waiting: dict[str, deque[LogLines]] = {host: deque() for host in hosts}
         self._ended: set[str] = set()
@@ -148,18 +147,11 @@ class Merging:
 
     def all(self) -> Iterator[LogLines]:
         """Until every host has ended."""
-        heads: list[tuple[float, int, LogLines]] = []
-        unheard = list(range(len(self._hosts)))
-        while unheard or heads:
-            for number in unheard:
-                lines = self._next(self._hosts[number])
-                if lines is not None:
-                    heapq.heappush(heads, (lines.time, number, lines))
-            unheard = []
-            if heads:
-                _, number, lines = heapq.heappop(heads)
-                yield lines
-                unheard = [number]
+        return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.time)
+
+    def _of(self, host: str) -> Iterator[LogLines]:
+        while (lines := self._next(host)) is not None:
+            yield lines
 
     def _next(self, host: str) -> LogLines | None:
         waiting = self._waiting[host]

@@ -15,7 +15,7 @@ from dtctl.operations.client.conversation import about
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
-from dtctl.operations.logs.reading import told
+from dtctl.operations.logs.reading import received_lines
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 
@@ -55,7 +55,7 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
         session = transport.open(host)
         try:
             with _Files(folder, host.name) as files:
-                files.write(told(record, session, wanted))
+                files.write(received_lines(record, session, wanted))
                 return files.keep()
         finally:
             session.close()
@@ -100,8 +100,8 @@ class _Files:
             with suppress(OSError):
                 self._folder.unlink(_part(task, attempt))
 
-    def write(self, told: Iterable[LogLines]) -> None:
-        for lines in told:
+    def write(self, received_lines: Iterable[LogLines]) -> None:
+        for lines in received_lines:
             with self._saving():
                 self._file(lines).write(lines.data)
             self._begun[lines.task, lines.attempt] += len(lines.data)

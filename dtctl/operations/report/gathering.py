@@ -72,7 +72,7 @@ class Report:
 def gather(record: RunRecord, transport: Transport, environ: Mapping[str, str]) -> Report:
     """Raises DtctlError if no host knows the run."""
     with Following(record, transport, environ, for_one_command) as following:
-        return following.look()
+        return following.report()
 
 
 SCALARS_EVERY_S = 10.0
@@ -98,7 +98,7 @@ class Following:
         self._noting = RecordingTransport(transport)
         self._kept = keep(self._noting)
         self._events = EventHistory(())
-        self._told_by = ""
+        self._events_from = ""
         """The host whose coordinator reports the event history."""
         self._scalars = Metrics(None, ())
         self._next_scalars = 0.0
@@ -110,7 +110,7 @@ class Following:
     def __exit__(self, *_: object) -> None:
         self._kept.__exit__()
 
-    def look(self) -> Report:
+    def report(self) -> Report:
         """How the run stands now. Raises DtctlError where no host says anything of it."""
         found = status(self._record, self._kept)
         if found.time:
@@ -124,23 +124,23 @@ class Following:
     def _read_events(self) -> None:
         """The new events; all of them if the hosts report them in place of the coordinator."""
         record, known = self._record, self._events.lines
-        goes_on = bool(known) and self._events.away is None and self._told_by == record.coordinator
+        goes_on = bool(known) and self._events.away is None and self._events_from == record.coordinator
         begin = known[-1]["n"] + 1 if goes_on else None
         try:
-            told = read_events(record, self._kept, last=LINES, begin=begin)
+            new_events = read_events(record, self._kept, last=LINES, begin=begin)
         except DtctlError as error:
             self._events = dataclasses.replace(self._events, errors={record.coordinator: error})
             return
-        new = (*known, *told.lines)[-LINES:] if goes_on and told.away is None else told.lines
-        self._events, self._told_by = EventHistory(new, told.errors, told.away), record.coordinator
+        new = (*known, *new_events.lines)[-LINES:] if goes_on and new_events.away is None else new_events.lines
+        self._events, self._events_from = EventHistory(new, new_events.errors, new_events.away), record.coordinator
 
     def _read_scalars(self, *, now: bool) -> None:
         """Those of a host that gives no answer stay as they were."""
         began = time.monotonic()
         if began >= self._next_scalars or now:
-            told = read_metrics(self._record, self._kept, [], points=POINTS)
-            left = [one for one in self._scalars.series if one.host in told.errors]
-            self._scalars = dataclasses.replace(told, series=(*told.series, *left))
+            metrics = read_metrics(self._record, self._kept, [], points=POINTS)
+            left = [one for one in self._scalars.series if one.host in metrics.errors]
+            self._scalars = dataclasses.replace(metrics, series=(*metrics.series, *left))
             took = time.monotonic() - began
             self._next_scalars = began + max(SCALARS_EVERY_S, took / SCALARS_SHARE)
 
@@ -178,10 +178,10 @@ def put_together(
     )
 
 
-def _first_of_each_host(*told: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
+def _first_of_each_host(*parts: Mapping[str, DtctlError]) -> dict[str, DtctlError]:
     """What has gone wrong there, rather than that it was not asked again."""
     errors: dict[str, DtctlError] = {}
-    for failed in told:
+    for failed in parts:
         for host, error in failed.items():
             if host not in errors or isinstance(errors[host], NotAsked):
                 errors[host] = error
@@ -193,9 +193,7 @@ def _unasked(
 ) -> dict[str, tuple[str, ...]]:
     """Of hosts that have failed at something else."""
     failed = [host for host, error in errors.items() if not isinstance(error, NotAsked)]
-    left = {
-        host: tuple(what for what, told in parts.items() if isinstance(told.get(host), NotAsked)) for host in failed
-    }
+    left = {host: tuple(what for what, one in parts.items() if isinstance(one.get(host), NotAsked)) for host in failed}
     return {host: what for host, what in left.items() if what}
 
 

@@ -67,12 +67,12 @@ _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
     """`events`: the event history in order; `now` is the end of what still runs."""
-    told: dict[str, list[HistoryEvent]] = {}
+    by_task: dict[str, list[HistoryEvent]] = {}
     for one in events:
         if one["kind"] == "task" and one["task"] is not None:
-            told.setdefault(one["task"], []).append(one)
+            by_task.setdefault(one["task"], []).append(one)
     lines = tuple(
-        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, told.get(str(task.id), []), now)))
+        TaskLine(task.id, task.host, task.state, tuple(_attempts(task, by_task.get(str(task.id), []), now)))
         for task in tasks
     )
     begins = (
@@ -83,8 +83,8 @@ def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: f
     return Timeline(begin, max([begin, *ends]), lines, cut)
 
 
-def _attempts(task: TaskStatus, told: list[HistoryEvent], now: float) -> list[Attempt]:
-    moves = [one for one in told if one["from"] != one["to"] and one["to"] in set(TaskState)]
+def _attempts(task: TaskStatus, events: list[HistoryEvent], now: float) -> list[Attempt]:
+    moves = [one for one in events if one["from"] != one["to"] and one["to"] in set(TaskState)]
     found = _from_moves(task, moves, now) if moves else _from_history(task, now)
     return found[-MOST_ATTEMPTS:]
 

@@ -31,7 +31,7 @@ host has `no_tensorboard`; there are `no_files` yet; they are on several hosts, 
 
 
 @dataclass(frozen=True)
-class Looked:
+class EventFileSources:
     """What the hosts have reported; `run` None: none of them has one."""
 
     run: str | None
@@ -49,7 +49,7 @@ class Location:
     left_out: tuple[str, ...] = ()
 
 
-def look(record: RunRecord, transport: Transport) -> Looked:
+def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
     """By one connection to each host."""
     wanted = Request(
         "event_dirs", EventDirsResult, check=lambda _, answer: check_run(record.cluster, record.run, answer["run"])
@@ -59,42 +59,44 @@ def look(record: RunRecord, transport: Transport) -> Looked:
     runs = [results[host]["run"] for host in sorted(results, key=lambda name: name != record.coordinator)]
     run = runs[0] if runs else None
     answers = {host: answer for host, answer in results.items() if answer["run"] == run}
-    return Looked(run, answers, {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)})
+    return EventFileSources(
+        run, answers, {host: error for host, error in outcomes.errors.items() if not knows_no_run(error)}
+    )
 
 
-def choose(looked: Looked, coordinator: str, *, copy: bool, here: bool) -> Location:
+def choose(found_files: EventFileSources, coordinator: str, *, copy: bool, here: bool) -> Location:
     """`here`: this machine has TensorBoard. Raises PreflightError where there is none that could show them."""
-    order = sorted(looked.answers, key=lambda host: (host != coordinator, host))
-    every = {key for host in order for key in keys_of(looked.answers[host])}
-    whole = [host for host in order if keys_of(looked.answers[host]) == every]
-    able = [host for host in whole if looked.answers[host]["tensorboard"]]
+    order = sorted(found_files.answers, key=lambda host: (host != coordinator, host))
+    every = {key for host in order for key in keys_of(found_files.answers[host])}
+    whole = [host for host in order if keys_of(found_files.answers[host]) == every]
+    able = [host for host in whole if found_files.answers[host]["tensorboard"]]
     if copy:
         if not here:
             raise none_here()
-        return Location(None, "asked", _sources(looked, order))
+        return Location(None, "asked", _sources(found_files, order))
     if able:
         return Location(able[0], "one_host" if every else "no_files")
     if here:
-        return Location(None, "no_tensorboard" if whole else "several_hosts", _sources(looked, order))
-    return _some(looked, order)
+        return Location(None, "no_tensorboard" if whole else "several_hosts", _sources(found_files, order))
+    return _some(found_files, order)
 
 
-def _some(looked: Looked, order: list[str]) -> Location:
+def _some(found_files: EventFileSources, order: list[str]) -> Location:
     """On the host that can show the most of them. Raises PreflightError where none can."""
-    with_it = [host for host in order if looked.answers[host]["tensorboard"]]
+    with_it = [host for host in order if found_files.answers[host]["tensorboard"]]
     if not with_it:
         tried = [
             f"{host} has none in {', '.join(answer['tried']) or 'any Python'}"
-            for host, answer in looked.answers.items()
+            for host, answer in found_files.answers.items()
         ]
         raise PreflightError(
             "neither the hosts nor this machine have TensorBoard",
             detail="\n".join(tried[:10]),
             hint="pip install tensorboard    here, beside dtctl, or in the environment that trains",
         )
-    host = max(with_it, key=lambda name: len(keys_of(looked.answers[name])))
-    own = keys_of(looked.answers[host])
-    return Location(host, "not_here", left_out=tuple(one for one in order if keys_of(looked.answers[one]) - own))
+    host = max(with_it, key=lambda name: len(keys_of(found_files.answers[name])))
+    own = keys_of(found_files.answers[host])
+    return Location(host, "not_here", left_out=tuple(one for one in order if keys_of(found_files.answers[one]) - own))
 
 
 def none_here() -> PreflightError:
@@ -104,12 +106,12 @@ def none_here() -> PreflightError:
     )
 
 
-def _sources(looked: Looked, order: list[str]) -> tuple[str, ...]:
+def _sources(found_files: EventFileSources, order: list[str]) -> tuple[str, ...]:
     """The hosts to copy from; not those that have files, and none but those of an earlier one."""
     seen: set[Key] = set()
     chosen = []
     for host in order:
-        own = keys_of(looked.answers[host])
+        own = keys_of(found_files.answers[host])
         if not own or own - seen:
             chosen.append(host)
         seen |= own
@@ -267,17 +269,17 @@ class CopyStream:
                 with about(name, "sent an invalid `event_file`"):
                     self._copies.add(name, message.of(EventFile), message.payload)
             elif message.type == "caught_up":
-                self._streams.tell(Copied(name, message.of(CaughtUp)["files"]))
+                self._streams.put(Copied(name, message.of(CaughtUp)["files"]))
         return False
 
 
 def follow_copies(
-    record: RunRecord, transport: Transport, place: Location, looked: Looked, copies: Copies
+    record: RunRecord, transport: Transport, place: Location, found_files: EventFileSources, copies: Copies
 ) -> Iterator[Copied | Disconnected | Reconnected | None]:
     """Endless: what becomes of the hosts that are copied from, and None now and then."""
     with Streams(transport) as streams:
         for name in place.sources:
-            host, own = record.route_to(name), without(name, place.sources, looked.answers)
+            host, own = record.route_to(name), without(name, place.sources, found_files.answers)
             streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
         for answer in streams.all(TICK_S):
             assert answer is None or isinstance(answer, Copied | Disconnected | Reconnected)

@@ -60,15 +60,15 @@ class Here:
     def __init__(self, python: str, place: Path, shown: Path) -> None:
         """`shown` is in `place`, the directory that is removed."""
         self._place = place
-        self._said = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed at the end)
+        self._output = tempfile.TemporaryFile(mode="a+b")  # noqa: SIM115 (closed at the end)
         words = [*("--logdir", str(shown)), *("--host", "127.0.0.1"), *("--port", "0")]
         self._line, far = socket.socketpair()
         with far:
             self._child = subprocess.Popen(
                 [python, "-c", LIFELINE, str(place), *words],
                 stdin=far.fileno(),
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._output,
+                stderr=self._output,
                 cwd="/",
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": "-1", "TF_CPP_MIN_LOG_LEVEL": "3"},
                 start_new_session=True,
@@ -85,7 +85,7 @@ class Here:
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
-        self._said.close()
+        self._output.close()
         shutil.rmtree(self._place, ignore_errors=True)
 
     def connect(self) -> socket.socket:
@@ -100,8 +100,8 @@ class Here:
         """Raises DtctlError when it has ended."""
         code = self._child.poll()
         if code is not None:
-            size = os.fstat(self._said.fileno()).st_size
-            end = os.pread(self._said.fileno(), _OUTPUT_BYTES, max(0, size - _OUTPUT_BYTES))
+            size = os.fstat(self._output.fileno()).st_size
+            end = os.pread(self._output.fileno(), _OUTPUT_BYTES, max(0, size - _OUTPUT_BYTES))
             raise DtctlError(
                 f"TensorBoard on this machine ended with exit code {code}",
                 detail=end.decode("utf-8", "replace"),

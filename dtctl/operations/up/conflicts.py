@@ -25,23 +25,23 @@ def refuse_taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> No
     if not taken:
         return
     ports = ", ".join(map(str, sorted({one["port"] for _, one in taken})))
-    told = [f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}" for host, one in taken]
+    lines = [f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}" for host, one in taken]
     free = [set(answer["free_from"]) for answer in prepared.values()]
     first = min(set.intersection(*free), default=None)
     raise PreflightError(
         f"{'ports' if ',' in ports else 'port'} {ports} {'are' if ',' in ports else 'is'} in use on "
         f"{fold({host for host, _ in taken})}",
-        detail="\n".join(told[:_MOST_PORTS] + [f"and {len(told) - _MOST_PORTS} more"] * (len(told) > _MOST_PORTS)),
+        detail="\n".join(lines[:_MOST_PORTS] + [f"and {len(lines) - _MOST_PORTS} more"] * (len(lines) > _MOST_PORTS)),
         hint=_remedy(cluster, {one["whose"].partition(":")[0] for _, one in taken}, first),
     )
 
 
 def holders(prepared: Mapping[str, Prepared]) -> dict[str, DtctlError]:
     """The same of each host where that is so."""
-    told = {host: answer["taken"][0] for host, answer in prepared.items() if answer["taken"]}
+    taken = {host: answer["taken"][0] for host, answer in prepared.items() if answer["taken"]}
     return {
         host: PreflightError(f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}")
-        for host, one in told.items()
+        for host, one in taken.items()
     }
 
 
@@ -90,12 +90,12 @@ def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
 def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:
     """The cluster with the ports that its hosts have answered."""
 
-    def port(task: TaskId, said: int) -> int:
-        return said if said != CHOSEN_PORT else chosen[cluster.host_of(task).name]["tasks"][str(task)]
+    def port(task: TaskId, configured: int) -> int:
+        return configured if configured != CHOSEN_PORT else chosen[cluster.host_of(task).name]["tasks"][str(task)]
 
     jobs = {
         name: dataclasses.replace(
-            job, ports=tuple(port(TaskId(name, index), said) for index, said in enumerate(job.ports))
+            job, ports=tuple(port(TaskId(name, index), configured) for index, configured in enumerate(job.ports))
         )
         for name, job in cluster.jobs.items()
     }

@@ -116,7 +116,7 @@ def prepare_launch(
 
     found, hooks = find_secrets(cluster, environ), find_hooks(cluster, environ)
     bundle = bundle or scan_code(cluster)
-    said = digest(cluster, f"{bundle.id} local" if local else bundle.id)
+    computed = digest(cluster, f"{bundle.id} local" if local else bundle.id)
     plan = make_plan(make_local(cluster) if local else cluster, hostname)
     created = time.time()
     run = run_id(cluster.name, created)
@@ -127,7 +127,7 @@ def prepare_launch(
         plan=plan,
         record=record,
         bundle=bundle,
-        digest=said,
+        digest=computed,
         controller=controller_name(),
         secrets=found,
         authority=Authority(run) if len(record.hosts) > 1 else None,

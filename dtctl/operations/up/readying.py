@@ -75,7 +75,7 @@ def started(session: Session, report: Report, record: RunRecord, run: str) -> an
 def kept(session: Session, report: Report, record: RunRecord, run: str) -> answers.UpResult:
     session.send({"type": "keep"})
     message = converse(session, None, report, until="result")
-    return final(session, "up", message, answers.UpResult, lambda told: check_run(record.cluster, run, told["run"]))
+    return final(session, "up", message, answers.UpResult, lambda answer: check_run(record.cluster, run, answer["run"]))
 
 
 class _Needs:
@@ -117,25 +117,25 @@ class _ProgressReporter:
         self._phase = ""
         self._text_bytes = 0
 
-    def progress(self, said: answers.Progress, payload: bytes) -> None:
-        text = said["text"] or payload.decode("utf-8", "replace")
-        told = Progress(self._host, said["phase"], said["done_bytes"], said["total_bytes"], text)
-        if told.phase == "setup" and text:
-            self._setup(told)
-        elif told.phase != self._phase or time.monotonic() >= self._next:
-            self._report(told)
+    def progress(self, frame: answers.Progress, payload: bytes) -> None:
+        text = frame["text"] or payload.decode("utf-8", "replace")
+        update = Progress(self._host, frame["phase"], frame["done_bytes"], frame["total_bytes"], text)
+        if update.phase == "setup" and text:
+            self._setup(update)
+        elif update.phase != self._phase or time.monotonic() >= self._next:
+            self._report(update)
         else:
             return
-        self._phase = told.phase
+        self._phase = update.phase
         self._next = time.monotonic() + _REPORT_EVERY_S
 
-    def _setup(self, told: Progress) -> None:
+    def _setup(self, update: Progress) -> None:
         if self._text_bytes > SETUP_TEXT_BYTES:
             return
-        self._text_bytes += len(told.text)
+        self._text_bytes += len(update.text)
         if self._text_bytes > SETUP_TEXT_BYTES:
-            told = Progress(self._host, told.phase, text="(further output of the setup is not shown)\n")
-        self._report(told)
+            update = Progress(self._host, update.phase, text="(further output of the setup is not shown)\n")
+        self._report(update)
 
 
 ROLLBACK_S = 60.0
@@ -176,9 +176,9 @@ class Rollback:
         except TimeoutError:
             return
         except DtctlError as error:
-            self.hear(session.host.name, error)
+            self.fail(session.host.name, error)
 
-    def hear(self, host: str, error: DtctlError) -> None:
+    def fail(self, host: str, error: DtctlError) -> None:
         """An agent tells why it gives up when it has taken back what it had started."""
         with self._news:
             if isinstance(error, AgentError):

@@ -106,7 +106,7 @@ def _others_run(seen: Coordination) -> bool:
 
 
 def _own(task: TaskStatus) -> list[Past]:
-    """Ends that nobody asked for, of attempts whose peers were ready."""
+    """Ends that was not requested, of attempts whose peers were ready."""
     return [one for one in task.entry["history"] if not (one["asked"] or one["early"]) and one["code"] != 0]
 
 
@@ -203,7 +203,7 @@ class UpReport:
     def stopping(self, found: Ending) -> None:
         """What of a run that is replaced is still there, before it is stopped."""
 
-    def stopped(self, told: Stopping) -> None:
+    def stopped(self, stopping: Stopping) -> None:
         """How far that is, where it takes long."""
 
 
@@ -223,9 +223,9 @@ def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRec
     lead = record.coordinator
     if earlier(prepared):
         return None
-    told = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
-    if told:
-        host, newest = max(told, key=lambda one: one[1]["checkpoint"]["time"])
+    unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
+    if unused:
+        host, newest = max(unused, key=lambda one: one[1]["checkpoint"]["time"])
         return UnusedCheckpoint(host, newest["run"], newest["dir"], read_checkpoint(newest["checkpoint"]), lead)
     if previous is not None and previous.run and not previous.is_local and previous.coordinator not in record.hosts:
         return UnusedCheckpoint(previous.coordinator, previous.run, lead=lead)

@@ -245,16 +245,16 @@ def _of_python(command: Sequence[str]) -> Program | None:
 
 def check_programs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
     code = _Code(bundle)
-    told: set[tuple[KeyPath, str]] = set()
+    reported: set[tuple[KeyPath, str]] = set()
     for name, job in cluster.jobs.items():
         program = program_of(job.launch.command)
         if program is None or program.name.startswith("/") or _FILLED_IN.search(program.name):
             continue
         own: KeyPath = ("jobs", name, "command")
         path = own if findings.document.find(own) == own else ("trainer", "command")
-        if (path, program.name) in told:
+        if (path, program.name) in reported:
             continue
-        told.add((path, program.name))
+        reported.add((path, program.name))
         at = (*path, program.index)
         if program.is_module:
             _check_module(program.name, at, code, findings)

@@ -37,14 +37,14 @@ Answers = Mapping[str, answers.Prepared]
 
 def offered(prepared: Answers, coordinator: str) -> answers.Joining | None:
     """What the coordinator's host keeps for those that its live run was started without. Nobody else is believed."""
-    told = prepared.get(coordinator)
-    return told["joining"] if told is not None and told["unchanged"] else None
+    answer = prepared.get(coordinator)
+    return answer["joining"] if answer is not None and answer["unchanged"] else None
 
 
 def gone_without(prepared: Answers, coordinator: str) -> Collection[str]:
     """Hosts that the live run was started without: nobody needs them to be back now."""
-    told = offered(prepared, coordinator)
-    return told["inventory"]["absent"] if told is not None else ()
+    offer = offered(prepared, coordinator)
+    return offer["inventory"]["absent"] if offer is not None else ()
 
 
 def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, ...]:
@@ -52,19 +52,21 @@ def newcomers(prepared: Answers, joining: answers.Joining | None) -> tuple[str, 
     if joining is None:
         return ()
     run, kept = joining["inventory"]["run"], joining["credentials"]
-    return tuple(host for host, told in prepared.items() if host in kept and run not in (told["run"], told["current"]))
+    return tuple(
+        host for host, answer in prepared.items() if host in kept and run not in (answer["run"], answer["current"])
+    )
 
 
 class Joining:
     """The conversations of an `up` that adds hosts to a live run: what becomes of one concerns no other."""
 
-    def __init__(self, launch: Start, told: answers.Joining, transport: Transport, report: Report) -> None:
-        inventory = told["inventory"]
+    def __init__(self, launch: Start, joining: answers.Joining, transport: Transport, report: Report) -> None:
+        inventory = joining["inventory"]
         run, created, replaced = inventory["run"], inventory["created"], inventory["replaced"]
         record = dataclasses.replace(launch.record, run=run, created=created, replaced=replaced)
         self._launch = dataclasses.replace(launch, record=record, authority=None, context=None)
         self._run = run
-        self._told = told
+        self._joining = joining
         self._transport = transport
         self._report = report
         self._sender = Sender(launch.bundle)
@@ -85,9 +87,9 @@ class Joining:
             session.close()
 
     def _converse(self, session: Session, host: Host) -> answers.Started:
-        asked = up_request(self._launch, host, self._told["inventory"]["absent"])
+        asked = up_request(self._launch, host, self._joining["inventory"]["absent"])
         self._check_same(host, asked["spec"])
-        asked = {**asked, "credentials": self._told["credentials"][host.name]}
+        asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record
         answer = readying.prepared(session, asked, self._sender, self._report, record)
         refuse_taken_ports({host.name: answer}, self._launch.plan.cluster)
@@ -99,13 +101,13 @@ class Joining:
 
     def _check_same(self, host: Host, spec: Spec) -> None:
         """Raises PreflightError where what this file says now is not what the run's hosts know."""
-        told = self._told["inventory"]
-        with about(self._launch.record.coordinator, "tells of another run than it has"):
-            check_inventory(told, spec["cluster"], self._run)
-        if inventory_of(spec) != told:
+        expected = self._joining["inventory"]
+        with about(self._launch.record.coordinator, "reports another run than its own"):
+            check_inventory(expected, spec["cluster"], self._run)
+        if inventory_of(spec) != expected:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
-                detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address says nothing",
+                detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",
                 hint="type it where the run was started, or start anew: dtctl up --replace",
             )
 
@@ -113,7 +115,7 @@ class Joining:
 A = TypeVar("A")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
-_SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
+_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    says them instead"
 
 
 class Starting:
@@ -243,17 +245,17 @@ class Starting:
 
     def check(self, prepared: Mapping[str, answers.Prepared]) -> Checked | None:
         """What the hosts tell of themselves; they look at each other in a second round, all at once."""
-        self._passing.hear(prepared)
+        self._passing.add(prepared)
         while asked := [host for host in self._hosts if self._passing.question(host.name) is not None]:
-            looking = fan_out(asked, self._look, width=len(asked), cancel=self._rollback.begin)
+            looking = fan_out(asked, self._inspect, width=len(asked), cancel=self._rollback.begin)
             self._go_without("look around", looking.errors)
-            self._passing.hear(looking.results)
+            self._passing.add(looking.results)
         brief = self._passing.judged()
         if brief is not None:
             self.report.checked(brief)
         return brief
 
-    def _look(self, host: Host) -> answers.Facts:
+    def _inspect(self, host: Host) -> answers.Facts:
         session = self._sessions[host.name]
         session.send({"type": "look", "ask": self._passing.question(host.name)})
         answer = readying.converse(session, None, self.report, until="looked").of(answers.Facts)
@@ -282,7 +284,7 @@ class Starting:
             answer = self._started(host)
         except DtctlError as error:
             if isinstance(error, AgentError):
-                self._rollback.hear(host.name, error)
+                self._rollback.fail(host.name, error)
             self._rollback.begin()  # or the other hosts would wait for this one
             raise
         self.report(Progress(host.name, "started"))

@@ -11,7 +11,6 @@ from typing import Protocol
 from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.outputs import refuse_outputs_of_others
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
 from dtctl.operations.up.launch import Start
@@ -94,8 +93,8 @@ def _start(
         checked=brief,
         without_revival=_reported(kept, "reboot_why") if starting.launch.expects_revival else {},
         revival=_reported(kept, "reboot"),
-        new_revival=_reported({host: told for host, told in kept.items() if told["reboot_new"]}, "reboot"),
-        aside={host: tuple(told["aside"]) for host, told in kept.items() if told["aside"]},
+        new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
+        aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
         unremembered=unsaved and unbegun,  # what was begun is found again
         lead=starting.hand_over(),
@@ -165,7 +164,9 @@ def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
     starting.pass_over(holders(prepared))
     prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
     refuse_taken_ports(prepared, launch.plan.cluster)
-    if not launch.adopt_output:
+    if not launch.adopt_output and any(answer["outputs"] for answer in prepared.values()):
+        from dtctl.operations.outputs import refuse_outputs_of_others
+
         file = Path(os.path.realpath(launch.plan.cluster.file))
         refuse_outputs_of_others(prepared, launch.record.cluster, launch.controller, file)
     return prepared
@@ -179,4 +180,4 @@ def _make_room(starting: Starting, report: UpReport, prepared: Prepared) -> dict
 
 def _reported(kept: Mapping[str, answers.UpResult], field: str) -> dict[str, str]:
     """Of the hosts that report anything there."""
-    return {host: str(told[field]) for host, told in kept.items() if told[field]}  # type: ignore[literal-required]
+    return {host: str(answer[field]) for host, answer in kept.items() if answer[field]}  # type: ignore[literal-required]

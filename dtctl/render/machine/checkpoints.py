@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
     """Each once; `elsewhere` of a checkpoint has the shards that its host lacks and others hold."""
     scattered = {(one.directory, one.checkpoint.prefix) for one in every(found) if one.scattered}
-    told = []
+    documents = []
     for place in found:
         body = document.checkpoints(place)
         for entry, one in zip(body["all"], place.all, strict=True):
             elsewhere = missing_elsewhere(found, place, one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
             entry["scattered"] = (place.directory, one.prefix) in scattered
-        told.append({**body, "guessed": place.guessed, "others": list(place.others)})
-    return told
+        documents.append({**body, "guessed": place.guessed, "others": list(place.others)})
+    return documents
 
 
 def verified(outcome: Verification) -> list[dict[str, Any]]:
@@ -35,7 +35,7 @@ def verified(outcome: Verification) -> list[dict[str, Any]]:
             **document.picked(one.found, "host directory"),
             **document.picked(one.found.checkpoint, "prefix step"),
             "sound": one.sound,
-            **document.picked(one.told, "problems unread? tensors read_bytes seconds"),
+            **document.picked(one.report, "problems unread? tensors read_bytes seconds"),
         }
         for one in outcome.checked
     ]

@@ -21,13 +21,13 @@ def diagnosis(found: Diagnosis) -> dict[str, Any]:
         **picked(found.status.record, "cluster run"),
         "problems": problems(found.found),
         "hosts": [
-            {"host": host, **{name: value for name, value in told.items() if name in _HOST}}
-            for host, told in found.facts.hosts.items()
+            {"host": host, **{name: value for name, value in host_vitals.items() if name in _HOST}}
+            for host, host_vitals in found.facts.hosts.items()
         ],
         "tasks": [
             {"task": task, "host": host, **{name: value for name, value in vitals.items() if name != "log"}}
-            for host, told in found.facts.hosts.items()
-            for task, vitals in told["tasks"].items()
+            for host, host_vitals in found.facts.hosts.items()
+            for task, vitals in host_vitals["tasks"].items()
         ],
         "errors": errors(found.errors),
     }
@@ -61,15 +61,15 @@ def _problem(found: Finding) -> dict[str, Any]:
 _END = "code=exitCode signal at=time@ cause? times=timesInARow restarted@"
 
 
-def checked(told: Checked) -> dict[str, Any]:
+def checked(outcome: Checked) -> dict[str, Any]:
     return {
-        "passed": not told.failed and not told.errors,
-        "hosts": list(told.hosts),
-        "seconds": round(told.seconds, 3),
-        "problems": [_finding(one) for one in told.found if fails(one)],
-        "warnings": [_finding(one) for one in told.found if not fails(one)],
-        "topics": {topic: [_line(one) for one in lines] for topic, lines in told.lines.items()},
-        "errors": errors(told.errors),
+        "passed": not outcome.failed and not outcome.errors,
+        "hosts": list(outcome.hosts),
+        "seconds": round(outcome.seconds, 3),
+        "problems": [_finding(one) for one in outcome.found if fails(one)],
+        "warnings": [_finding(one) for one in outcome.found if not fails(one)],
+        "topics": {topic: [_line(one) for one in lines] for topic, lines in outcome.lines.items()},
+        "errors": errors(outcome.errors),
     }
 
 

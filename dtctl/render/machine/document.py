@@ -46,7 +46,7 @@ def json_line(body: Mapping[str, Any]) -> str:
     return json.dumps(valid(body), allow_nan=False) + "\n"
 
 
-def tell_json(kind: str, body: Mapping[str, Any]) -> None:
+def print_json_to_stderr(kind: str, body: Mapping[str, Any]) -> None:
     """One document a line, on stderr."""
     console.put(json_line({"apiVersion": API_VERSION, "kind": kind, **body}), stderr=True)
 
@@ -116,8 +116,8 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         "stages": [
             {
                 **picked(stage, "name tasks"),
-                "after": list(stage.after) if stage.held else [],
-                "needs": list(stage.after),
+                "after": stage["after"] if stage["held"] else [],
+                "needs": stage["after"],
             }
             for stage in value.stages
         ],

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.snapshot import RunStatus
-    from dtctl.operations.trust import Look, NewKeys
+    from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.operations.up.result import UpResult
     from dtctl.transport.fanout import Outcomes
 
@@ -69,7 +69,7 @@ def restart(outcome: RestartResult) -> dict[str, Any]:
     }
 
 
-def trust(found: Look, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
+def trust(found: KeyScan, pinned: Sequence[tuple[NewKeys, Sequence[Path]]]) -> dict[str, Any]:
     """`pinned`: what was pinned just now, and in which files."""
     return {
         "pinned": [

@@ -102,11 +102,13 @@ def _cause(status: RunStatus) -> dict[str, Any] | None:
     return None if cause is None else {"task": str(cause), "logTail": status.tasks[cause].exit["tail"]}
 
 
-def _coordination(told: Coordination) -> dict[str, Any]:
+def _coordination(coordination: Coordination) -> dict[str, Any]:
     return {
-        **picked(told.view, "phase missing=waitingFor restarts warnings"),
-        "incidents": [_incident(one) for one in told.view["incidents"]],
-        "hosts": [{"host": host, **picked(one, "connected heard@ over absent")} for host, one in told.contacts.items()],
+        **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
+        "incidents": [_incident(one) for one in coordination.view["incidents"]],
+        "hosts": [
+            {"host": host, **picked(one, "connected heard@ over absent")} for host, one in coordination.contacts.items()
+        ],
     }
 
 

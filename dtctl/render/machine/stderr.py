@@ -9,19 +9,19 @@ from dtctl.errors import AgentError, ConfigError, DtctlError, Problem
 from dtctl.render.machine import document
 from dtctl.transport.fanout import SomeHostsFailed
 
-_said = ""
+_last_message = ""
 """The last message: the reason, for a command that fails without an error of its own."""
 
 
 def begin() -> None:
-    global _said
-    _said = ""
+    global _last_message
+    _last_message = ""
 
 
 def end(exit_code: int) -> None:
     """A command has ended, without an error that was reported."""
     if exit_code:
-        found = DtctlError(_said or f"exit code {exit_code}")
+        found = DtctlError(_last_message or f"exit code {exit_code}")
         found.exit_code = exit_code  # type: ignore[assignment]  # exec ends with that of a command
         error(found)
 
@@ -30,32 +30,32 @@ def error(found: DtctlError) -> None:
     """The command ends with it. `problems`: each with its place in a file; `errors`: of hosts, where several failed."""
     problems = document.problems(found.problems) if isinstance(found, ConfigError) else []
     hosts = document.errors(found.errors) if isinstance(found, SomeHostsFailed) else []
-    document.tell_json(
+    document.print_json_to_stderr(
         "Error", {**_fields(found), "problems": problems, "errors": hosts, "exitCode": int(found.exit_code)}
     )
 
 
 def host_errors(errors: Mapping[str, DtctlError]) -> None:
     """Hosts that gave no answer, where the command goes on without them."""
-    global _said
+    global _last_message
     for host, found in errors.items():
-        _said = found.summary
-        document.tell_json("HostError", {**_fields(found), "host": host})
+        _last_message = found.summary
+        document.print_json_to_stderr("HostError", {**_fields(found), "host": host})
 
 
 def warning(text: str, hint: str) -> None:
-    document.tell_json("Warning", {"text": text, "hint": hint})
+    document.print_json_to_stderr("Warning", {"text": text, "hint": hint})
 
 
 def doubt(problem: Problem) -> None:
     (place,) = document.problems([problem])
-    document.tell_json("Warning", {"text": problem.summary, "hint": problem.hint, "place": place})
+    document.print_json_to_stderr("Warning", {"text": problem.summary, "hint": problem.hint, "place": place})
 
 
 def note(text: str, next_steps: Sequence[str] = ()) -> None:
-    global _said
-    _said = _said if text.startswith("dtctl ") else text
-    document.tell_json("Note", {"text": text, "next": list(next_steps)})
+    global _last_message
+    _last_message = _last_message if text.startswith("dtctl ") else text
+    document.print_json_to_stderr("Note", {"text": text, "next": list(next_steps)})
 
 
 def _fields(found: DtctlError) -> dict[str, Any]:

@@ -47,16 +47,16 @@ def names(several: Sequence[Series]) -> list[str]:
     return [f"{one.host}:{one.directory}/{one.name}" for one in several]
 
 
-def in_words(one: Series) -> str:
+def as_text(one: Series) -> str:
     """From 2.31 at step 0 to 0.041 at step 2000, at least 0.039, at most 2.31"""
     first, last = one.points[0], one.points[-1]
-    told = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
+    text = f"from {number(first.value)} at step {first.step} to {number(last.value)} at step {last.step}"
     values = [point.value for point in one.points if math.isfinite(point.value)]
     least = one.least if one.least is not None else min(values, default=None)
     most = one.most if one.most is not None else max(values, default=None)
     if least is None or most is None:
-        return f"{told}, with no finite number among its values"
-    return f"{told}, at least {number(least)}, at most {number(most)}"
+        return f"{text}, with no finite number among its values"
+    return f"{text}, at least {number(least)}, at most {number(most)}"
 
 
 def number(value: float) -> str:
@@ -75,7 +75,7 @@ def _figure(name: str, several: Sequence[Series]) -> Html:
         for one in shown
     ]
     described = "; ".join(
-        (f"{label}: " if len(shown) > 1 else "") + in_words(one) for label, one in zip(labels, shown, strict=True)
+        (f"{label}: " if len(shown) > 1 else "") + as_text(one) for label, one in zip(labels, shown, strict=True)
     )
     ends = [number(high), number(low)] if values else []
     y = tag("div", [tag("span", end) for end in ends], class_="y axis", aria_hidden="true")
@@ -86,12 +86,12 @@ def _figure(name: str, several: Sequence[Series]) -> Html:
 
 def _legend(labels: Sequence[str], shown: Sequence[Series]) -> Iterable[Html]:
     if len(shown) == 1:
-        yield tag("p", in_words(shown[0]))
+        yield tag("p", as_text(shown[0]))
         return
     yield tag(
         "ul",
         [
-            tag("li", _stroke(index), f"{label}: {in_words(one)}")
+            tag("li", _stroke(index), f"{label}: {as_text(one)}")
             for index, (label, one) in enumerate(zip(labels, shown, strict=True))
         ],
         class_="legend",

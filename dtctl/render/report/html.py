@@ -31,10 +31,10 @@ def tag(name: str, /, *parts: Part, **attributes: object) -> Html:
 
     True stands for an attribute without a value.
     """
-    said = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
+    text = "".join(_attribute(key, value) for key, value in attributes.items() if value is not None)
     if name in _VOID:
-        return Html(f"<{name}{said}>")
-    return Html(f"<{name}{said}>{joined(*parts)}</{name}>")
+        return Html(f"<{name}{text}>")
+    return Html(f"<{name}{text}>{joined(*parts)}</{name}>")
 
 
 def joined(*parts: Part) -> Html:

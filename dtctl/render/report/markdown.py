@@ -10,7 +10,7 @@ from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
-from dtctl.render import goodput as words
+from dtctl.render import goodput as goodput_text
 from dtctl.render.events import event_line
 from dtctl.render.format import count
 from dtctl.render.metrics import sparkline
@@ -70,11 +70,11 @@ def _goodput(report: Report) -> Iterator[str]:
     if found is None:
         yield "Unknown: the logs report no step, or the coordinator is unreachable."
         return
-    yield f"**{words.percent(found.share)}**{words.of_what(report)}"
+    yield f"**{goodput_text.percent(found.share)}**{goodput_text.of_what(report)}"
     yield ""
-    yield from _table(["part", "share", "time", "what it is"], list(words.rows(found).values()))
+    yield from _table(["part", "share", "time", "what it is"], list(goodput_text.rows(found).values()))
     if found.gains:
-        yield from ("", *(f"- {_text(words.gain_words(one))}" for one in found.gains))
+        yield from ("", *(f"- {_text(goodput_text.gain_text(one))}" for one in found.gains))
 
 
 def _tasks(report: Report) -> Iterator[str]:
@@ -93,7 +93,7 @@ def _curves(report: Report) -> Iterator[str]:
     for name, several in curves.tags(report).items():
         for label, one in zip(curves.names(several), several, strict=True):
             shape = sparkline([point.value for point in one.points], CURVE_WIDTH)
-            rows.append([name, label, shape, curves.in_words(one)])
+            rows.append([name, label, shape, curves.as_text(one)])
     if rows:
         yield from _table(["tag", "where", "curve", "in words"], rows[: curves.MOST_FIGURES])
     else:
@@ -112,10 +112,10 @@ def _checkpoints(report: Report) -> Iterator[str]:
 
 
 def _events(report: Report) -> Iterator[str]:
-    told = report.events[-MOST_LINES:]
-    if len(report.events) > len(told):
-        yield f"- {count(len(report.events) - len(told), 'line')} before: dtctl events lists them all"
-    yield from (f"- {_text(event_line(one))}" for one in told)
+    events = report.events[-MOST_LINES:]
+    if len(report.events) > len(events):
+        yield f"- {count(len(report.events) - len(events), 'line')} before: dtctl events lists them all"
+    yield from (f"- {_text(event_line(one))}" for one in events)
 
 
 def _hosts(report: Report) -> Iterator[str]:

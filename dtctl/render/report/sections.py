@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.operations.report.gathering import HostFacts, Report
-from dtctl.render import goodput as words
+from dtctl.render import goodput as goodput_text
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import count, duration, fold, local_time, size
@@ -63,17 +63,17 @@ def facts(report: Report) -> list[tuple[str, str]]:
     progress = status.progress
     newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
     step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
-    told = [
+    entries = [
         ("Time", duration(report.timeline.end - report.timeline.begin)),
         ("Step", step),
         ("Steps/s", f"{progress.rate:.3g}" if progress.rate and not status.verdict.outcome.decided else ""),
         ("Loss", progress.loss or ""),
-        ("Goodput", words.percent(report.goodput.share) if report.goodput else ""),
+        ("Goodput", goodput_text.percent(report.goodput.share) if report.goodput else ""),
         ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
         ("Checkpoint", f"step {newest.step}" if newest and newest.step is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
     ]
-    return [(name, value) for name, value in told if value]
+    return [(name, value) for name, value in entries if value]
 
 
 def _result(report: Report, *, headed: bool) -> Html:
@@ -115,17 +115,17 @@ def _goodput(report: Report) -> Html:
         (one.what, one.begin_s / found.elapsed_s, one.end_s / found.elapsed_s, _span(one.what, one.seconds))
         for one in found.spans
     ]
-    rows = [[tag("span", key(what), " ", name), *others] for what, (name, *others) in words.rows(found).items()]
+    rows = [[tag("span", key(what), " ", name), *others] for what, (name, *others) in goodput_text.rows(found).items()]
     columns: list[Column | str] = [
         "part",
         Column("share", "number"),
         Column("time", "number"),
         Column("what it is", "wide"),
     ]
-    gains = [tag("li", words.gain_words(one)) for one in found.gains]
+    gains = [tag("li", goodput_text.gain_text(one)) for one in found.gains]
     return joined(
-        tag("p", tag("strong", words.percent(found.share)), words.of_what(report)),
-        tag("div", bars("Where the time went", words.goodput_line(found), spans), class_="bar"),
+        tag("p", tag("strong", goodput_text.percent(found.share)), goodput_text.of_what(report)),
+        tag("div", bars("Where the time went", goodput_text.goodput_line(found), spans), class_="bar"),
         scrolled("Where the time went", columns, rows),
         tag("h3", "What would raise it") if gains else None,
         tag("ul", gains) if gains else None,
@@ -133,7 +133,7 @@ def _goodput(report: Report) -> Html:
 
 
 def _span(what: str, seconds: float) -> str:
-    return f"{words.PARTS[what]}: {duration(seconds)}"
+    return f"{goodput_text.PARTS[what]}: {duration(seconds)}"
 
 
 def _timeline(report: Report) -> Html:
@@ -184,14 +184,14 @@ def checkpoint_problems(report: Report) -> list[str]:
 
 
 def _events(report: Report) -> Html:
-    told: list[HistoryEvent] = list(report.events[-MOST_LINES:])
-    left = len(report.events) - len(told)
-    items = [tag("li", event_line(one)) for one in told]
+    events: list[HistoryEvent] = list(report.events[-MOST_LINES:])
+    left = len(report.events) - len(events)
+    items = [tag("li", event_line(one)) for one in events]
     more = tag("p", f"{count(left, 'line')} before: dtctl events lists them all.", class_="soft") if left else None
     folded = tag(
-        "details", tag("summary", count(len(told), "line")), more, tag("ul", items), open=len(told) <= 30 or None
+        "details", tag("summary", count(len(events), "line")), more, tag("ul", items), open=len(events) <= 30 or None
     )
-    return joined(folded) if told else tag("p", "The event history is unknown: the coordinator is unreachable.")
+    return joined(folded) if events else tag("p", "The event history is unknown: the coordinator is unreachable.")
 
 
 def _hosts(report: Report) -> Html:
@@ -222,13 +222,13 @@ def host_rows(report: Report) -> list[list[str]]:
 
 def hardware(host: HostFacts) -> str:
     cpus, memory_bytes, free_bytes = (host.greeting.get(name, 0) for name in ("cpus", "memory_bytes", "free_bytes"))
-    told = [
+    parts = [
         count(cpus, "CPU") if cpus else "",
         f"{size(memory_bytes)} of memory" if memory_bytes else "",
         count(host.gpus, "GPU") if host.gpus else "",
         f"{size(free_bytes)} free" if free_bytes else "",
     ]
-    return ", ".join(filter(None, told))
+    return ", ".join(filter(None, parts))
 
 
 def _configuration(report: Report) -> Html:

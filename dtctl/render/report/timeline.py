@@ -72,11 +72,11 @@ def described(line: TaskLine) -> str:
     """A lane for those who do not see it."""
     if not line.attempts:
         return "not started"
-    words = [
+    parts = [
         f"attempt {one.number} {state(line, one)} {'after' if _is_over(line, one) else 'for'} {duration(_ran(one))}"
         for one in line.attempts[-20:]
     ]
-    return ", ".join(words)
+    return ", ".join(parts)
 
 
 def state(line: TaskLine, one: Attempt) -> str:

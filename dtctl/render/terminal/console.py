@@ -25,6 +25,9 @@ _choice: ColorChoice = "auto"
 _tell: Callable[[str], None] | None = None
 """Says a line about the work in JSON, where all of stderr is JSON."""
 
+_FORCES_COLOR = ("FORCE_COLOR", "TTY_COMPATIBLE")
+"""Variables with which rich takes anything for a terminal (rich.console.Console.is_terminal)."""
+
 _PLAIN = {"\u00b7": "-", "\u2026": "..."}
 """The middle dot and the ellipsis."""
 
@@ -169,6 +172,8 @@ def can_show(characters: str, *, stderr: bool = False) -> bool:
 
 def colored(*, stderr: bool = False) -> bool:
     """Whether escape sequences may be written to the stream."""
+    if _choice != "always" and not on_terminal(stderr=stderr) and not any(map(os.environ.get, _FORCES_COLOR)):
+        return False  # without importing rich
     return _console(stderr=stderr).color_system is not None
 
 

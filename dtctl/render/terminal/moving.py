@@ -89,8 +89,8 @@ _drawn = False
 class LastLine:
     """A `Display` (see moving.py). `words` is asked for the line each time; an empty one is not drawn."""
 
-    def __init__(self, words: Callable[[], str]) -> None:
-        self._words = words
+    def __init__(self, text: Callable[[], str]) -> None:
+        self._text = text
         self._ended = threading.Event()
 
     def start(self) -> None:
@@ -110,7 +110,7 @@ class LastLine:
 
     def draw(self) -> None:
         global _drawn
-        line = one_line(self._words())
+        line = one_line(self._text())
         with _writing:
             _erase()
             if line:

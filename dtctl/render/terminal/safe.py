@@ -24,10 +24,11 @@ _SEEN = f"[^\x00-\x9f\\s{_UNSAFE}{_JOINERS}{_SELECTORS}]"
 _IN_USE = f"[{_SELECTORS}](?<={_SEEN}.)[{_JOINERS}]?|[{_JOINERS}](?<={_SEEN}.)|\ufe0f(?<=[0-9#*].)"
 """Joiners and variation selectors where emoji and several scripts need them: behind a character that is seen."""
 
-_MARKED = re.compile(f"({_IN_USE})|[{_UNSAFE}{_JOINERS}{_SELECTORS}]")
-_COLOR = re.compile("\x1b\\[[0-9;:]{0,64}m")
+_MARKED = f"({_IN_USE})|[{_UNSAFE}{_JOINERS}{_SELECTORS}]"
+"""Compiled when it is first needed, as all here: it takes some ms, and most text is plain ASCII."""
+_COLOR = "\x1b\\[[0-9;:]{0,64}m"
 """SGR (ECMA-48, 8.3.117) with its parameters alone: `ESC [ > 4 ; 2 m` changes what a terminal's keyboard sends."""
-_COLOR_OR_MARKED = re.compile(f"({_COLOR.pattern})|{_MARKED.pattern}")
+_COLOR_OR_MARKED = f"({_COLOR})|{_MARKED}"
 _RESET = "\x1b[0m"
 _RESETS = (_RESET, "\x1b[m")
 _CONCEALS = "8"
@@ -43,7 +44,7 @@ def one_line(text: str) -> str:
     """For any text that should be one line: line ends are marked too, so that they cannot fake another line."""
     if text.isascii() and text.isprintable():
         return text
-    return _MARKED.sub(_mark, text)
+    return re.sub(_MARKED, _mark, text)
 
 
 def lines_of(text: str) -> list[str]:
@@ -71,8 +72,8 @@ def log_lines(data: bytes, *, color: bool) -> list[str]:
 
 def _log_line(line: str, *, color: bool) -> str:
     if "\x1b" not in line:
-        return _MARKED.sub(_mark, line)
-    safe = _COLOR_OR_MARKED.sub(lambda found: _color(found[1], color) if found[1] else _mark(found, 2), line)
+        return re.sub(_MARKED, _mark, line)
+    safe = re.sub(_COLOR_OR_MARKED, lambda found: _color(found[1], color) if found[1] else _mark(found, 2), line)
     return safe + _RESET if "\x1b" in safe and not safe.endswith(_RESETS) else safe
 
 

@@ -86,8 +86,8 @@ class Top(App[ExitCode]):
                 loop.add_signal_handler(number, self.exit, ExitCode.TERMINATED)
         self.app_resume_signal.subscribe(self, self._redraw_all)
         self.query_one("#rows", Lines).focus()
-        self.set_interval(LOOK_EVERY_S, self.look)
-        self.look()
+        self.set_interval(LOOK_EVERY_S, self.poll)
+        self.poll()
 
     def on_resize(self, resized: Resize) -> None:
         self._room = resized.size.width - 1, resized.size.height - 1
@@ -98,10 +98,10 @@ class Top(App[ExitCode]):
         for widget in self.screen.walk_children():
             widget.refresh()
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Takes the news and draws it; without any, draws the ages now and then."""
         try:
-            news = self.model.look(time.monotonic())
+            news = self.model.poll(time.monotonic())
         except BaseException as error:  # shown below the screen, once it is gone
             self.failure = error
             self.exit()
@@ -196,17 +196,17 @@ class Top(App[ExitCode]):
 
     def action_filter(self) -> None:
         words = self.query_one("#filter", Input)
-        words.value = self.choice.words
+        words.value = self.choice.filter
         words.display = True
         self.screen.set_focus(words)
 
     def action_all(self) -> None:
         self.query_one("#filter", Input).value = ""
         self._end_filter()
-        self._choose(dataclasses.replace(self.choice, words=""))
+        self._choose(dataclasses.replace(self.choice, filter=""))
 
     def on_input_changed(self, typed: Input.Changed) -> None:
-        self._choose(dataclasses.replace(self.choice, words=typed.value))
+        self._choose(dataclasses.replace(self.choice, filter=typed.value))
 
     def _end_filter(self) -> None:
         self.screen.set_focus(self._table)

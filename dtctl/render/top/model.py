@@ -70,7 +70,7 @@ class Choice:
     sort: str = "TASK"
     """Heading of a column."""
     backwards: bool = False
-    words: str = ""
+    filter: str = ""
     """A task is shown when each of them is found in its row."""
     folded: frozenset[str] = frozenset()
     """Jobs whose tasks are one row."""
@@ -207,11 +207,11 @@ class Model:
         self._over = False
         self._broken: dict[str, Disconnected] = {}
 
-    def look(self, now: float) -> bool:
+    def poll(self, now: float) -> bool:
         """Whether there is news. Raises what has ended the stream of the run."""
         events = self._run.take()
         for one in events:
-            self._hear(one, now)
+            self._receive(one, now)
         points = [one for one in self._loss.take() if isinstance(one, Series)]  # its end is no loss to the rest
         for series in points:
             self.losses.add(series)
@@ -229,7 +229,7 @@ class Model:
         age_s = 0.0 if self._status.verdict.outcome.decided else now - self._told_at
         return Snapshot(self._status, self._status.time + age_s, self._over, dict(self._broken), self._problem)
 
-    def _hear(self, event: object, now: float) -> None:
+    def _receive(self, event: object, now: float) -> None:
         if isinstance(event, BaseException):
             raise event
         if isinstance(event, RunStatus):

@@ -54,8 +54,8 @@ def page(
     moved = curves(histories, points, width, fine=fine)
     top = [*wrapped(answer(snapshot), width)[: max(1, height // 4)], *([moved] if moved else [])]
     top += _troubles(snapshot, width, max(1, height - len(top) - _LEAST_ROWS))
-    if choice.words:
-        top += [[(f"filter: {safe(choice.words)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
+    if choice.filter:
+        top += [[(f"filter: {safe(choice.filter)}   {len(shown)} of {len(snapshot.status.tasks)} rows", "reverse")]]
     columns = layout(shown, width)
     return Page(tuple(top), columns.heading(choice, fine=fine), columns, tuple(shown))
 

@@ -130,7 +130,7 @@ TABLE = (
     Key("space,f", "f", "fold", "fold the tasks of this job into one row, or unfold them; F all jobs", "fold"),
     Key("F", "", "fold_all", ""),
     Key("question_mark,h", "?", "help", "this help", "help"),
-    Key("q", "q", "quit", "end; the run goes on. Ctrl-C does the same", "quit"),
+    Key("q", "q", "quit", "quit; the run continues. Ctrl-C does the same", "quit"),
     Key("escape", "", "all", ""),
 )
 
@@ -166,7 +166,7 @@ def help_lines() -> list[str]:
         "Columns",
         *_rows(list(COLUMNS)),
         "",
-        "A narrow terminal shows fewer columns. What is wrong stands above the table, with its cause.",
+        "A narrow terminal shows fewer columns. Problems are shown above the table, with their causes.",
         "Any key closes this help.",
     ]
 
@@ -190,7 +190,7 @@ class LogText:
         self.width = 0
         self._attempt: int | None = None
 
-    def hear(self, event: object) -> None:
+    def receive(self, event: object) -> None:
         if isinstance(event, LogLines):
             if self._attempt not in (None, event.attempt):
                 self._add(f"--- attempt {event.attempt} ---", "yellow")
@@ -248,15 +248,15 @@ class LogScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self._title()
         self.query_one("#log", Lines).focus()
-        self.set_interval(_LOOK_EVERY_S, self.look)
+        self.set_interval(_LOOK_EVERY_S, self.poll)
 
     def on_unmount(self) -> None:
         self._feed.close(0.0)
 
-    def look(self) -> None:
+    def poll(self) -> None:
         events = self._feed.take()
         for one in events:
-            self._text.hear(one)
+            self._text.receive(one)
         if events:
             self._draw()
 

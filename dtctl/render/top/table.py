@@ -130,7 +130,7 @@ def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool
     """A job that is folded stands where the first of its tasks would."""
     status = snapshot.status_now
     every = [RowData(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
-    shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.words)]
+    shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.filter)]
     found: list[Row] = []
     folded: set[str] = set()
     for seen, row in _sorted(shown, choice):
@@ -148,10 +148,10 @@ def _row(seen: RowData) -> Row:
     return Row(seen.task.id, cells, STATE_STYLE.get(seen.task.state, ""))
 
 
-def _has(row: Row, words: str) -> bool:
+def _has(row: Row, pattern: str) -> bool:
     """Each word somewhere in the row, in small letters or capitals."""
     whole = " ".join(row.cells.values()).lower()
-    return all(word in whole for word in words.lower().split())
+    return all(part in whole for part in pattern.lower().split())
 
 
 def _sorted(shown: Sequence[tuple[RowData, Row]], choice: Choice) -> Iterable[tuple[RowData, Row]]:

@@ -176,13 +176,13 @@ def _lines(path: Path, base: Path, depth: int) -> Iterator[str]:
 
 def known_hosts_files(settings: SshSettings, options: Mapping[str, str]) -> tuple[Path, ...]:
     """Where the host's keys may be pinned; new ones belong into the first."""
-    own = [said] if (said := said_known_hosts(settings)) else []
+    own = [file] if (file := configured_known_hosts(settings)) else []
     users = _paths(options.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2"))
     everyones = _paths(options.get("globalknownhostsfile", "/etc/ssh/ssh_known_hosts /etc/ssh/ssh_known_hosts2"))
     return tuple(dict.fromkeys([*own, *users, *everyones]))
 
 
-def said_known_hosts(settings: SshSettings) -> Path | None:
+def configured_known_hosts(settings: SshSettings) -> Path | None:
     """The file that the cluster file names."""
     return Path(settings.known_hosts).expanduser() if settings.known_hosts else None
 

@@ -264,7 +264,7 @@ class KeyAuthentication:
             except (SSHException, EOFError, OSError) as error:
                 late = transport.auth_timeout is not None and time.monotonic() - asked >= transport.auth_timeout
                 if late or not transport.is_active():
-                    failure.late, failure.ended = late, _told(error)
+                    failure.late, failure.ended = late, _described(error)
                     raise failure from error
                 continue
             if failure.accepts:
@@ -281,7 +281,7 @@ class KeyAuthentication:
             self._failure.accepts = error.allowed_types
             raise self._failure from error
         except (SSHException, EOFError, OSError) as error:
-            self._failure.ended = _told(error)
+            self._failure.ended = _described(error)
             raise self._failure from error
 
     def _offers(self) -> Iterator[tuple[str, PKey]]:
@@ -329,5 +329,5 @@ def _agent_path(setting: str | None) -> str:
     return "" if setting == "none" else str(Path(setting).expanduser())
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     return str(error) or type(error).__name__

@@ -230,7 +230,7 @@ def check_place(file: Path, project: Path | None) -> None:
     except OSError as error:
         raise _not_added_to(file, error) from error
     if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
-        raise _unwritable(file, "it holds no host key, so nothing says what it is for")
+        raise _unwritable(file, "it holds no host key, so it may be another kind of file")
 
 
 def check_content(file: Path) -> None:
@@ -331,17 +331,17 @@ def _unwritable(file: Path, reason: str, *, hint: str = "") -> TransportError:
 
 def _not_added_to(file: Path, error: OSError) -> TransportError:
     """The file is as it was; what was to be pinned is not."""
-    told = _unwritable(file, _reason(error))
+    failure = _unwritable(file, _reason(error))
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        told = TransportError(
+        failure = TransportError(
             f"host keys cannot be kept: the disk of {file} is full",
             detail=f"{_reason(error)}; what is pinned in it already is as it was",
             hint=f"df {shlex.quote(str(file.parent))}    shows it; free some space, then try again",
         )
     elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR):
-        told.hint = "known_hosts: FILE    under ssh: in the cluster file names another one"
-    told.exit_code = ExitCode.PREFLIGHT
-    return told
+        failure.hint = "known_hosts: FILE    under ssh: in the cluster file names another one"
+    failure.exit_code = ExitCode.PREFLIGHT
+    return failure
 
 
 def _reason(error: Exception) -> str:

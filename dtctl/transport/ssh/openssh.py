@@ -19,7 +19,13 @@ from dtctl.folder import PRIVATE, Folder
 from dtctl.model import SshSettings
 from dtctl.paths import cache_directory, check_private
 from dtctl.transport.ssh import known_hosts
-from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts, split_target
+from dtctl.transport.ssh.config import (
+    ConfigFiles,
+    configured_known_hosts,
+    known_hosts_files,
+    last_gateway,
+    split_target,
+)
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -145,12 +151,12 @@ def _options(settings: SshSettings, files: ConfigFiles) -> list[str]:
 
 def _known_hosts(settings: SshSettings, files: ConfigFiles) -> list[str]:
     """Where a cluster file has chosen the file, ssh writes to it only what dtctl would: a new key, if at all."""
-    said = said_known_hosts(settings)
-    if said is None:
+    file = configured_known_hosts(settings)
+    if file is None:
         return []
-    if settings.host_keys == "accept-new" and said != Path(os.devnull):
-        known_hosts.check_place(said, Path(settings.project) if settings.project else None)
-        known_hosts.check_content(said)
+    if settings.host_keys == "accept-new" and file != Path(os.devnull):
+        known_hosts.check_place(file, Path(settings.project) if settings.project else None)
+        known_hosts.check_content(file)
     paths = [path for path in known_hosts_files(settings, files.lookup(settings)) if path.parts[:2] != ("/", "etc")]
     words = " ".join(quoted(path) for path in paths)
     return ["-o", f"UserKnownHostsFile={words}", "-o", "UpdateHostKeys=no"]

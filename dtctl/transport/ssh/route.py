@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.errors import TransportError
 from dtctl.model import SshSettings
 from dtctl.transport.ssh import errors, known_hosts
-from dtctl.transport.ssh.config import ConfigFiles, known_hosts_files, last_gateway, said_known_hosts
+from dtctl.transport.ssh.config import ConfigFiles, configured_known_hosts, known_hosts_files, last_gateway
 from dtctl.transport.ssh.errors import Destination
 from dtctl.transport.ssh.known_hosts import HostKey, KnownHosts, Pinned, host_key_name
 
@@ -131,7 +131,7 @@ class Routes:
             self.known_hosts,
             known_hosts_files(settings, options),
             accept_new=settings.host_keys == "accept-new",
-            said=said_known_hosts(settings),
+            said=configured_known_hosts(settings),
             project=Path(settings.project) if settings.project else None,
         )
 
@@ -171,5 +171,5 @@ def connect_timeout(settings: SshSettings, options: Mapping[str, Any]) -> float:
     """ConnectTimeout of ssh_config counts where the cluster file says nothing."""
     unsaid = settings.connect_timeout_s == SshSettings.connect_timeout_s
     configured = str(options.get("connecttimeout", ""))
-    said = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
-    return min(said, LONGEST_TIMEOUT_S)
+    timeout_s = float(configured) if unsaid and configured.isdecimal() else settings.connect_timeout_s
+    return min(timeout_s, LONGEST_TIMEOUT_S)

@@ -288,11 +288,11 @@ def test_a_cluster_json_that_does_not_hold_is_awaited_and_then_named(
     whole = run_handles.WholeRun(Talk(), Run(coordinator.directory, None))  # type: ignore[arg-type]
     (coordinator.directory / "cluster.json").write_text(json.dumps({**coordinator.view, "restarts": "many"}))
     with pytest.raises(Refused, match="is damaged on this host") as refused:
-        whole.look()
+        whole.refresh()
     assert refused.value.code == "damaged"
     assert "cluster.json is damaged: restarts: expected a whole number, 0 or more, found 'many'" in refused.value.detail
     coordinator.save()
-    whole.look()
+    whole.refresh()
     assert whole.view is not None
     assert whole.view["restarts"] == 0
 

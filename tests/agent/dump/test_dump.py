@@ -202,7 +202,7 @@ def test_secrets_are_masked_in_command_lines() -> None:
     words = [sys.executable, "-c", "import time; time.sleep(1000)", "--wandb_key", "s3cret", "--lr=0.1"]
     with subprocess.Popen(words) as process:
         try:
-            eventually(lambda: "s3cret" in " ".join(processes.words(process.pid)))
+            eventually(lambda: "s3cret" in " ".join(processes.argv(process.pid)))
             assert processes.command(process.pid).endswith("--wandb_key *** --lr=0.1")
         finally:
             process.kill()

@@ -37,7 +37,7 @@ def answer(at_work: Delivery) -> Sent:
     answers: list[Sent] = []
 
     def look() -> bool:
-        sent = at_work.look(time.monotonic())
+        sent = at_work.update(time.monotonic())
         answers.extend([sent] if sent is not None else [])
         return sent is not None
 
@@ -49,7 +49,7 @@ def test_a_post_is_made_by_a_process_of_its_own() -> None:
     with receiver() as server:
         at_work = delivery(server.url("ok"))
         began = time.monotonic()
-        assert at_work.look(began) is None  # at once
+        assert at_work.update(began) is None  # at once
         assert answer(at_work)["problem"] is None
         assert server.bodies == [{"text": "t", "id": "r/1"}]
 
@@ -58,7 +58,7 @@ def test_one_that_hangs_is_ended_when_its_time_is_over() -> None:
     with receiver() as server:
         at_work = delivery(server.url("hang"))
         eventually(lambda: bool(server.bodies), what="the post")
-        sent = at_work.look(at_work.deadline)  # as the clock of the agent says
+        sent = at_work.update(at_work.deadline)  # as the clock of the agent says
         assert sent is not None
         assert sent["text"] == "no answer within 60 s"
         assert at_work._process.returncode is not None

@@ -40,7 +40,7 @@ class Intruder:
     def say(self, message: dict[str, Any]) -> None:
         self.send(json.dumps(message).encode() + b"\n")
 
-    def hear(self) -> bytes:
+    def receive(self) -> bytes:
         """Everything until the other end closes; empty when it resets the connection."""
         pieces = []
         try:

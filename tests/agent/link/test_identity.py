@@ -14,7 +14,7 @@ from tests.agent.link.forgery import FORGERIES, signed
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import Links, hello, mark_of, state, write_credentials
 
-LIE = "it said hello as 'h2', but its certificate names another host"
+LIE = "its hello names 'h2', but its certificate names another host"
 
 
 def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(links: Links) -> None:
@@ -22,7 +22,7 @@ def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(
     for _ in range(3):
         liar = links.keyholder("h1")
         liar.say(hello("h2", events=9))
-        assert json.loads(liar.hear()) == {"type": "refused", "reason": LIE}
+        assert json.loads(liar.receive()) == {"type": "refused", "reason": LIE}
     true.ask("send", state("there"))
     assert mark_of(links.hub.expect_type("state", "h2")) == "there"
     assert true.said("gone") == links.hub.said("gone", "h2") == links.hub.said("hello", "h1") == []
@@ -41,7 +41,7 @@ def test_who_knocks_and_has_no_certificate_of_the_run_is_told_nothing(links: Lin
     with suppress(OSError):
         intruder.start_tls(forged)
         intruder.say(hello("h1"))
-    assert intruder.hear() == b""
+    assert intruder.receive() == b""
     links.agent("h2")
     assert links.hub.said("hello", "h1") == []
 
@@ -98,7 +98,7 @@ def test_what_an_agent_of_a_past_run_says_ends_its_own_connection_at_most(links:
     liar.knock(past)
     liar.start_tls(past)
     liar.say(hello("h1", run="r0", intents=intents))
-    assert json.loads(liar.hear())["type"] == "refused"
+    assert json.loads(liar.receive())["type"] == "refused"
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")
     assert links.hub.said("gone", "h2") == before.said("gone") == []
@@ -111,7 +111,7 @@ def test_an_agent_of_a_past_run_cannot_speak_for_another_host_or_name_another_ru
         liar.knock(past)
         liar.start_tls(past)
         liar.say(said)
-        liar.hear()
+        liar.receive()
     links.agent("h3")
     assert links.hub.said("superseded", "h2") == []
     assert links.hub.said("superseded", "h1") == [{"type": "superseded", "run": "r0", "host": "h1"}]
@@ -122,7 +122,7 @@ def test_a_mistake_of_the_coordinators_own_ends_one_connection_only(links: Links
     before, unlucky = links.agent("h2"), links.agent("h1")
     links.hub.ask("stumble", "h1")
     unlucky.ask("send", state("it happens"))
-    assert links.hub.expect_type("gone", "h1")["reason"] == "what it said could not be understood"
+    assert links.hub.expect_type("gone", "h1")["reason"] == "its message is invalid"
     unlucky.expect_type("gone")
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")

@@ -87,7 +87,7 @@ def test_one_that_is_frozen_is_gone_and_one_that_has_nothing_to_say_is_not(links
     quiet, frozen = links.agent("h1"), links.agent("h2")
     os.kill(frozen.process.pid, signal.SIGSTOP)
     try:
-        assert links.hub.expect_type("gone", "h2")["reason"] == "nothing was heard from it for 10 s"
+        assert links.hub.expect_type("gone", "h2")["reason"] == "it sent nothing for 10 s"
     finally:
         os.kill(frozen.process.pid, signal.SIGCONT)
     frozen.expect_type("gone")
@@ -155,7 +155,7 @@ def test_who_breaks_the_protocol_is_told_so_and_nobody_else_notices(links: Links
             breaker.send(line)
         reason = links.hub.expect_type("gone", "h1")["reason"]
         if len(line) < 1000:
-            assert json.loads(breaker.hear()) == {"type": "refused", "reason": reason}
+            assert json.loads(breaker.receive()) == {"type": "refused", "reason": reason}
         agent.ask("send", state(what))
         assert mark_of(links.hub.expect_type("state", "h2")) == what
     assert agent.said("gone") == []
@@ -168,7 +168,7 @@ def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, messa
     breaker = links.keyholder()
     breaker.say(message)
     breaker.say(hello("h1"))
-    assert json.loads(breaker.hear())["type"] == "refused"
+    assert json.loads(breaker.receive())["type"] == "refused"
     links.agent("h2")
     assert links.hub.said("hello", "h1") == links.hub.said("gone", "h1") == []
 
@@ -221,21 +221,21 @@ def test_a_stranger_is_not_answered(links: Links, garbage: bytes) -> None:
     intruder = links.intruder()
     with suppress(OSError):
         intruder.send(garbage)
-    assert intruder.hear()[NONCE_BYTES:] == b""
+    assert intruder.receive()[NONCE_BYTES:] == b""
     links.agent("h1")
 
 
 def test_tls_is_not_answered_without_a_knock(links: Links) -> None:
     intruder = links.intruder()
     intruder.send(client_hello())
-    assert len(intruder.hear()) == NONCE_BYTES
+    assert len(intruder.receive()) == NONCE_BYTES
 
 
 def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None:
     seen = links.intruder().knock(links.credentials("h1"))
     intruder = links.intruder()
     intruder.send(seen + client_hello())
-    assert len(intruder.hear()) == NONCE_BYTES
+    assert len(intruder.receive()) == NONCE_BYTES
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_who_knocks_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, 
     intruder.knock(links.directory)
     with suppress(OSError):
         intruder.send(garbage)
-    answer = intruder.hear()
+    answer = intruder.receive()
     assert answer == b"" or (answer[0] == 0x15 and len(answer) == 7)
     links.agent("h1")
 
@@ -255,12 +255,12 @@ def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
     silent = [links.intruder() for _ in range(100)]
     knocked = links.intruder()
     knocked.knock(links.directory)
-    assert {len(intruder.hear()) for intruder in silent} == {NONCE_BYTES}
-    assert knocked.hear() == b""
+    assert {len(intruder.receive()) for intruder in silent} == {NONCE_BYTES}
+    assert knocked.receive() == b""
 
 
 def test_who_has_the_key_and_does_not_say_hello_is_sent_away(links: Links) -> None:
-    assert links.keyholder().hear() == b""
+    assert links.keyholder().receive() == b""
 
 
 def test_a_lack_of_descriptors_is_waited_out_without_spinning(links: Links) -> None:

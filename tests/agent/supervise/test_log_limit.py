@@ -48,7 +48,7 @@ def test_a_log_that_grows_past_its_limit_loses_its_oldest_lines(run: Run) -> Non
     for part in range(30):
         log = run.log(steps(part * 10_000, 10_000))
         size += 10_000 * 100
-        limit.look(str(log.parent))
+        limit.update(str(log.parent))
         assert log.stat().st_size == size, "offsets stay what they are"
         assert on_disk(log) < 12 * MB
     assert on_disk(log) > 7 * MB
@@ -64,7 +64,7 @@ def test_a_log_that_grows_past_its_limit_loses_its_oldest_lines(run: Run) -> Non
 def test_the_oldest_attempts_make_room_first_and_each_keeps_its_end(run: Run) -> None:
     limit = LogLimit(10 * MB)
     logs = [run.log(steps(0, 40_000), number) for number in (1, 2, 10)]
-    limit.look(str(logs[-1].parent))
+    limit.update(str(logs[-1].parent))
     assert [on_disk(log) > 3.9 * MB for log in logs] == [False, False, True]
     assert sum(map(on_disk, logs)) < 10 * MB
     assert on_disk(logs[0]) >= KEPT_BYTES
@@ -73,7 +73,7 @@ def test_the_oldest_attempts_make_room_first_and_each_keeps_its_end(run: Run) ->
 
 def test_without_a_limit_everything_stays(run: Run) -> None:
     log = run.log(steps(0, 100_000))
-    LogLimit(None).look(str(log.parent))
+    LogLimit(None).update(str(log.parent))
     assert on_disk(log) >= 100_000 * 100
 
 
@@ -83,7 +83,7 @@ def test_whoever_follows_goes_on_behind_what_was_removed(run: Run) -> None:
         eventually(lambda: following.text() == steps(49_999, 1))
         run.log(steps(50_000, 50_000))
         eventually(lambda: following.text().endswith(steps(99_999, 1)))
-        LogLimit(5 * MB).look(str(log.parent))
+        LogLimit(5 * MB).update(str(log.parent))
         assert on_disk(log) < 5 * MB
         run.log(steps(100_000, 1))
         eventually(lambda: following.text() == steps(49_999, 50_002))
@@ -104,9 +104,9 @@ def test_a_trainer_that_writes_meanwhile_loses_nothing(run: Run) -> None:
     thread = threading.Thread(target=write)
     thread.start()
     while not done.is_set():
-        limit.look(str(log.parent))
+        limit.update(str(log.parent))
     thread.join()
-    limit.look(str(log.parent))
+    limit.update(str(log.parent))
     assert log.stat().st_size == 400_000 * 100
     assert on_disk(log) < 13 * MB
     lines = text(run.serve()).splitlines(keepends=True)[1:]
@@ -118,11 +118,11 @@ def test_what_is_no_log_is_left_alone(run: Run, tmp_path: Path) -> None:
     other.write_bytes(b"x" * 4 * MB)
     log = run.attempt(1) / "log"
     log.symlink_to(other)
-    LogLimit(1 * MB).look(str(log.parent))
+    LogLimit(1 * MB).update(str(log.parent))
     assert on_disk(other) >= 4 * MB
     log.unlink()
     os.mkfifo(log)
-    LogLimit(1 * MB).look(str(log.parent))
+    LogLimit(1 * MB).update(str(log.parent))
 
 
 def test_a_file_system_without_holes_has_no_limit(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +135,7 @@ def test_a_file_system_without_holes_has_no_limit(run: Run, monkeypatch: pytest.
     monkeypatch.setattr(log_limit, "_punch", lambda: refuse)
     log = run.log(steps(0, 100_000))
     limit = LogLimit(5 * MB)
-    limit.look(str(log.parent))
-    limit.look(str(log.parent))
+    limit.update(str(log.parent))
+    limit.update(str(log.parent))
     assert len(asked) == 1
     assert on_disk(log) >= 100_000 * 100

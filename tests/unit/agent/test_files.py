@@ -40,7 +40,7 @@ def write(path: str) -> None:
 
 
 RAISING: list[Callable[[str], Any]] = [
-    files.look,
+    files.stat_regular,
     files.descriptor,
     lambda path: files.read(path, 100),
     lambda path: files.descriptor(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND),

@@ -23,11 +23,11 @@ class Run:
 
     def pass_(self, seconds: int, situation: str = "train", *, lost: bool = False, hung: bool = False) -> Run:
         for _ in range(seconds):
-            goodput.look(self.account, 1.0, situation, {}, self.last, lost=lost, hung=hung)
+            goodput.account_for(self.account, 1.0, situation, {}, self.last, lost=lost, hung=hung)
         return self
 
     def tell(self, step: int, task: str = "worker:0", passed_s: float = 1.0) -> Run:
-        goodput.look(self.account, passed_s, "train", {task: step}, dict(self.last))
+        goodput.account_for(self.account, passed_s, "train", {task: step}, dict(self.last))
         self.last[task] = step
         return self
 
@@ -75,9 +75,9 @@ def test_steps_that_were_told_before_are_done_again() -> None:
 
 def test_a_step_that_is_heard_after_the_loss_of_its_task_was_made_before() -> None:
     run = started().train(1, 50).pass_(3)
-    goodput.look(run.account, 1.0, "wait", {"worker:1": 52}, {"worker:1": 50}, lost=True)
+    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 52}, {"worker:1": 50}, lost=True)
     assert (run.parts["kept"], run.parts["wait"]) == (49 + 3, 6)
-    goodput.look(run.account, 1.0, "wait", {"worker:1": 53}, {"worker:1": 52}, lost=True)
+    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 53}, {"worker:1": 52}, lost=True)
     run.pass_(5, "start", lost=True).tell(40).train(41, 60)
     assert run.parts["again"] == 13
 
@@ -130,7 +130,7 @@ def test_whatever_happens_the_parts_add_up(happenings: list[tuple[str, float, in
         elif what == "missed":
             goodput.missed(run.account, seconds)
         else:
-            goodput.look(run.account, seconds, what, {}, run.last, lost=lost, hung=hung)
+            goodput.account_for(run.account, seconds, what, {}, run.last, lost=lost, hung=hung)
         assert all(one >= 0 for one in run.parts.values())
     if outcome:
         goodput.close(run.account, outcome, hung=False)
@@ -158,7 +158,7 @@ def test_the_first_that_is_heard_of_a_run_may_be_a_step() -> None:
 
 def test_of_steps_that_are_told_at_once_the_highest_counts() -> None:
     run = started().train(1, 5)
-    goodput.look(run.account, 1.0, "train", {"worker:0": 6, "worker:1": 3}, run.last)
+    goodput.account_for(run.account, 1.0, "train", {"worker:0": 6, "worker:1": 3}, run.last)
     assert spans(run)[-1][2] == 6
 
 
@@ -231,12 +231,12 @@ def test_the_step_that_was_reached_before_the_loss_is_still_done_again() -> None
 
 def test_what_is_heard_late_says_how_far_the_run_had_come() -> None:
     run = started().train(1, 10)
-    goodput.look(run.account, 1.0, "wait", {"worker:0": 9, "worker:1": 14}, run.last, lost=True)
+    goodput.account_for(run.account, 1.0, "wait", {"worker:0": 9, "worker:1": 14}, run.last, lost=True)
     assert (run.account["reached"], run.account["again_to"]) == (14, 14)
-    goodput.look(run.account, 1.0, "wait", {"worker:1": 12}, run.last, lost=True)
+    goodput.account_for(run.account, 1.0, "wait", {"worker:1": 12}, run.last, lost=True)
     assert run.account["reached"] == 14
     fresh = Run()
-    goodput.look(fresh.account, 1.0, "wait", {"worker:0": 0}, {})
+    goodput.account_for(fresh.account, 1.0, "wait", {"worker:0": 0}, {})
     assert fresh.account["reached"] == 0
 
 
@@ -303,8 +303,8 @@ def test_the_oldest_spans_become_sums() -> None:
 
 def test_a_span_of_no_length_is_none_unless_it_is_the_first() -> None:
     run = Run().pass_(1, "wait")
-    goodput.look(run.account, 0.0, "start", {}, {})
+    goodput.account_for(run.account, 0.0, "start", {}, {})
     assert spans(run) == [("wait", 1, None)]
     run = Run()
-    goodput.look(run.account, 0.0, "start", {}, {})
+    goodput.account_for(run.account, 0.0, "start", {}, {})
     assert spans(run) == [("start", 0, None)]

@@ -81,7 +81,7 @@ class Watched:
                 saved=bool(saves_every) and second % saves_every == 0,
                 excused=excused,
             )
-            verdict = self.dog.look(self.now, signs)
+            verdict = self.dog.update(self.now, signs)
             if verdict is not None:
                 return verdict
         return None
@@ -171,7 +171,7 @@ def proven(stall_s: float | None = 20.0, longest_gap_s: float = 0.0) -> Watchdog
 
 def silent(dog: Watchdog, *moments: float) -> list[bool]:
     """At which of the moments it is taken for hung."""
-    return [dog.look(now, Signs(ready=True)) is not None for now in moments]
+    return [dog.update(now, Signs(ready=True)) is not None for now in moments]
 
 
 def test_looks_that_are_ten_seconds_apart_are_no_pause() -> None:
@@ -187,31 +187,30 @@ def test_after_a_pause_the_silence_and_what_was_regular_begin_anew() -> None:
     assert watched.seconds(100) is None, "ten seconds after the pause are not regular for as long as the limit"
 
 
-def test_two_steps_prove_nothing_and_three_do() -> None:
+@pytest.mark.parametrize(
+    ("seconds", "signs", "proven"),
+    [
+        (10, {"steps_every": 5}, False),
+        (15, {"steps_every": 5}, True),
+        (18, {"grows_every": 6}, False),
+        (20, {"grows_every": 10}, True),
+        (20, {"grows_every": 20}, True),
+        (21, {"grows_every": 21}, False),
+    ],
+    ids=[
+        "two steps",
+        "three steps",
+        "a log that has grown for less than the limit",
+        "a log that has grown for as long as the limit",
+        "a gap as long as the limit",
+        "a longer gap",
+    ],
+)
+def test_silence_is_a_hang_once_progress_was_proven(seconds: int, signs: dict[str, int], proven: bool) -> None:
     watched = Watched(20)
-    watched.seconds(10, steps_every=5)
-    assert watched.seconds(3600) is None
-    watched = Watched(20)
-    watched.seconds(15, steps_every=5)
-    assert watched.seconds(20) is not None
-
-
-def test_a_log_that_has_grown_for_just_as_long_as_the_limit_proves_progress() -> None:
-    watched = Watched(20)
-    watched.seconds(20, grows_every=10)
-    assert watched.seconds(20) is not None
-    watched = Watched(20)
-    watched.seconds(18, grows_every=6)
-    assert watched.seconds(3600) is None
-
-
-def test_a_gap_as_long_as_the_limit_is_regular_and_a_longer_one_is_not() -> None:
-    watched = Watched(20)
-    watched.seconds(20, grows_every=20)
-    assert watched.seconds(20) is not None
-    watched = Watched(20)
-    watched.seconds(21, grows_every=21)
-    assert watched.seconds(3600) is None
+    watched.seconds(seconds, **signs)  # type: ignore[arg-type]
+    assert (watched.seconds(20) is not None) is proven
+    assert proven or watched.seconds(3600) is None
 
 
 @pytest.mark.parametrize("state", [{"excused": True}, {"ready": False}])
@@ -255,10 +254,10 @@ def test_a_silence_is_quiet_after_a_quarter_of_the_limit() -> None:
 
 def test_a_frozen_task_is_put_down_at_the_limit_and_not_before() -> None:
     dog = proven(None)
-    looks = [dog.look(1000.0 + second, Signs(ready=False, frozen=True)) for second in range(0, 61, 10)]
+    looks = [dog.update(1000.0 + second, Signs(ready=False, frozen=True)) for second in range(0, 61, 10)]
     assert [each is not None for each in looks] == [False] * 6 + [True]
     dog = proven(20.0)
-    looks = [dog.look(1000.0 + second, Signs(ready=True, frozen=True)) for second in range(0, 11, 5)]
+    looks = [dog.update(1000.0 + second, Signs(ready=True, frozen=True)) for second in range(0, 11, 5)]
     assert [each is not None for each in looks] == [False, False, True]
 
 
@@ -266,10 +265,10 @@ def test_frozen_is_counted_anew_after_a_pause_and_after_a_look_without() -> None
     dog = proven(20.0)
     frozen, awake = Signs(ready=True, frozen=True), Signs(ready=True, grew=True)
     moments = [(1001.0, frozen), (1006.0, frozen), (1017.0, frozen), (1026.0, frozen), (1027.0, frozen)]
-    assert [dog.look(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
+    assert [dog.update(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
     dog = proven(20.0)
     moments = [(1001.0, frozen), (1006.0, awake), (1007.0, frozen), (1016.0, frozen), (1017.0, frozen)]
-    assert [dog.look(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
+    assert [dog.update(now, signs) is not None for now, signs in moments] == [False, False, False, False, True]
 
 
 def test_what_a_first_step_took_tells_little_only_if_it_was_excused_before_that() -> None:

@@ -301,7 +301,7 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", "/home/u")
     marks = environment.Marks("/root/bundles/b/tree")
     words = ["\0HOME/data", "--out=\0HOME/x:\0CODE/y", "HOME", "$HOME", "\\0HOME"]
-    assert marks.words(words) == [
+    assert marks.expand(words) == [
         "/home/u/data",
         "--out=/home/u/x:/root/bundles/b/tree/y",
         "HOME",

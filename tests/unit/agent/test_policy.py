@@ -17,11 +17,11 @@ from dtctl.agent.run.policy import (
     Decision,
     Verdict,
     after_exit,
-    alike_in_a_row,
     back_off,
     exit_record,
     fingerprint,
     names,
+    same_exits_in_a_row,
     unknown_exit,
     verdict,
     while_idle,
@@ -189,7 +189,7 @@ BAD, OTHER = "ValueError: bad", "ValueError: worse"
     ],
 )
 def test_ends_alike_are_counted_until_one_comes_further(history: list[Past], alike: int) -> None:
-    assert alike_in_a_row(history) == alike
+    assert same_exits_in_a_row(history) == alike
 
 
 def log(exception: str) -> str:

@@ -138,7 +138,7 @@ EXAMPLES = [
 
 
 def name_of(record: Any) -> str:
-    return kind_of(record).words.partition("{")[0].strip()
+    return kind_of(record).description.partition("{")[0].strip()
 
 
 def accepted(record: Any, raw: object) -> bool:

@@ -16,33 +16,12 @@ from dtctl.bundle.ignore import TrackedFiles, _parse, _parsed
 from dtctl.errors import PreflightError
 from dtctl.operations.up.launch import run_id
 from tests.fuzz import cases
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def write(code: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (code / name).parent.mkdir(parents=True, exist_ok=True)
-        (code / name).write_text(text)
-    return code
-
-
-def sent(code: Path) -> set[str]:
-    return {file.path for file in scan(code).manifest.files}
+from tests.unit.bundle.trees import sent, write
 
 
 def test_git_and_compiled_python_are_never_sent(tmp_path: Path) -> None:
-    files = {
-        ".git/HEAD": "",
-        "sub/.git": "gitdir: x",
-        "a/__pycache__/x.pyc": "",
-        "a/x.py": "",
-        ".dtctlignore": "!.git\n",
-    }
-    code = write(tmp_path / "code", files)
+    files = {"sub/.git": "gitdir: x", ".dtctlignore": "!.git\n"}
+    code = write(tmp_path / "code", files, ".git/HEAD", "a/__pycache__/x.pyc", "a/x.py")
     assert sent(code) == {"a/x.py", ".dtctlignore"}
     assert scan(code).skipped == ()
 
@@ -56,61 +35,24 @@ def test_a_report_of_a_run_does_not_change_the_code(tmp_path: Path) -> None:
 
 
 def test_gitignore_files_rule_at_every_level(tmp_path: Path) -> None:
-    code = write(
-        tmp_path / "code",
-        {
-            ".gitignore": "*.ckpt\n/data/\n",
-            "train.py": "",
-            "old.ckpt": "",
-            "data/big": "",
-            "sub/.gitignore": "!keep.ckpt\nlocal\n",
-            "sub/keep.ckpt": "",
-            "sub/other.ckpt": "",
-            "sub/local": "",
-            "sub/data/small": "",
-        },
-    )
+    rules = {".gitignore": "*.ckpt\n/data/\n", "sub/.gitignore": "!keep.ckpt\nlocal\n"}
+    others = ("sub/keep.ckpt", "sub/other.ckpt", "sub/local", "sub/data/small")
+    code = write(tmp_path / "code", rules, "train.py", "old.ckpt", "data/big", *others)
     assert sent(code) == {".gitignore", "train.py", "sub/.gitignore", "sub/keep.ckpt", "sub/data/small"}
     assert tuple(one.path for one in scan(code).skipped) == ("data/", "old.ckpt", "sub/local", "sub/other.ckpt")
 
 
 def test_a_dtctlignore_takes_the_place_of_all_gitignores(tmp_path: Path) -> None:
-    code = write(
-        tmp_path / "code",
-        {
-            ".dtctlignore": "logs\n",
-            ".gitignore": "generated.py\n",
-            "generated.py": "",
-            "logs/1": "",
-            "sub/.gitignore": "*\n",
-            "sub/.dtctlignore": "scratch\n",
-            "sub/x.py": "",
-            "sub/scratch": "",
-        },
-    )
-    assert sent(code) == {
-        ".dtctlignore",
-        ".gitignore",
-        "generated.py",
-        "sub/.gitignore",
-        "sub/.dtctlignore",
-        "sub/x.py",
-    }
+    counting = {".dtctlignore": "logs\n", "sub/.dtctlignore": "scratch\n"}
+    others = {".gitignore": "generated.py\n", "sub/.gitignore": "*\n"}
+    code = write(tmp_path / "code", {**counting, **others}, "generated.py", "logs/1", "sub/x.py", "sub/scratch")
+    assert sent(code) == {*counting, *others, "generated.py", "sub/x.py"}
 
 
 def test_rules_above_the_code_directory_count_up_to_the_repository(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            ".gitignore": "train.py\n",
-            "repo/.git/HEAD": "",
-            "repo/.gitignore": "*.ckpt\n/training/code/here\n/code\n/training/\n",
-            "repo/training/code/train.py": "",
-            "repo/training/code/x.ckpt": "",
-            "repo/training/code/here": "",
-            "repo/training/code/code": "",
-        },
-    )
+    rules = {".gitignore": "train.py\n", "repo/.gitignore": "*.ckpt\n/training/code/here\n/code\n/training/\n"}
+    names = ("train.py", "x.ckpt", "here", "code")
+    write(tmp_path, rules, "repo/.git/HEAD", *(f"repo/training/code/{name}" for name in names))
     assert sent(tmp_path / "repo" / "training" / "code") == {"train.py", "code"}
 
 
@@ -168,9 +110,7 @@ def git(top: Path, *words: str) -> None:
 
 
 def write_tracked(top: Path, *names: str) -> None:
-    for name in names:
-        (top / name).parent.mkdir(parents=True, exist_ok=True)
-        (top / name).write_text(name)
+    write(top, {name: name for name in names})
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,12 +20,8 @@ from dtctl.bundle.entries import Fingerprints, OwnSecrets, check_utf8
 from dtctl.bundle.scanning import _Found, leads_outside
 from dtctl.errors import ExitCode, PreflightError
 from tests.fuzz import cases
+from tests.impostors import fifo, local_socket
 from tests.unit.privileges import public_directory, without_privileges
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -93,15 +88,6 @@ def test_links_that_stay_inside_are_kept_as_links(code: Path) -> None:
     assert links == {"models/up": "../train.py", "later": "not/yet/there", "loop": "loop", "itself": "."}
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def unix_socket(path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(path))
-
-
 def not_utf8(path: Path) -> None:
     (path.parent / os.fsdecode(b"thing-\xff")).write_text("x")
 
@@ -114,7 +100,7 @@ def link_to(target: str) -> Callable[[Path], None]:
     ("make", "summary"),
     [
         (fifo, "thing is a FIFO and cannot be sent"),
-        (unix_socket, "thing is a socket and cannot be sent"),
+        (local_socket, "thing is a socket and cannot be sent"),
         (not_utf8, r"thing-\\xff is not UTF-8"),
         (link_to("/etc/hostname"), "thing is a link that leads out of the code directory"),
         (link_to("../outside"), "thing is a link that leads out of the code directory"),

@@ -18,6 +18,7 @@ from dtctl.render.plan import show_left_out
 from dtctl.secret_files import BY_NAME, rule_of_content, rule_of_name
 from tests.fuzz import cases
 from tests.unit.agent.test_masks import TOKENS
+from tests.unit.bundle.trees import sent, write
 
 CERTIFICATE = Authority("run").issue("host", coordinates=False).certificate
 
@@ -40,29 +41,13 @@ def openssh_key() -> str:
 KEY = private_key()
 
 
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 @pytest.fixture
 def code(tmp_path: Path) -> Path:
     return write(tmp_path / "code", {"train.py": "print('training')\n"})
 
 
-def write(code: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (code / name).parent.mkdir(parents=True, exist_ok=True)
-        (code / name).write_text(text)
-    return code
-
-
 def withheld(bundle: Bundle) -> tuple[str, ...]:
     return tuple(one.path for one in bundle.withheld)
-
-
-def sent(bundle: Bundle) -> set[str]:
-    return {file.path for file in bundle.manifest.files}
 
 
 SECRETS = [
@@ -174,7 +159,7 @@ def test_what_is_public_or_only_shows_a_key_is_sent(code: Path, name: str, conte
 def test_a_token_stays_at_home_in_a_file_of_any_name(code: Path, content: str, rule: str) -> None:
     assert scan(write(code, {"conf/some.cfg": content})).withheld == (("conf/some.cfg", rule),)
     write(code, {"conf/some.cfg": content, ".dtctlignore": "!/conf/some.cfg\n"})
-    assert "conf/some.cfg" in sent(scan(code))
+    assert "conf/some.cfg" in sent(code)
 
 
 @pytest.mark.parametrize("name", ["train.py", "README.md", "data.csv", "corpus.jsonl", "run.sh", "a.ipynb"])
@@ -224,7 +209,7 @@ def test_what_was_judged_harmless_by_fewer_rules_is_judged_again(code: Path, mon
     with monkeypatch.context() as patched:
         patched.setattr(entries, "_VERSION", 2)
         patched.setattr("dtctl.bundle.scanning.rule_of_content", lambda path, start: "")
-        assert "some.cfg" in sent(scan(code))
+        assert "some.cfg" in sent(code)
     assert withheld(scan(code)) == ("some.cfg",)
 
 
@@ -261,18 +246,18 @@ def test_what_the_users_rules_leave_out_is_not_told(code: Path) -> None:
 
 def test_exceptions_alone_leave_the_gitignore_in_force(code: Path) -> None:
     write(code, {".gitignore": "*.log\n.env\n/data/\n", ".env": "X=1", "run.log": "", "data/big": "", "sub/x.log": ""})
-    assert sent(scan(code)) == {"train.py", ".gitignore"}
+    assert sent(code) == {"train.py", ".gitignore"}
     write(code, {".dtctlignore": "# say so\n\n!.env\n"})
-    assert sent(scan(code)) == {"train.py", ".gitignore", ".dtctlignore", ".env"}
+    assert sent(code) == {"train.py", ".gitignore", ".dtctlignore", ".env"}
     write(code, {".dtctlignore": "!.env\n!/data/\n", "sub/.gitignore": "*\n", "sub/.env": "X=1"})
-    assert sent(scan(code)) == {"train.py", ".gitignore", ".dtctlignore", ".env", "data/big", "sub/.env"}
+    assert sent(code) == {"train.py", ".gitignore", ".dtctlignore", ".env", "data/big", "sub/.env"}
 
 
 def test_a_dtctlignore_with_a_rule_of_its_own_still_takes_the_place_of_gitignores(code: Path) -> None:
     write(code, {".gitignore": "*.log\n", "run.log": "", ".env": "X", ".dtctlignore": "scratch\n!.env\n"})
-    assert sent(scan(code)) == {"train.py", ".gitignore", ".dtctlignore", "run.log", ".env"}
+    assert sent(code) == {"train.py", ".gitignore", ".dtctlignore", "run.log", ".env"}
     write(code, {".dtctlignore": ""})
-    assert "run.log" in sent(scan(code))
+    assert "run.log" in sent(code)
 
 
 def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,10 +266,10 @@ def test_a_key_that_was_allowed_once_is_looked_at_again(code: Path, monkeypatch:
     now = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: now() + 3600 * 10**9)
     write(code, {"deploy": KEY, ".dtctlignore": "!deploy\n"})
-    assert "deploy" in sent(scan(code))
-    assert "deploy" in sent(scan(code))
+    assert "deploy" in sent(code)
+    assert "deploy" in sent(code)
     (code / ".dtctlignore").unlink()
-    assert "deploy" not in sent(scan(code))
+    assert "deploy" not in sent(code)
 
 
 def test_the_env_file_is_not_sent_by_another_name(code: Path) -> None:
@@ -334,7 +319,7 @@ def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsy
     show_left_out(scan(write(code, {name: "X"})))
     rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})
-    assert name in sent(scan(code))
+    assert name in sent(code)
 
 
 def test_one_line_says_what_ignore_rules_leave_out(code: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from dtctl.bundle.sender import CHUNK, Chunk, Chunks
 from dtctl.errors import AgentError, ConnectionLost, PreflightError
 from dtctl.model import Host, Local
 from dtctl.transport.seam import Message
+from tests.impostors import directory, fifo, in_place_of_a_file, link_without_end
 
 
 class Recorder:
@@ -59,8 +60,7 @@ class Recorder:
 
 
 @pytest.fixture
-def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bundle:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+def bundle(tmp_path: Path) -> Bundle:
     code = tmp_path / "code"
     code.mkdir()
     (code / "empty").write_text("")
@@ -210,26 +210,7 @@ def link_elsewhere(file: Path) -> None:
     file.symlink_to(file.parent.parent.parent / "private" / "x.py")
 
 
-def fifo(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def endless(file: Path) -> None:
-    file.unlink()
-    file.symlink_to("/dev/zero")
-
-
-def gone(file: Path) -> None:
-    file.unlink()
-
-
-def directory(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-EXCHANGES = [link_elsewhere, fifo, endless, gone, directory]
+EXCHANGES = [link_elsewhere, Path.unlink, *map(in_place_of_a_file, (fifo, link_without_end, directory))]
 
 
 @pytest.mark.parametrize("exchange", EXCHANGES)
@@ -303,7 +284,7 @@ def test_a_file_of_holes_is_refused_before_it_is_read(code: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [".gitignore", ".dtctlignore"])
-@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["fifo", "endless"])
+@pytest.mark.parametrize("make", [fifo, link_without_end])
 def test_nobody_waits_for_an_ignore_file(code: Path, name: str, make: Callable[[Path], None]) -> None:
     make(code / name)
     with pytest.raises(PreflightError, match=f"cannot read .*{name}"):

@@ -147,7 +147,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 
     passing.met(passing.opened("d", late))
     own = made(CheckFacts, machine=machine())
-    passing.hear({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
+    passing.add({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
     told = passing.judged()
     assert told is not None
     assert [one.signature.name for one in told.found] == ["clock_wrong"]
@@ -158,7 +158,7 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
 def test_without_a_scene_nothing_is_asked_in_passing() -> None:
     passing = InPassing(None)
     assert passing.question("a") is None
-    passing.hear({})
+    passing.add({})
     assert passing.judged() is None
 
 
@@ -166,7 +166,7 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
     passing = InPassing(context(brief=True))
     first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
     told = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
-    passing.hear(told)
+    passing.add(told)
     assert set(passing.questions) == {"a", "b", "c"}
     question = passing.question("a")
     assert question is not None
@@ -178,7 +178,7 @@ def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first
     passing.check("a", made(Facts, facts={"network": answer["a"]}))
     with pytest.raises(InvalidValue, match="facts: expected network"):
         passing.check("a", made(Facts, facts={"ssh": made(SshFacts)}))
-    passing.hear({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
+    passing.add({"a": made(Facts, facts={"network": answer["a"]}, facts_s=0.3)})
     assert passing.questions == {}
     checked_all = passing.judged()
     assert checked_all is not None

@@ -19,10 +19,10 @@ from dtctl.operations.checks.machine import (
     WRONG_S,
     apart,
     clock_findings,
-    clock_words,
+    clock_text,
     disk_row,
     gpu_findings,
-    gpu_words,
+    gpu_text,
 )
 from dtctl.operations.checks.topic import Answers, CheckContext, Line
 from dtctl.operations.client.persistent import Greeted
@@ -182,7 +182,7 @@ def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off:
     ],
 )
 def test_a_clock_is_told_against_this_machines(interval: tuple[float, float], words: str) -> None:
-    assert clock_words(interval) == words
+    assert clock_text(interval) == words
 
 
 def found(**intervals: tuple[float, float]) -> list[tuple[object, ...]]:
@@ -383,8 +383,8 @@ def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given(
 
 def test_gpus_are_told_in_short_by_their_kind() -> None:
     told = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
-    assert gpu_words(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
-    assert gpu_words([]) == ""
+    assert gpu_text(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
+    assert gpu_text([]) == ""
 
 
 def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:

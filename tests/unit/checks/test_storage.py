@@ -8,7 +8,7 @@ import pytest
 
 from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
-from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_words
+from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
 from dtctl.operations.checks.topic import Answers, Line, Statement, fails
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, judged, sentence, storage, told
@@ -269,7 +269,7 @@ def test_directories_are_judged_by_themselves() -> None:
     ],
 )
 def test_what_a_host_has_is_told_in_short(told: list[dict[str, Any]], words: str) -> None:
-    assert data_words(storage(data=[{**DATASET, **each} for each in told])) == words
+    assert data_text(storage(data=[{**DATASET, **each} for each in told])) == words
 
 
 def test_data_is_looked_for_where_it_is_to_be_already() -> None:

@@ -50,7 +50,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
     agents = Growing(told(account=account()))
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
-        reports = [following.look() for _ in range(3)]
+        reports = [following.report() for _ in range(3)]
         assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
     assert all(session.closed for session in transport.sessions.values())
     assert [one.greeting["hostname"] for one in reports[-1].hosts] == [one.name for one in reports[-1].hosts]
@@ -61,7 +61,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
 def test_of_the_story_only_what_is_new_is_asked_for() -> None:
     agents = Growing(told())
     with Following(record(), FakeTransport(agents), {}) as following:
-        lengths = [len(following.look().events) for _ in range(3)]
+        lengths = [len(following.report().events) for _ in range(3)]
     assert lengths == [1, 2, 3]
     assert [fields["from"] for _, kind, fields in agents.asked if kind == "events"] == [-20_000, 1, 2]
 
@@ -73,11 +73,11 @@ def test_scalars_are_read_now_and_then_and_once_more_at_the_end(monkeypatch: pyt
     with Following(record(), FakeTransport(agents), {}) as following:
         for at, times in ((100.0, 1), (102.0, 1), (109.0, 1), (110.0, 2), (112.0, 2)):
             now[0] = at
-            assert following.look().scalars.series
+            assert following.report().scalars.series
             assert agents.asked_of("metrics").count("c") == times
         agents.view = told("Succeeded", "all is done", tasks={task: entry("succeeded", code=0) for task in TASKS})
-        following.look()
-        following.look()
+        following.report()
+        following.report()
         assert agents.asked_of("metrics").count("c") == 3
 
 
@@ -89,10 +89,10 @@ def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.M
     monkeypatch.setattr(module, "SCALARS_SHARE", 1e9)
     transport = FakeTransport(Told(told()))
     with Following(record(), transport, {}) as following:
-        before = {one.host for one in following.look().scalars.series}
+        before = {one.host for one in following.report().scalars.series}
         transport._unreachable = {"b": TransportError("cannot reach b")}
         transport.sessions["b"]._ended = True
-        found = following.look()
+        found = following.report()
         assert {one.host for one in found.scalars.series} == before == set("abcd")
         assert "b" in found.errors
 
@@ -101,12 +101,12 @@ def test_without_its_coordinator_the_others_tell_what_they_know_and_the_story_is
     agents = Growing(told())
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
-        following.look()
+        following.report()
         view, agents.view = agents.view, None
-        alone = following.look()
+        alone = following.report()
         assert alone.status.coordination is None
         agents.view = view
-        assert following.look().status.coordination is not None
+        assert following.report().status.coordination is not None
     assert [fields["from"] for _, kind, fields in agents.asked if kind == "events" and fields["whole"]][-1] == -20_000
 
 
@@ -121,7 +121,7 @@ def test_nobody_is_asked_while_nobody_reads() -> None:
     agents = Told(told())
     board = Board()
     with Following(record(), FakeTransport(agents), {}) as following:
-        first = following.look()
+        first = following.report()
         turns = iter([True] * 5 + [False])
         assert list(looks(following, first, board, lambda: next(turns))) == []
         assert agents.asked_of("status") == ["c"]
@@ -136,7 +136,7 @@ def test_that_nobody_answers_is_told_and_it_goes_on() -> None:
     transport = FakeTransport(agents)
     board = Board()
     with Following(record(), transport, {}) as following, board.reading():
-        seen = looks(following, following.look(), board, lambda: True)
+        seen = looks(following, following.report(), board, lambda: True)
         transport._unreachable = {host: TransportError(f"cannot reach {host}") for host in "abcd"}
         for session in transport.sessions.values():
             session._ended = True

@@ -104,7 +104,7 @@ def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
         agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
         known = {"state": state, "intents": wanted, "kept": True, "lost_session": False, "stop_run": None}
         hello = {"type": "hello", "v": PROTOCOL, "run": spec["run"], "host": host, "agent": agent, "events": 0, **known}
-        coordinator.hear(host, checked(Hello, json.loads(json.dumps(hello))), 1.0, 1.0)
+        coordinator.receive(host, checked(Hello, json.loads(json.dumps(hello))), 1.0, 1.0)
     coordinator.step(1.0, 1.0)
     found = coordinator.view.data["condition"]
     return Verdict.of(found["type"], why_of(found), found["cause"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from dtctl.operations.consent import Consents, Program, programs_here
 from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
 from tests.fuzz import cases
+from tests.impostors import directory, fifo, in_place_of_a_file, link_without_end, sparse
 from tests.unit.clusters import cluster
 
 
@@ -40,29 +42,6 @@ def test_the_file_stands_over_the_environment(env_file: Path) -> None:
     assert read_env_file(env_file) == {"API_KEY": "hunter2", "OTHER": "a=b"}
 
 
-def missing(file: Path) -> None:
-    file.unlink()
-
-
-def fifo(file: Path) -> None:
-    file.unlink()
-    os.mkfifo(file)
-
-
-def directory(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-
-
-def endless(file: Path) -> None:
-    file.unlink()
-    file.symlink_to("/dev/zero")
-
-
-def huge(file: Path) -> None:
-    os.truncate(file, 1 << 40)
-
-
 def latin1(file: Path) -> None:
     file.write_bytes(b"API_KEY=gr\xfc\xdfe\n")
 
@@ -75,10 +54,15 @@ def no_line(file: Path) -> None:
     file.write_text("hunter2\n")
 
 
+EXCHANGES = map(in_place_of_a_file, (fifo, directory, link_without_end))
+
+
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("spoil", [missing, fifo, directory, endless, huge, latin1, nul, no_line])
-def test_a_file_that_cannot_be_used_is_an_error_that_quotes_nothing_of_it(env_file: Path, spoil: object) -> None:
-    spoil(env_file)  # type: ignore[operator]
+@pytest.mark.parametrize("spoil", [Path.unlink, *EXCHANGES, sparse, latin1, nul, no_line])
+def test_a_file_that_cannot_be_used_is_an_error_that_quotes_nothing_of_it(
+    env_file: Path, spoil: Callable[[Path], None]
+) -> None:
+    spoil(env_file)
     with pytest.raises(PreflightError, match=str(env_file)) as error:
         find_secrets(of(env_file), {})
     assert "hunter2" not in f"{error.value.summary} {error.value.detail} {error.value.hint}"

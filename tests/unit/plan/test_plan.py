@@ -15,7 +15,7 @@ from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Train
 from dtctl.errors import PreflightError
 from dtctl.model import TaskId
 from dtctl.plan.hosts import on_this_machine
-from dtctl.plan.roster import Coordinator, RunPlan, TaskPlan, shown
+from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
 from tests.unit.clusters import cluster, job, ssh_host
@@ -213,7 +213,7 @@ def test_on_this_machine_every_task_has_a_port_of_its_own_that_is_free() -> None
     assert {name: one.ports for name, one in value.jobs.items()} == {"ps": (2222, 2224), "worker": (2225, 2226)}
     plan = planned(value)
     assert task(plan, "worker:0").address == "127.0.0.1:2225"
-    assert plan.coordinator == Coordinator("c", "127.0.0.1:2221", 2221)
+    assert plan.coordinator == {"host": "c", "address": "127.0.0.1:2221", "port": 2221}
 
 
 def test_on_this_machine_the_coordinator_moves_where_its_port_is_taken_or_a_tasks() -> None:
@@ -228,7 +228,7 @@ def test_the_coordinator_is_reached_where_the_lead_is() -> None:
     hosts = [ssh_host("a"), ssh_host("b", address="fd00::2")]
     jobs = (job("worker", ["a"], [2222]), job("chief", ["b"], [2222]))
     plan = planned(cluster(*jobs, hosts=hosts, coordinator_port=3000))
-    assert plan.coordinator == Coordinator("b", "[fd00::2]:3000", 3000)
+    assert plan.coordinator == {"host": "b", "address": "[fd00::2]:3000", "port": 3000}
 
 
 def test_the_lead_decides_with_ps_and_all_workers_decide_without() -> None:

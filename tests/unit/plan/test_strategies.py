@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.spec import comes_back_alone
+from dtctl.agent.records.spec import Stage, comes_back_alone
 from dtctl.config.cluster import Cluster, Launch, Recovery
 from dtctl.config.strategies import circle, strategy_of
 from dtctl.errors import PreflightError
-from dtctl.plan.roster import RunPlan, Stage, TaskPlan
+from dtctl.plan.roster import RunPlan, TaskPlan
 from dtctl.plan.run import plan_run, stages
 from tests.unit.clusters import cluster, job
 
@@ -40,12 +40,12 @@ def places(plan: RunPlan) -> dict[str, TaskPlan]:
 def order(value: Cluster) -> dict[str, list[str]]:
     """Each stage by the names of its tasks, and the names of the stages that it needs."""
     found = stages(value)
-    assert all(index < place for place, stage in enumerate(found) for index in stage.after)
-    return {_tasks(stage): [found[index].name for index in stage.after] for stage in found}
+    assert all(index < place for place, stage in enumerate(found) for index in stage["after"])
+    return {_tasks(stage): [found[index]["name"] for index in stage["after"]] for stage in found}
 
 
 def _tasks(stage: Stage) -> str:
-    return " ".join(map(str, stage.tasks))
+    return " ".join(stage["tasks"])
 
 
 @pytest.mark.parametrize(
@@ -129,9 +129,9 @@ def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
 
 
 def test_only_jobs_with_depends_on_are_held() -> None:
-    assert not any(stage.held for stage in stages(of(*WITH_PS)))
+    assert not any(stage["held"] for stage in stages(of(*WITH_PS)))
     said = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
-    assert [stage.name for stage in said if stage.held] == ["worker"]
+    assert [stage["name"] for stage in said if stage["held"]] == ["worker"]
 
 
 def test_depends_on_replaces_the_default_order() -> None:

@@ -32,11 +32,11 @@ def account() -> dict[str, Any]:
 
     def passed(seconds: int, situation: str, **said: Any) -> None:
         for _ in range(seconds):
-            goodput.look(kept, 1.0, situation, {}, {}, **said)
+            goodput.account_for(kept, 1.0, situation, {}, {}, **said)
 
     def train(first: int, last: int) -> None:
         for step in range(first, last + 1):
-            goodput.look(kept, 1.0, "train", {"worker:0": step}, {"worker:0": step - 1})
+            goodput.account_for(kept, 1.0, "train", {"worker:0": step}, {"worker:0": step - 1})
 
     passed(10, "wait")
     passed(9, "start")

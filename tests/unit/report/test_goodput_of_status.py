@@ -12,7 +12,7 @@ from dtctl.model import TaskId
 from dtctl.operations.goodput import Gain, Goodput, Span, goodput_of, points_of, with_points, without_unsaved
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.snapshot import Outcome
-from dtctl.render.goodput import MEANINGS, PARTS, exact, gain_words, goodput_line, percent
+from dtctl.render.goodput import MEANINGS, PARTS, exact, gain_text, goodput_line, percent
 from dtctl.render.machine.status import run_status
 from dtctl.render.status import more_lines
 from tests.unit.coordinated import incident
@@ -60,14 +60,14 @@ def test_to_save_more_often_is_advised_where_it_saves_more_than_it_costs() -> No
     gain = next(one for one in found().gains if one.kind == "save")
     assert (gain.from_s, gain.to_s) == (20.0, 10.0)
     assert gain.share == pytest.approx(0.17 * 0.5 - 0.2 * (1 / 10 - 1 / 20))
-    assert gain_words(gain) == "a checkpoint every 10s in place of 20s: 7.5 % more"
+    assert gain_text(gain) == "a checkpoint every 10s in place of 20s: 7.5 % more"
 
 
 def test_checkpoints_are_advised_where_steps_are_done_again_and_there_is_none() -> None:
     bare = dataclasses.replace(status(Outcome.RUNNING), checkpoints=())
     told = goodput_of(bare)
     assert told is not None
-    assert [gain_words(one) for one in told.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
+    assert [gain_text(one) for one in told.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
 
 
 def test_what_losses_of_a_task_cost_is_told() -> None:
@@ -75,7 +75,7 @@ def test_what_losses_of_a_task_cost_is_told() -> None:
     gain = next(one for one in found(incidents=[lost]).gains if one.kind == "losses")
     assert gain.task == TaskId("worker", 0)
     assert gain.share == pytest.approx(0.06 + 0.07 + 0.15)
-    assert gain_words(gain) == "without the loss of worker:0: 28 % more"
+    assert gain_text(gain) == "without the loss of worker:0: 28 % more"
 
 
 def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
@@ -89,7 +89,7 @@ def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
     assert told is not None
     gain = next(one for one in told.gains if one.kind == "stall")
     assert gain.to_s == 30.0
-    assert gain_words(gain).startswith("recovery.stall: 30s (a hang was noticed after 1")
+    assert gain_text(gain).startswith("recovery.stall: 30s (a hang was noticed after 1")
 
 
 def test_it_is_one_line_of_status_and_a_field_of_its_json() -> None:
@@ -114,7 +114,7 @@ def test_numbers_read_as_people_write_them() -> None:
         "30s", "1m", "90s", "10m", "1h", "90m", "13m",
     ]  # fmt: skip
     several = Gain("losses", 0.04, task=TaskId("ps", 1), count=3)
-    assert gain_words(several) == "without the 3 losses of ps:1: 4.0 % more"
+    assert gain_text(several) == "without the 3 losses of ps:1: 4.0 % more"
 
 
 def test_where_logs_tell_no_step_event_files_do() -> None:

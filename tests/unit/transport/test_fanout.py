@@ -350,14 +350,6 @@ def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
         assert told.summary == f"gpu-[1-2]: {said}"
 
 
-def test_the_whole_is_an_error_that_knows_each_host() -> None:
-    failed = of_three_hundred()
-    error = SomeHostsFailed("prepare", failed, 300)
-    assert error.summary == "cannot prepare on 30 of 300 hosts"
-    assert len(error.detail.splitlines()) == 4
-    assert error.errors == failed
-
-
 def test_one_host_alone_keeps_all_that_came_back() -> None:
     (line, *below) = lines({"gpu-101": changed(101), "gpu-1": refused(1)})
     assert line.startswith("the host key of gpu-101 (10.0.0.101:22) has changed    if you know why: ssh-keygen")
@@ -407,13 +399,6 @@ def test_a_thousand_reasons_do_not_fill_the_screen() -> None:
     told = lines(failed)
     assert len(told) == MOST_KINDS + 1
     assert told[-1] == "gpu-[21-1000]: for other reasons"
-
-
-def test_one_host_of_one_is_its_own_error() -> None:
-    error = refused(1)
-    with pytest.raises(TransportError) as raised:
-        Outcomes[int]({}, {"gpu-1": error}).or_raise("push")
-    assert raised.value is error
 
 
 def test_what_the_first_line_says_is_not_said_again_below_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
 import subprocess
 import sys
 import threading
@@ -24,6 +23,7 @@ from dtctl.transport.ssh.keyring import Keyring, read_key_file
 from dtctl.transport.ssh.openssh import ssh_command
 from dtctl.transport.ssh.protocol import PromptLogin
 from tests.hosts import keys
+from tests.impostors import directory, fifo, link_without_end, sparse
 
 
 @pytest.fixture
@@ -159,24 +159,7 @@ def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
     assert words == ["ssh", *options, "gpu-a"]
 
 
-def fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def endless(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
-def sparse(path: Path) -> None:
-    with path.open("wb") as stream:
-        stream.truncate(1 << 40)
-
-
-def directory(path: Path) -> None:
-    path.mkdir()
-
-
-NO_KEYS: list[Callable[[Path], None]] = [fifo, endless, sparse, directory]
+NO_KEYS: list[Callable[[Path], None]] = [fifo, link_without_end, sparse, directory]
 
 
 @pytest.mark.timeout(120)

@@ -83,7 +83,7 @@ class Scripted:
     def write(self, data: bytes, silence: SilenceTimer) -> None:
         while self._deaf:
             CLOCK.sleep(READ_S + min(silence.wait_s, 0.05))
-            silence.look()
+            silence.check()
 
     def close(self) -> None: ...
 
@@ -272,7 +272,7 @@ def test_who_tells_more_than_is_read_waits() -> None:
         def tell() -> None:
             nonlocal told
             for _ in range(100):
-                streams.tell("x", QUEUED_BYTES // 10)
+                streams.put("x", QUEUED_BYTES // 10)
                 told += 1
 
         teller = threading.Thread(target=tell, daemon=True)

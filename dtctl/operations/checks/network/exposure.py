@@ -14,10 +14,10 @@ from dtctl.operations.checks.network.view import (
     TELLS_ITS_ADDRESS,
     Endpoint,
     addresses_of,
+    endpoints_of,
     is_loopback,
     is_public,
-    open_places,
-    places_of,
+    open_endpoints,
 )
 from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
@@ -34,10 +34,10 @@ def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ..
     if context.brief or len(heard.rounds) != 1:
         return ()
     found = [
-        Door(place.host, place.whose, name, place.port, live)
-        for place, live in _task_places(context, heard).items()
-        if not context.host(place.host).is_local
-        for name in dict.fromkeys([place.name, context.reached_at.get(place.host, place.name)])
+        Door(endpoint.host, endpoint.whose, name, endpoint.port, live)
+        for endpoint, live in _task_endpoints(context, heard).items()
+        if not context.host(endpoint.host).is_local
+        for name in dict.fromkeys([endpoint.name, context.reached_at.get(endpoint.host, endpoint.name)])
         if not is_loopback(name) and name != "localhost"
     ]
     if len(found) > MOST_DOORS:
@@ -45,9 +45,9 @@ def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ..
     return tuple(found)
 
 
-def _task_places(context: CheckContext, heard: Answers[NetworkFacts]) -> dict[Endpoint, bool]:
-    found = open_places(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
-    return {place: live for place, live in found.items() if place.whose != COORDINATOR}
+def _task_endpoints(context: CheckContext, heard: Answers[NetworkFacts]) -> dict[Endpoint, bool]:
+    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {endpoint: live for endpoint, live in found.items() if endpoint.whose != COORDINATOR}
 
 
 def judge(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
@@ -69,8 +69,8 @@ def _opened(heard: Answers[NetworkFacts]) -> list[Dialled]:
 
 def _public(context: CheckContext, heard: Answers[NetworkFacts], known: set[str]) -> Iterator[Finding]:
     """Addresses that were not tried from here: those that were, and did not open, are closed to this machine."""
-    tried = {place.name for place in places_of(context.plan)} | set(context.reached_at.values())
-    ports = grouped((place.host, place.port) for place in _task_places(context, heard))
+    tried = {endpoint.name for endpoint in endpoints_of(context.plan)} | set(context.reached_at.values())
+    ports = grouped((endpoint.host, endpoint.port) for endpoint in _task_endpoints(context, heard))
     for host, facts in heard.first.items():
         untried = [one for one in addresses_of(facts) if is_public(one) and one not in tried]
         if untried and host in ports and host not in known:
@@ -98,14 +98,14 @@ EXCEPT = ("no_grpc_proxy", "no_proxy")
 def proxy_findings(context: CheckContext, heard: Answers[NetworkFacts]) -> Iterator[Finding]:
     """Of TensorFlow's servers; what the others speak goes through no proxy."""
     caught: dict[tuple[str, str], list[tuple[str, TaskId, tuple[str, ...]]]] = {}
-    places = places_of(context.plan)
+    endpoints = endpoints_of(context.plan)
     for host, facts in heard.first.items():
-        names = [place.name for place in places if place.serves and place.host != host]
+        names = [endpoint.name for endpoint in endpoints if endpoint.serves and endpoint.host != host]
         for task in context.plan.on_host(host) if context.plan.cluster.strategy not in TELLS_ITS_ADDRESS else ():
             env = {**(facts["proxies"] if task.keep_proxy else {}), **task.env}
             if (sent := through(env, names)) is not None:
                 caught.setdefault((sent[0], env[sent[0]]), []).append((host, task.id, sent[1]))
-    exempt = ",".join(dict.fromkeys(place.name for place in places))
+    exempt = ",".join(dict.fromkeys(endpoint.name for endpoint in endpoints))
     for (variable, value), group in caught.items():
         reached = tuple(sorted({name for _, _, each in group for name in each}))
         fields = {"variable": variable, "value": value, "names": reached, "exempt": exempt}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.errors import PreflightError
-from dtctl.operations.checks.network.view import is_loopback, places_of
+from dtctl.operations.checks.network.view import endpoints_of, is_loopback
 from dtctl.operations.diagnosis.signature import grouped
 from dtctl.plan.roster import RunPlan
 
@@ -109,16 +109,16 @@ def _groups(ports: Sequence[int]) -> list[str]:
     return [",".join(map(str, ports[start : start + _MOST_PORTS])) for start in starts]
 
 
-Look = Callable[[str], tuple[str, ...]]
+Resolve = Callable[[str], tuple[str, ...]]
 """The addresses of a name. Raises OSError."""
 
 
 def addresses_of(name: str) -> tuple[str, ...]:
     found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    return tuple(dict.fromkeys(str(place[0]) for _, _, _, _, place in found))
+    return tuple(dict.fromkeys(str(endpoint[0]) for _, _, _, _, endpoint in found))
 
 
-def rules_of(plan: RunPlan, kind: Kind, look: Look = addresses_of) -> tuple[Rules, ...]:
+def rules_of(plan: RunPlan, kind: Kind, resolve: Resolve = addresses_of) -> tuple[Rules, ...]:
     """Raises PreflightError where ports or addresses are not known."""
     cluster = plan.cluster
     if cluster.hosts_choose_ports:
@@ -126,19 +126,19 @@ def rules_of(plan: RunPlan, kind: Kind, look: Look = addresses_of) -> tuple[Rule
             "ports: auto lets the hosts choose other ports at every start, so no rule can name them",
             hint=f"write ports: 2222, for example, in {cluster.file}; or open all ports between the hosts",
         )
-    places = places_of(plan)
-    ports = {host: [place.port for place in places if place.host == host] for host in plan.hosts}
-    names = {host: next(place.name for place in places if place.host == host) for host in plan.hosts}
-    return firewall(cluster.name, ports, _known(names, look, str(cluster.file)), kind)
+    endpoints = endpoints_of(plan)
+    ports = {host: [endpoint.port for endpoint in endpoints if endpoint.host == host] for host in plan.hosts}
+    names = {host: next(endpoint.name for endpoint in endpoints if endpoint.host == host) for host in plan.hosts}
+    return firewall(cluster.name, ports, _known(names, resolve, str(cluster.file)), kind)
 
 
-def _known(names: Mapping[str, str], look: Look, file: str) -> dict[str, tuple[str, ...]]:
+def _known(names: Mapping[str, str], resolve: Resolve, file: str) -> dict[str, tuple[str, ...]]:
     """The addresses of each host; all that are unknown are reported at once."""
     found: dict[str, tuple[str, ...]] = {}
     unknown: dict[str, str] = {}
     for host, name in names.items():
         try:
-            found[host] = look(name)
+            found[host] = resolve(name)
         except (OSError, UnicodeError) as error:
             unknown[host] = str(getattr(error, "strerror", None) or error)
     if unknown:

@@ -75,7 +75,7 @@ def _unresolved(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     named = [attempt for attempt in rest if attempt.hindrance == "unresolved"]
     causes = [
         Cause("unresolved", sources(group), (group[0].target,), _named(group[0], text=group[0].text))
-        for group in _alike(named, lambda attempt: (attempt.target, attempt.place.name))
+        for group in _alike(named, lambda attempt: (attempt.target, attempt.endpoint.name))
     ]
     return causes, _without(rest, named)
 
@@ -84,12 +84,12 @@ def _loopback(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
     looped = [attempt for attempt in rest if is_loopback(attempt.at)]
     causes = [
         Cause(
-            "literal_loopback" if is_loopback(group[0].place.name) else "loopback_name",
+            "literal_loopback" if is_loopback(group[0].endpoint.name) else "loopback_name",
             sources(group),
             (group[0].target,),
             _named(group[0], address=group[0].at, has=tuple(sorted(view.addresses(group[0].target)))),
         )
-        for group in _alike(looped, lambda attempt: (attempt.target, attempt.place.name, attempt.at))
+        for group in _alike(looped, lambda attempt: (attempt.target, attempt.endpoint.name, attempt.at))
     ]
     return causes, _without(rest, looped)
 
@@ -105,9 +105,11 @@ def _wrong_addresses(view: View, rest: Rest) -> tuple[list[Cause], Rest]:
         and (attempt.target, attempt.at) not in reached
     ]
     causes = []
-    for group in _alike(wrong, lambda attempt: (attempt.target, attempt.place.name, attempt.at)):
+    for group in _alike(wrong, lambda attempt: (attempt.target, attempt.endpoint.name, attempt.at)):
         first = group[0]
-        others = {one.at for one in view.attempts if one.target == first.target and one.place.name == first.place.name}
+        others = {
+            one.at for one in view.attempts if one.target == first.target and one.endpoint.name == first.endpoint.name
+        }
         usual = sorted((others - {first.at}) & view.addresses(first.target))
         fields = _named(first, address=first.at, has=tuple(sorted(view.addresses(first.target))))
         if usual:
@@ -153,11 +155,11 @@ def targets(attempts: Iterable[Attempt]) -> tuple[str, ...]:
 
 
 def _ports(attempts: Iterable[Attempt]) -> tuple[int, ...]:
-    return tuple(sorted({attempt.place.port for attempt in attempts}))
+    return tuple(sorted({attempt.endpoint.port for attempt in attempts}))
 
 
 def _named(attempt: Attempt, **fields: object) -> dict[str, object]:
-    return {"name": attempt.place.name, **fields}
+    return {"name": attempt.endpoint.name, **fields}
 
 
 def _without(rest: Rest, explained: Rest) -> Rest:
@@ -193,7 +195,7 @@ def matrix_causes(tried: Sequence[Attempt], failed: Sequence[Attempt]) -> list[C
         return [Cause("nobody", hosts, fields=_how(failed))]
     found, rest = _partition(attempts, lost)
     wholes, rest = _cover(attempts, rest)
-    return [*found, *_told(wholes), *_pairs(rest, attempts)]
+    return [*found, *_causes(wholes), *_pairs(rest, attempts)]
 
 
 def _both_ways(failed: Sequence[Attempt]) -> bool:
@@ -248,8 +250,8 @@ def _cover(attempts: Sequence[Attempt], failed: set[Attempt]) -> tuple[list[_Who
 def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
     lines: dict[tuple[str, Direction], dict[int, list[Attempt]]] = {}
     for one in attempts:
-        lines.setdefault((one.target, "in"), {}).setdefault(one.place.port, []).append(one)
-        lines.setdefault((one.source, "out"), {}).setdefault(one.place.port, []).append(one)
+        lines.setdefault((one.target, "in"), {}).setdefault(one.endpoint.port, []).append(one)
+        lines.setdefault((one.source, "out"), {}).setdefault(one.endpoint.port, []).append(one)
     found = []
     for (host, direction), by_port in lines.items():
         ports = [port for port, line in by_port.items() if all(one in failed for one in line)]
@@ -261,7 +263,7 @@ def _wholes(attempts: Sequence[Attempt], failed: set[Attempt]) -> list[_Whole]:
     return found
 
 
-def _told(wholes: Iterable[_Whole]) -> list[Cause]:
+def _causes(wholes: Iterable[_Whole]) -> list[Cause]:
     """A host that is cut off both ways is shown once; hosts with the same fault are shown together."""
     by_host: dict[str, dict[Direction, _Whole]] = {}
     for whole in wholes:
@@ -304,7 +306,7 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
             "one_way" if back else "pair",
             (target,),
             tuple(dict.fromkeys(one.source for one in group)),
-            {"ports": tuple(sorted({one.place.port for one in group})), **_how(group)},
+            {"ports": tuple(sorted({one.endpoint.port for one in group})), **_how(group)},
         )
         for (target, back), group in groups.items()
     ]
@@ -321,4 +323,4 @@ def _how(failed: Iterable[Attempt]) -> dict[str, str]:
 
 
 def _key(one: Attempt) -> tuple[str, str, int, str]:
-    return one.source, one.target, one.place.port, one.place.whose
+    return one.source, one.target, one.endpoint.port, one.endpoint.whose

@@ -25,8 +25,8 @@ from dtctl.operations.checks.network.view import (
     Endpoint,
     View,
     addresses_of,
-    open_places,
-    places_of,
+    endpoints_of,
+    open_endpoints,
 )
 from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, fails, found
 from dtctl.operations.diagnosis.signature import Finding, grouped
@@ -46,38 +46,38 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQue
         return {host: _first_question(context, host) for host in context.hosts}
     if number == 1:
         return _reaching(context, heard)
-    again = {host: _listening(context, host, places) for host, places in _doubted(context, heard).items()}
+    again = {host: _listening(context, host, endpoints) for host, endpoints in _doubted(context, heard).items()}
     if again and number == 2:
         return again
-    doors = [place for place, live in _open_places(context, heard).items() if not live]
+    doors = [endpoint for endpoint, live in _open_endpoints(context, heard).items() if not live]
     return measuring.ask(context, heard, doors, _measured_since(context, heard))
 
 
 def _first_question(context: CheckContext, host: str) -> NetworkQuestion:
-    own = [place for place in places_of(context.plan) if place.host == host]
+    own = [endpoint for endpoint in endpoints_of(context.plan) if endpoint.host == host]
     several = len(context.hosts) > 1
-    names = list(dict.fromkeys(place.name for place in own))
+    names = list(dict.fromkeys(endpoint.name for endpoint in own))
     return _listening(context, host, own if several or not context.brief else (), names)
 
 
 def _listening(
-    context: CheckContext, host: str, places: Iterable[Endpoint], names: Iterable[str] = ()
+    context: CheckContext, host: str, endpoints: Iterable[Endpoint], names: Iterable[str] = ()
 ) -> NetworkQuestion:
     return made(
         NetworkQuestion,
         nonce=context.nonce,
         cluster=context.plan.cluster.name,
         host=host,
-        listen=[{"whose": place.whose, "port": place.port} for place in places],
+        listen=[{"whose": endpoint.whose, "port": endpoint.port} for endpoint in endpoints],
         names=list(names),
     )
 
 
 def _reaching(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, NetworkQuestion]:
-    live = _open_places(context, heard)
+    live = _open_endpoints(context, heard)
     asked = {}
-    for host, places in _coverage(context, heard).tries.items():
-        peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in places]
+    for host, endpoints in _coverage(context, heard).tries.items():
+        peers = [{"whose": one.whose, "host": one.host, "address": one.address, "live": live[one]} for one in endpoints]
         if peers:
             asked[host] = made(NetworkQuestion, nonce=context.nonce, host=host, reach=peers, limit_s=_limit_s(context))
     return asked
@@ -89,9 +89,9 @@ def _doubted(context: CheckContext, heard: Answers[Facts]) -> dict[str, list[End
         (one["host"], one["whose"]) for facts in heard.rounds[1].values() for one in facts["reached"] if one["problem"]
     }
     return grouped(
-        (place.host, place)
-        for place, live in _open_places(context, heard).items()
-        if live and (place.host, place.whose) in missed
+        (endpoint.host, endpoint)
+        for endpoint, live in _open_endpoints(context, heard).items()
+        if live and (endpoint.host, endpoint.whose) in missed
     )
 
 
@@ -100,55 +100,61 @@ def _measured_since(context: CheckContext, heard: Answers[Facts]) -> int:
     return 3 if len(heard.rounds) > 1 and _doubted(context, heard) else 2
 
 
-def _is_gone(place: Endpoint, heard: Answers[Facts]) -> bool:
+def _is_gone(endpoint: Endpoint, heard: Answers[Facts]) -> bool:
     """Asked once more, its host does not report the same listener: that it was not reached proves nothing.
 
     A task may have ended, or may have been started again meanwhile.
     """
-    return len(heard.rounds) < 3 or not _sockets(place, heard.first) & _sockets(place, heard.rounds[2])
+    return len(heard.rounds) < 3 or not _sockets(endpoint, heard.first) & _sockets(endpoint, heard.rounds[2])
 
 
-def _sockets(place: Endpoint, answer: Mapping[str, Facts]) -> set[int]:
-    own = answer[place.host]["bound"] if place.host in answer else ()
-    return {inode for one in own if (one["whose"], one["state"]) == (place.whose, "live") for inode in one["sockets"]}
+def _sockets(endpoint: Endpoint, answer: Mapping[str, Facts]) -> set[int]:
+    own = answer[endpoint.host]["bound"] if endpoint.host in answer else ()
+    return {
+        inode for one in own if (one["whose"], one["state"]) == (endpoint.whose, "live") for inode in one["sockets"]
+    }
 
 
 def _limit_s(context: CheckContext) -> float:
     return BRIEF_S if context.brief else LIMIT_S
 
 
-def _open_places(context: CheckContext, heard: Answers[Facts]) -> dict[Endpoint, bool]:
+def _open_endpoints(context: CheckContext, heard: Answers[Facts]) -> dict[Endpoint, bool]:
     """True: a trainer of the live run listens there."""
-    found = open_places(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
-    return {place: live for place, live in found.items() if place.serves}
+    found = open_endpoints(context.plan, {host: facts["bound"] for host, facts in heard.first.items()})
+    return {endpoint: live for endpoint, live in found.items() if endpoint.serves}
 
 
 def _coverage(context: CheckContext, heard: Answers[Facts]) -> Coverage:
-    places = list(_open_places(context, heard))
-    vital = [place for place in places if place.whose == COORDINATOR or place.whose.partition(":")[0] == PS]
+    endpoints = list(_open_endpoints(context, heard))
+    vital = [
+        endpoint for endpoint in endpoints if endpoint.whose == COORDINATOR or endpoint.whose.partition(":")[0] == PS
+    ]
     hosts = [host for host in context.hosts if host in heard.first]
-    return spread(hosts, places, vital, min(MOST, MOST_IN_PASSING * len(hosts)) if context.brief else MOST)
+    return spread(hosts, endpoints, vital, min(MOST, MOST_IN_PASSING * len(hosts)) if context.brief else MOST)
 
 
 def _view(context: CheckContext, heard: Answers[Facts]) -> View:
     second = heard.rounds[1] if len(heard.rounds) > 1 else {}
-    doubted = {place for places in _doubted(context, heard).values() for place in places} if second else set()
-    gone = {place for place in doubted if _is_gone(place, heard)}
+    doubted = (
+        {endpoint for endpoints in _doubted(context, heard).values() for endpoint in endpoints} if second else set()
+    )
+    gone = {endpoint for endpoint in doubted if _is_gone(endpoint, heard)}
     # what listens on a host that was lost meanwhile is unknown
-    places = {
-        place.whose: place
-        for place in _open_places(context, heard)
-        if place not in gone and place.host not in heard.errors
+    endpoints = {
+        endpoint.whose: endpoint
+        for endpoint in _open_endpoints(context, heard)
+        if endpoint not in gone and endpoint.host not in heard.errors
     }
     return View(
         {host: facts["bound"] for host, facts in heard.first.items()},
         {host: addresses_of(facts) for host, facts in heard.first.items()},
         {host: facts["resolved"] for host, facts in heard.first.items()},
         tuple(
-            Attempt(host, places[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
+            Attempt(host, endpoints[one["whose"]], one["place"], one["problem"], one["by"], one["text"])
             for host, facts in second.items()
             for one in facts["reached"]
-            if one["whose"] in places and places[one["whose"]].host == one["host"] != host
+            if one["whose"] in endpoints and endpoints[one["whose"]].host == one["host"] != host
         ),
     )
 
@@ -186,7 +192,9 @@ def _finding(context: CheckContext, cause: Cause) -> Finding:
     if fields.get("address") == fields.get("name") and kind == "wrong_interface":
         fields.pop("address", None)
     if kind == "pair":
-        fields["address"] = next(place.name for place in places_of(context.plan) if place.host == cause.hosts[0])
+        fields["address"] = next(
+            endpoint.name for endpoint in endpoints_of(context.plan) if endpoint.host == cause.hosts[0]
+        )
     tasks = [task.id for task in context.plan.tasks if str(task.id) in fields.get("whose", ())]
     return found(kind, _in_order(context, cause.hosts), tasks, **fields)
 
@@ -244,23 +252,23 @@ class Coverage:
 
 
 def spread(
-    hosts: Sequence[str], places: Sequence[Endpoint], vital: Sequence[Endpoint] = (), most: int = MOST
+    hosts: Sequence[str], endpoints: Sequence[Endpoint], vital: Sequence[Endpoint] = (), most: int = MOST
 ) -> Coverage:
     """`vital` places are tried from every host before the others, as far as there is room for that.
 
     Each host tries, and is tried by, as many others; the distances to them are spread evenly, so that the two halves of
     any rack, switch or subnet meet.
     """
-    on = grouped((place.host, place) for place in places)
-    whole = sum(len(places) - len(on.get(host, ())) for host in hosts)
+    on = grouped((endpoint.host, endpoint) for endpoint in endpoints)
+    whole = sum(len(endpoints) - len(on.get(host, ())) for host in hosts)
     if whole <= most:
-        tries = {host: tuple(place for place in places if place.host != host) for host in hosts}
+        tries = {host: tuple(endpoint for endpoint in endpoints if endpoint.host != host) for host in hosts}
         return Coverage(tries, whole, whole, max(0, len(hosts) - 1))
     chosen = {
         host: dict.fromkeys(_of(vital, host, most // (2 * len(hosts)), number)) for number, host in enumerate(hosts)
     }
     left = most - sum(map(len, chosen.values()))
-    per_host = len(places) // len(on)
+    per_host = len(endpoints) // len(on)
     partners = max(1, min(len(hosts) - 1, left // (len(hosts) * per_host)))
     for number, host in enumerate(hosts):
         for step in distances(len(hosts), partners):
@@ -269,9 +277,9 @@ def spread(
     return Coverage(answer, sum(map(len, answer.values())), whole, partners)
 
 
-def _of(places: Sequence[Endpoint], host: str, most: int, turn: int) -> list[Endpoint]:
+def _of(endpoints: Sequence[Endpoint], host: str, most: int, turn: int) -> list[Endpoint]:
     """At most so many of them, those of other hosts; each host begins elsewhere in the list."""
-    others = [place for place in places if place.host != host]
+    others = [endpoint for endpoint in endpoints if endpoint.host != host]
     if len(others) <= most:
         return others
     start = turn * most

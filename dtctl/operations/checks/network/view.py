@@ -43,7 +43,7 @@ class Attempt:
     """One host connected, or tried to connect, to a place of another."""
 
     source: str
-    place: Endpoint
+    endpoint: Endpoint
     at: str = ""
     """The address that the place's name stands for on the source."""
     hindrance: str = ""
@@ -53,7 +53,7 @@ class Attempt:
 
     @property
     def target(self) -> str:
-        return self.place.host
+        return self.endpoint.host
 
     @property
     def pair(self) -> tuple[str, str]:
@@ -83,28 +83,28 @@ def addresses_of(facts: NetworkFacts) -> list[str]:
     return [one["address"] for one in facts["interfaces"]]
 
 
-def places_of(plan: RunPlan) -> list[Endpoint]:
+def endpoints_of(plan: RunPlan) -> list[Endpoint]:
     """Of all tasks, and of the coordinator if there is more than one host."""
     found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
     if len(plan.hosts) > 1:
-        found.append(Endpoint(COORDINATOR, plan.coordinator.host, plan.coordinator.address))
+        found.append(Endpoint(COORDINATOR, plan.coordinator["host"], plan.coordinator["address"]))
     return found
 
 
-def open_places(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:
+def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:
     """Those where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run does.
 
     What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
     """
-    known = {(place.host, place.whose): place for place in places_of(plan)}
+    known = {(endpoint.host, endpoint.whose): endpoint for endpoint in endpoints_of(plan)}
     found = {}
     for host, slots in bound.items():
         for slot in slots:
-            place = known.get((host, slot["whose"]))
-            if place is None or slot["state"] not in ("bound", "live") or place.port not in (0, slot["port"]):
+            endpoint = known.get((host, slot["whose"]))
+            if endpoint is None or slot["state"] not in ("bound", "live") or endpoint.port not in (0, slot["port"]):
                 continue
-            address = f"{place.address.rpartition(':')[0]}:{slot['port']}"
-            found[replace(place, address=address)] = slot["state"] == "live"
+            address = f"{endpoint.address.rpartition(':')[0]}:{slot['port']}"
+            found[replace(endpoint, address=address)] = slot["state"] == "live"
     return found
 
 

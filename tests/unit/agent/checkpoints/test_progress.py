@@ -76,14 +76,14 @@ def test_a_task_that_saves_is_not_taken_for_hung(tmp_path: Path) -> None:
         now += 6.0
         saves = signs._changes
         (tmp_path / "out" / f"ckpt-{save}.index").touch()
-        assert observation.look(now, now) is None
+        assert observation.update(now, now) is None
         if watchdog.is_quiet(now):
             eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
     assert signs._changes > saves - 1 > 0
     verdict = None
     for _ in range(30):
         now += 6.0
-        verdict = verdict or observation.look(now, now)
+        verdict = verdict or observation.update(now, now)
         eventually(lambda: signs._looking is not None and not signs._looking.is_alive())
     assert verdict is not None
     assert verdict["kind"] == "stalled"
@@ -116,7 +116,7 @@ def test_who_complains_of_others_is_idle_and_who_says_anything_else_is_not(
     ):
         with (tmp_path / "log").open("a") as log:
             log.write(f"{line}\n")
-        observation.look(now, now)
+        observation.update(now, now)
         idle.append(entry["idle_since"])
     assert idle == [None, 1006.0, 1006.0, None]
 

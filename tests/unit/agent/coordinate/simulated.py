@@ -34,7 +34,7 @@ class SimAttempt:
         self.left_behind: list[Any] = []
         self.killed_after_s: float | None = None
 
-    def look(self, now: float, wall: float) -> None:
+    def update(self, now: float, wall: float) -> None:
         if self.start is None:
             self.start = made(Start, started=wall)
         if self._asked and not self.stubborn and self.exit is None:
@@ -71,7 +71,7 @@ class SimObservation:
         entry["ready"] = entry["ready"] or is_new
         return is_new
 
-    def look(self, now: float, wall: float) -> Fact | None:
+    def update(self, now: float, wall: float) -> Fact | None:
         return self.hung
 
     def has_news(self) -> bool:

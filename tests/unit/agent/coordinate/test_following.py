@@ -112,7 +112,9 @@ def test_a_coordinator_of_an_older_build_is_told_all_each_time() -> None:
 
 def test_a_field_of_an_advance_is_as_that_of_an_entry() -> None:
     own, whole = fields_of(Advance), fields_of(Entry)
-    assert {name: kind.words for name, (kind, _) in own.items()} == {name: whole[name][0].words for name in own}
+    assert {name: kind.description for name, (kind, _) in own.items()} == {
+        name: whole[name][0].description for name in own
+    }
 
 
 CHANGES: list[tuple[str, list[Any]]] = [

@@ -71,7 +71,7 @@ class Desk:
         self.state["agent"] = {**made(Process, **processes.myself()), "since": self.wall}
         self.intent = IntentFollower(self.files)
 
-    def hear(self, host: str, *messages: Any) -> None:
+    def receive(self, host: str, *messages: Any) -> None:
         self.links.waiting += [(host, message) for message in messages]
         for _ in range(3):
             self.now, self.wall = self.now + 0.1, self.wall + 0.1
@@ -80,7 +80,7 @@ class Desk:
     def state_of(self, host: str) -> State:
         """What cluster.json has of it after a while."""
         self.now, self.wall = self.now + SAVE_S, self.wall + SAVE_S
-        self.hear(host)
+        self.receive(host)
         state = self.view["hosts"][host]["state"]
         assert state is not None
         return state
@@ -117,8 +117,8 @@ class Desk:
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Desk]:
     made = Desk(tmp_path)
-    made.hear("good", made.hello("good"))
-    made.hear("bad", made.hello("bad"))
+    made.receive("good", made.hello("good"))
+    made.receive("bad", made.hello("bad"))
     assert {host for host, known in made.view["hosts"].items() if known["connected"]} >= {"good", "bad"}
     yield made
     made.leading.close()
@@ -148,43 +148,43 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_an_agent_speaks_of_its_own_tasks_only(desk: Desk, kind: str, field: str, value: Any, said: str) -> None:
     lie = (desk.hello if kind == "hello" else desk.news)("bad", **{field: value})
     before = desk.view["intents"]
-    desk.hear("bad", lie)
+    desk.receive("bad", lie)
     assert desk.view["intents"] == before
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert not desk.view["hosts"]["bad"]["connected"]
     assert desk.view["hosts"]["good"]["connected"]
     [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
     assert said in told
-    desk.hear("bad", desk.hello("bad"))  # the genuine agent
+    desk.receive("bad", desk.hello("bad"))  # the genuine agent
     assert desk.view["hosts"]["bad"]["connected"]
 
 
 def test_progress_alone_is_taken_into_the_state_of_its_host(desk: Desk) -> None:
     before, good = desk.state_of("bad"), desk.state_of("good")
     told = {"serial": 7, "machine": MACHINE, "tasks": {"worker:1": {"step": 12, "loss": "0.5"}}}
-    desk.hear("bad", desk.progress(**told))
+    desk.receive("bad", desk.progress(**told))
     entry = {**before["tasks"]["worker:1"], "step": 12, "loss": "0.5"}
     assert desk.state_of("bad") == {**before, "serial": 7, "machine": MACHINE, "tasks": {"worker:1": entry}}
     assert desk.state_of("good") == good
-    desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"loss": None}}))
+    desk.receive("bad", desk.progress(serial=8, tasks={"worker:1": {"loss": None}}))
     entry["loss"] = None
     assert desk.state_of("bad") == {**before, "serial": 8, "machine": MACHINE, "tasks": {"worker:1": entry}}
 
 
 def test_progress_can_be_of_how_far_a_task_is_and_of_nothing_else(desk: Desk) -> None:
-    desk.hear("bad", desk.progress(serial=7, tasks={"worker:1": {"state": "failed", "attempt": 9, "step": 12}}))
+    desk.receive("bad", desk.progress(serial=7, tasks={"worker:1": {"state": "failed", "attempt": 9, "step": 12}}))
     entry = desk.state_of("bad")["tasks"]["worker:1"]
     assert (entry["state"], entry["attempt"], entry["step"]) == ("running", 1, 12)
 
 
 def test_progress_of_a_neighbours_task_ends_the_connection(desk: Desk) -> None:
     before = desk.state_of("good")
-    desk.hear("bad", desk.progress(serial=7, tasks={"worker:0": {"step": 10**6}}))
+    desk.receive("bad", desk.progress(serial=7, tasks={"worker:0": {"step": 10**6}}))
     assert [host for host, _ in desk.links.refused] == ["bad"]
     assert desk.state_of("good") == before
     [told] = [text for text in desk.contacts() if "sent an invalid message" in text]
     assert "it reports worker:0, which is not its own task" in told
-    desk.hear("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
+    desk.receive("bad", desk.progress(serial=8, tasks={"worker:1": {"step": 13}}))  # before its next hello
     assert desk.state_of("bad")["tasks"]["worker:1"]["step"] is None
 
 
@@ -194,18 +194,18 @@ def test_agents_are_told_that_progress_alone_will_do(desk: Desk) -> None:
 
 def test_the_same_lie_is_told_once_and_ever_new_ones_a_few_times(desk: Desk) -> None:
     for round_ in range(50):
-        desk.hear("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
+        desk.receive("bad", desk.hello("bad", state=made(State, run=f"demo-{round_ // 25 + 2}", host="bad", tasks={})))
     assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 2
     for round_ in range(50):
-        desk.hear("bad", {"type": "invalid", "reason": f"lie {round_}"})
+        desk.receive("bad", {"type": "invalid", "reason": f"lie {round_}"})
     assert len([text for text in desk.contacts() if "sent an invalid message" in text]) == 10
 
 
 def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> None:
-    desk.hear("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
+    desk.receive("bad", {"type": "gone", "reason": "it ended", "heard": desk.now})
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
     events: Any = checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]})
-    desk.hear("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
+    desk.receive("bad", desk.hello("bad", intents={}), events, desk.news("bad"))
     assert "lie" not in [line["reason"] for line in desk.events]
     assert not desk.view["hosts"]["bad"]["connected"]
 
@@ -213,24 +213,24 @@ def test_what_follows_a_hello_that_does_not_hold_is_not_heard(desk: Desk) -> Non
 def test_a_flood_of_events_is_cut_off_and_told_and_the_others_are_still_heard(desk: Desk) -> None:
     event = {"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "failed", "reason": "x" * 4000}
     for first in range(0, 5000, 100):
-        desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
+        desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": first, "events": [event] * 100}))
     assert Path(desk.files.path("history.jsonl")).stat().st_size < 1.1 * BURST_BYTES
     [told] = [text for text in desk.contacts() if "more events than the event history takes" in text]
     assert told.startswith("bad sends")
     event["task"] = "worker:0"
-    desk.hear("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    desk.receive("good", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
     assert desk.events[-1]["host"] == "good"
 
 
 def test_an_event_of_a_foreign_task_is_not_taken_into_the_story(desk: Desk) -> None:
     event = {"time": WALL, "task": "worker:0", "attempt": 1, "from": "running", "to": "failed", "reason": "lie"}
-    desk.hear("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
+    desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": [event]}))
     assert "lie" not in [line["reason"] for line in desk.events]
     assert desk.links.refused == [("bad", "it reports worker:0, which is not its own task")]
 
 
 def test_a_host_that_has_no_part_in_the_run_is_refused(desk: Desk) -> None:
-    desk.hear("other", desk.hello("bad"))
+    desk.receive("other", desk.hello("bad"))
     assert desk.links.refused == [("other", "other has no part in this run")]
 
 
@@ -261,9 +261,9 @@ def test_a_damaged_view_is_put_aside_and_rebuilt_from_what_the_agents_tell(desk:
     entry = {"state": "running", "attempt": 2, "generation": 1, "history": history}
     state = made(State, run="demo-1", host="bad", tasks={"worker:1": entry})
     desk.open()
-    desk.hear("good", desk.hello("good"))
-    desk.hear("bad", desk.hello("bad", state=state))
-    desk.hear("bad")
+    desk.receive("good", desk.hello("good"))
+    desk.receive("bad", desk.hello("bad", state=state))
+    desk.receive("bad")
     assert desk.view["hosts"]["bad"]["connected"]
     assert desk.view["incidents"] == []  # what its tasks had suffered before was judged by the one before
     [aside] = path.parent.glob("cluster.json.damaged-*")
@@ -285,7 +285,7 @@ def test_what_is_ordered_is_on_the_disk_before_anybody_hears_it(desk: Desk, monk
     monkeypatch.setattr(desk.links, "send", send)
     entry = {"state": "backoff", "attempt": 1, "reason": "", "history": [LOST]}
     desk.leading.coordinator.view.roster["worker:1"]["scope"] = "gang"
-    desk.hear("bad", desk.news("bad", state=made(State, run="demo-1", host="bad", tasks={"worker:1": entry})))
+    desk.receive("bad", desk.news("bad", state=made(State, run="demo-1", host="bad", tasks={"worker:1": entry})))
     assert on_disk
     for written, sent in on_disk:
         assert {task: written[task] for task in sent} == sent
@@ -322,11 +322,11 @@ def test_the_agent_stays_until_its_hooks_are_told(desk: Desk) -> None:
 def test_a_start_that_may_still_be_taken_back_is_told_to_nobody(desk: Desk) -> None:
     posts = Posts()
     desk.leading._posting = posts  # type: ignore[assignment]
-    desk.hear("good")
+    desk.receive("good")
     assert desk.intent.value["session"] is not None
     assert posts.stepped == 0
     desk.intent.value["session"] = None
-    desk.hear("good")
+    desk.receive("good")
     assert posts.stepped > 0
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from dtctl.agent.checkpoints.repair import Loss
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.messages import FROM_AGENT
-from dtctl.agent.records.reasons import Fact, fact, headline
+from dtctl.agent.records.reasons import fact
 from tests.unit.agent.coordinate.world import World, async_ps, collective
 
 
@@ -55,7 +57,7 @@ def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_deci
 
     def decides(**fields: object) -> bool:
         told = {"type": "progress", "serial": 99, "tasks": {"chief:0": fields}}
-        return world.coordinator.hear("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
+        return world.coordinator.receive("c", checked(FROM_AGENT["progress"], told), world.now, world.wall)
 
     assert not decides(loss="0.5", progress=world.wall)
     assert not decides(step=1237)
@@ -145,44 +147,6 @@ def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
     assert set(world.recovering.values()) == {False}
 
 
-def hung(world: World, why: Fact) -> None:
-    """worker:1 is lost for that reason, is back soon after, and nobody trains again."""
-    for name in ("chief:0", "worker:0", "worker:1"):
-        world.tell_step(name, 100)
-    if why["kind"] in ("stalled", "frozen"):
-        world.hang("worker:1", why)
-    else:
-        world.die("worker:1", why=why)
-    world.until(lambda: world.attempts["worker:1"] == 2)
-
-
-@pytest.mark.parametrize(
-    "why", [fact("stalled", seconds=300.0), fact("frozen", seconds=60.0)], ids=["stalled", "frozen"]
-)
-def test_who_still_hangs_after_a_restart_was_not_the_culprit(why: Fact) -> None:
-    world = async_ps()
-    hung(world, why)
-    world.until(lambda: world.attempts["ps:0"] == 2, 200)
-    assert [headline(one["why"]) for one in world.data["incidents"]] == [why["kind"], "still_silent"]
-
-
-@pytest.mark.parametrize(
-    "why",
-    [
-        fact("killed", signal=9),
-        fact("exited", code=3),
-        fact("said", text="stalled: no sign of progress for 5 min"),  # whatever its words, no kind says that it hung
-        fact("cannot_run", what="stalled", text="stalled"),
-    ],
-    ids=lambda why: why["kind"],
-)
-def test_who_was_lost_for_another_reason_may_be_silent_for_as_long_as_it_takes(why: Fact) -> None:
-    world = async_ps()
-    hung(world, why)
-    world.run_for(1000)
-    assert world.attempts["ps:0"] == 1
-
-
 def test_a_ps_that_ends_well_and_what_follows_from_a_loss_are_told_by_their_kinds() -> None:
     world = async_ps()
     world.die("ps:0", code=0)
@@ -208,24 +172,21 @@ def test_a_restarted_task_that_never_listens_fails_the_run() -> None:
     assert "ps:0 runs but does not listen" in world.data["condition"]["reason"]
 
 
-@pytest.mark.parametrize("name", ["worker:1", "chief:0", "ps:0"])
-def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_once(name: str) -> None:
-    world = async_ps(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [(async_ps, "worker:1"), (async_ps, "chief:0"), (async_ps, "ps:0"), (collective, "worker:1")],
+    ids=["worker", "chief", "ps", "gang"],
+)
+def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_once(
+    start: Callable[..., World], name: str
+) -> None:
+    world = start(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
     world.die(name)
     world.run_for(3)
     world.request("restart", [name])
     world.until(lambda: recovered(world), limit_s=30)
     assert world.condition == "Running"
-    assert world.attempts[name] == 2
-
-
-def test_so_does_a_gang_of_which_a_person_restarts_one() -> None:
-    world = collective(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
-    world.die("worker:1")
-    world.run_for(3)
-    world.request("restart", ["worker:1"])
-    world.until(lambda: recovered(world), limit_s=30)
-    only_once_more(world, *world.tasks)
+    only_once_more(world, *(world.tasks if start is collective else [name]))
 
 
 def test_a_lost_task_that_a_person_stops_is_no_longer_waited_for() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import incidents
-from dtctl.agent.coordinate.incidents import NEVER_BEGAN_S, SILENCE_S
+from dtctl.agent.coordinate.hangs import NEVER_BEGAN_S, SILENCE_S
 from dtctl.agent.coordinate.recovery import GANG_GRACE_S, PS_END_LIMIT_S, TRAINED_S, Recovery, Services
 from dtctl.agent.coordinate.view import View
 from dtctl.agent.records.answers import Checkpoint
@@ -49,18 +49,8 @@ class Run:
 
     def dies(self, task: str, *, state: str = "backoff", ended: float = 1009.0, **how: Any) -> None:
         entry = self.view.entry(task)
-        past = made(
-            Past,
-            **{
-                "attempt": entry["attempt"],
-                "started": 1000.0,
-                "ended": ended,
-                "asked": False,
-                "code": None,
-                "signal": 9,
-                **how,
-            },
-        )
+        usual = {"started": 1000.0, "ended": ended, "asked": False, "code": None, "signal": 9}
+        past = made(Past, attempt=entry["attempt"], **{**usual, **how})
         views.told(self.view, task, state=state, ready=False, history=[*entry["history"], past])
 
     def step(self, now: float = 100.0, wall: float = WALL) -> Judgement | None:
@@ -292,14 +282,19 @@ def test_what_is_not_to_run_again_is_left_to_the_outcome(state: str, want: Any) 
     assert run.incidents == []
 
 
-def test_of_losses_at_once_the_first_in_time_is_the_cause() -> None:
+@pytest.mark.parametrize(
+    ("chief", "ps", "cause"),
+    [(1009.0, 1008.0, "ps:1"), (1008.0, 1009.0, "chief:0"), (1009.0, 1009.0, "chief:0")],
+    ids=["ps first", "chief first", "at the same moment the first by name"],
+)
+def test_of_losses_at_once_the_first_in_time_is_the_cause(chief: float, ps: float, cause: str) -> None:
     run = Run("sync-ps")
-    run.dies("chief:0", ended=1009.0)
-    run.dies("ps:1", ended=1008.0)
+    run.dies("ps:1", ended=ps)
+    run.dies("chief:0", ended=chief)
     run.step()
     [one] = run.incidents
-    assert one["task"] == "ps:1"
-    assert [each["task"] for each in one["collateral"]] == ["chief:0"]
+    assert one["task"] == cause
+    assert [each["task"] for each in one["collateral"]] == [({"ps:1", "chief:0"} - {cause}).pop()]
 
 
 def test_what_was_judged_before_is_passed_over() -> None:
@@ -408,10 +403,14 @@ def test_servers_of_a_kvstore_may_end_by_themselves() -> None:
     assert run.incidents == []
 
 
-def hung(**fields: Any) -> Run:
-    """worker:0 was taken for hung and is back, and nobody trains."""
+STALLED = fact("stalled", seconds=300)
+FROZEN = fact("frozen", seconds=60)
+
+
+def back(why: Fact, **fields: Any) -> Run:
+    """worker:0 was lost for that reason and is back, and nobody trains."""
     run = Run(**fields)
-    stalled(run)
+    views.told(run.view, "worker:0", **because([why]))
     run.dies("worker:0")
     run.step(100.0)
     run.back("worker:0")
@@ -419,23 +418,27 @@ def hung(**fields: Any) -> Run:
     return run
 
 
-def stalled(run: Run) -> None:
-    views.told(run.view, "worker:0", **because([fact("stalled", seconds=300)]))
+def hung(**fields: Any) -> Run:
+    return back(STALLED, **fields)
 
 
-@pytest.mark.parametrize(("stall_s", "limit_s"), [(None, SILENCE_S), (20.0, SILENCE_S), (300.0, 300.0)])
-def test_a_stall_that_outlives_the_restart_restarts_everybody(stall_s: float | None, limit_s: float) -> None:
-    run = hung(recovery={"stall_s": stall_s})
+@pytest.mark.parametrize(
+    ("why", "stall_s", "limit_s"),
+    [(STALLED, None, SILENCE_S), (STALLED, 20.0, SILENCE_S), (STALLED, 300.0, 300.0), (FROZEN, None, SILENCE_S)],
+)
+def test_a_hang_that_outlives_the_restart_restarts_everybody(why: Fact, stall_s: float | None, limit_s: float) -> None:
+    run = back(why, recovery={"stall_s": stall_s})
     run.step(101.0 + limit_s - 0.1)
     assert len(run.incidents) == 1
     run.step(101.0 + limit_s)
+    assert [headline(one["why"]) for one in run.incidents] == [why["kind"], "still_silent"]
     assert run.incidents[-1]["tasks"] == list(run.view.tasks)
     assert (run.held, run.incidents[0]["closed"]) == (ALL, "worker:0 was lost too")
 
 
 def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     run = Run("sync-ps")
-    views.told(run.view, "ps:0", **because([fact("stalled", seconds=300)]))
+    views.told(run.view, "ps:0", **because([STALLED]))
     run.dies("ps:0")
     run.step(100.0)
     run.cleared(*ALL)
@@ -447,13 +450,19 @@ def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     assert [one["closed"] for one in run.incidents] == ["ps:0 was lost too", None]
 
 
-def test_another_loss_than_a_stall_may_be_silent_for_longer() -> None:
-    run = Run()
-    run.dies("worker:0")
-    run.step(100.0)
-    run.back("worker:0")
-    run.step(101.0)
-    run.step(1000.0)
+@pytest.mark.parametrize(
+    "why",
+    [
+        fact("killed", signal=9),
+        fact("exited", code=3),
+        fact("said", text="stalled: no sign of progress for 5 min"),  # whatever its words, no kind says that it hung
+        fact("cannot_run", what="stalled", text="stalled"),
+    ],
+    ids=lambda why: why["kind"],
+)
+def test_another_loss_than_a_hang_may_be_silent_for_as_long_as_it_takes(why: Fact) -> None:
+    run = back(why)
+    run.step(1100.0)
     assert len(run.incidents) == 1
 
 
@@ -578,7 +587,7 @@ def test_a_stall_past_the_budget_fails_the_run() -> None:
 def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_another(entry: dict[str, Any]) -> None:
     run = Run("sync-ps")
     run.dies("ps:0")
-    views.told(run.view, "ps:0", **{**because([fact("stalled", seconds=300)]), **entry})
+    views.told(run.view, "ps:0", **{**because([STALLED]), **entry})
     run.step()
     assert run.incidents[0]["why"] == [fact("killed", signal=9)]
 
@@ -684,14 +693,6 @@ def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
     failure = run.step(100.0 + NEVER_BEGAN_S)
     assert failure is not None
     assert failure.cause == "chief:0"
-
-
-def test_of_losses_at_the_same_moment_the_first_by_name_is_the_cause() -> None:
-    run = Run("sync-ps")
-    run.dies("ps:1")
-    run.dies("chief:0")
-    run.step()
-    assert [one["task"] for one in run.incidents] == ["chief:0"]
 
 
 def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None:

@@ -12,7 +12,8 @@ import os
 import pytest
 
 from tests.unit.agent.coordinate.sequences import Sequence
-from tests.unit.agent.coordinate.training import simulate_training
+
+pytestmark = pytest.mark.usefixtures("processes_that_train")
 
 COUNT = int(os.environ.get("SEQUENCES", "60"))
 FROM = int(os.environ.get("SEQUENCES_FROM", "0"))
@@ -21,11 +22,6 @@ AT_ONCE = 10
 
 ONCE_UNHEALED = (84, 114, 179, 281, 294, 349, 1858)
 """Seeds of stories that did not end well in their time."""
-
-
-@pytest.fixture(autouse=True)
-def processes_that_train(processes_in_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulate_training(monkeypatch)
 
 
 @pytest.mark.parametrize("first", range(FROM, FROM + COUNT, AT_ONCE))

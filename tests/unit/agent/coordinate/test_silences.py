@@ -6,14 +6,11 @@ import pytest
 
 from dtctl.agent.records.reasons import headline
 from tests.unit.agent.coordinate.sequences import PLACES
-from tests.unit.agent.coordinate.training import Trainee, Trial, simulate_training
+from tests.unit.agent.coordinate.training import Trainee, Trial
+
+pytestmark = pytest.mark.usefixtures("processes_that_train")
 
 RECOVERY = {"max_restarts": 100, "max_run_restarts": 100, "backoff_min_s": 0.5, "backoff_max_s": 4.0}
-
-
-@pytest.fixture(autouse=True)
-def processes_that_train(processes_in_memory: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    simulate_training(monkeypatch)
 
 
 def trained(strategy: str = "async-ps", seconds: float = 20.0, **recovery: object) -> Trial:

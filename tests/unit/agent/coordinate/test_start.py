@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -277,12 +278,20 @@ def test_no_deadline_of_the_start_counts_for_it_and_nobody_is_held_to_be_mending
     assert not any(world.recovering.values())
 
 
-def test_the_run_succeeds_and_ends_without_it() -> None:
+@pytest.mark.parametrize(
+    ("end", "condition"),
+    [
+        (lambda world: world.die("chief:0", "worker:0", code=0), "Succeeded"),
+        (lambda world: world.request("stop"), "Stopped"),
+        (lambda world: world.request("stop", list(ABSENT_PLACES)[:4]), "Stopped"),
+    ],
+    ids=["success", "stop", "stop of each task that is there"],
+)
+def test_the_run_ends_without_waiting_for_it(end: Callable[[World], None], condition: str) -> None:
     world = without_e()
-    world.die("chief:0", "worker:0", code=0)
-    world.until(lambda: world.coordinator.over, 20)
-    assert world.condition == "Succeeded"
-    assert world.data["phase"] == "ended"
+    end(world)
+    world.until(lambda: world.coordinator.over, 5)
+    assert (world.condition, world.data["phase"]) == (condition, "ended")
 
 
 def test_it_decides_no_success_where_every_worker_does() -> None:
@@ -292,20 +301,6 @@ def test_it_decides_no_success_where_every_worker_does() -> None:
     world.coordinator.view.data["hosts"]["e"]["absent"] = True
     world.die("chief:0", "worker:0", code=0)
     world.until(lambda: world.condition == "Succeeded", 5)
-
-
-def test_a_stop_of_everything_waits_for_it_no_moment() -> None:
-    world = without_e()
-    world.request("stop")
-    world.until(lambda: world.coordinator.over, 5)
-    assert (world.condition, world.data["phase"]) == ("Stopped", "ended")
-
-
-def test_stopping_each_task_that_is_there_stops_the_run() -> None:
-    world = without_e()
-    world.request("stop", list(ABSENT_PLACES)[:4])
-    world.until(lambda: world.coordinator.over, 5)
-    assert world.condition == "Stopped"
 
 
 def test_a_restart_of_its_task_changes_nothing() -> None:

@@ -62,8 +62,8 @@ class Process(SimAttempt):
             self.ends_at = (now, made(Ending, signal=9))
         return True
 
-    def look(self, now: float, wall: float) -> None:
-        super().look(now, wall)
+    def update(self, now: float, wall: float) -> None:
+        super().update(now, wall)
         if self.exit is None and self.ends_at is not None and now >= self.ends_at[0]:
             self.dies(self.ends_at[1], wall)
 
@@ -125,7 +125,7 @@ class Observed:
         self._task.entry["step"] = self._process.told
         return stepped
 
-    def look(self, now: float, wall: float) -> Fact | None:
+    def update(self, now: float, wall: float) -> Fact | None:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_S
@@ -137,7 +137,7 @@ class Observed:
         excused = self._task.trial.is_excused(self._task.place["host"])
         self._around.first_steps = self._task.trial.first_steps.get(self._task.place["host"], {})
         signs = Signs(entry["ready"], self._process.mode == "frozen", stepped, stepped, excused=excused)
-        return self._watchdog.look(now, signs, self._around.first_steps.get(self._id, 0.0))
+        return self._watchdog.update(now, signs, self._around.first_steps.get(self._id, 0.0))
 
 
 class Trial(World):

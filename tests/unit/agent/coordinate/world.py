@@ -236,7 +236,7 @@ class World:
         message = self._news(host) if host in self._greeted else self._hello(host)
         if message is not None:
             told: Any = json.loads(json.dumps(message))
-            self.coordinator.hear(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
+            self.coordinator.receive(host, checked(FROM_AGENT[told["type"]], told), self.now, self.wall)
 
     def _hello(self, host: str) -> Any:
         self._greeted.add(host)
@@ -281,7 +281,7 @@ class World:
     def _hang_up(self, host: str) -> None:
         if host in self._greeted:
             self._greeted.discard(host)
-            self.coordinator.hear(
+            self.coordinator.receive(
                 host, {"type": "gone", "reason": "no word for 10 s", "heard": self.now}, self.now, self.wall
             )
 

@@ -36,7 +36,7 @@ class Receiver:
     deadline = 1e9
     reader = 0
 
-    def look(self, now: float) -> Sent | None:
+    def update(self, now: float) -> Sent | None:
         return self.answer
 
     def end(self) -> None:

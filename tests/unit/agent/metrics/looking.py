@@ -30,7 +30,7 @@ def values(reader: Reader, tag: str = "loss") -> list[float]:
 def agreed(out: Path) -> dict[str, dict[str, list[tuple[int, float]]]]:
     """Points by directory and tag; fails the test where TensorBoard's own reader finds others."""
     reader = Reader([str(out)])
-    reader.look()
+    reader.refresh()
     assert reader.problems() == []
     found: dict[str, dict[str, list[tuple[int, float]]]] = {}
     for folder in reader.series(lambda _: True, 2000):

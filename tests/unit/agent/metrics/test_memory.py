@@ -27,9 +27,9 @@ def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "out"
 
 
-def look(out: Path) -> Reader:
+def refresh(out: Path) -> Reader:
     reader = Reader([str(out)], str(out.parent / "run"))
-    reader.look()
+    reader.refresh()
     reader.keep()
     return reader
 
@@ -43,48 +43,48 @@ def write(out: Path, first: int, last: int) -> int:
 
 def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(out, 0, 2501)  # of which every second is kept, and the last
-    before = look(out)
+    before = refresh(out)
     read = noted_reads(monkeypatch)
     kept = (out.parent / "run" / folder.NAME).stat().st_size
-    assert points(look(out)) == points(before)
+    assert points(refresh(out)) == points(before)
     assert read == [kept]
     added = write(out, 2501, 2600)
-    found = look(out)
+    found = refresh(out)
     assert read == [kept, kept, added]
     monkeypatch.undo()
     whole = Reader([str(out)])
-    whole.look()
+    whole.refresh()
     assert found.series(lambda _: True, 2000) == whole.series(lambda _: True, 2000)
 
 
 def test_little_is_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "WORTH_BYTES", 1 << 20)
     write(out, 0, 10)
-    look(out)
+    refresh(out)
     assert not (out.parent / "run" / folder.NAME).exists()
 
 
 def test_a_file_that_was_replaced_since_is_read_anew(out: Path) -> None:
     write(out, 0, 10)
-    look(out)
+    refresh(out)
     (out / "new").write_bytes(scalar(3, "loss", 7.0))
     (out / "new").replace(out / NAME)
-    assert points(look(out)) == [(3, 7.0)]
+    assert points(refresh(out)) == [(3, 7.0)]
 
 
 def test_files_of_which_none_is_left_are_forgotten(out: Path) -> None:
     write(out, 0, 10)
-    look(out)
+    refresh(out)
     (out / NAME).unlink()
     (out / "events.out.tfevents.2.host").write_bytes(scalar(9, "loss", 7.0))
-    assert points(look(out)) == [(9, 7.0)]
+    assert points(refresh(out)) == [(9, 7.0)]
 
 
 def test_a_memory_that_cannot_be_written_harms_nothing(out: Path) -> None:
     write(out, 0, 10)
     (out.parent / "run" / folder.NAME).mkdir()
-    assert len(points(look(out))) == 10
-    assert len(points(look(out))) == 10
+    assert len(points(refresh(out))) == 10
+    assert len(points(refresh(out))) == 10
 
 
 @cases
@@ -95,7 +95,7 @@ def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, c
     (base / "run").mkdir()
     write(base / "out", 0, 5)
     reader = Reader([str(base / "out")], str(base / "run"))
-    reader.look()
+    reader.refresh()
     folder.remember(str(base / "run"), list(reader._folders.values()))
     path = base / "run" / folder.NAME
     kept = bytearray(path.read_bytes())
@@ -103,7 +103,7 @@ def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, c
         kept[place % len(kept)] = byte
     path.write_bytes(bytes(kept))
     again = Reader([str(base / "out")], str(base / "run"))
-    again.look()
+    again.refresh()
     again.series(lambda _: True, 100)
 
 

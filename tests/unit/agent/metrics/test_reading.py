@@ -33,9 +33,9 @@ def out(tmp_path: Path) -> Path:
     return tmp_path / "out"
 
 
-def look(out: Path) -> Reader:
+def refresh(out: Path) -> Reader:
     reader = Reader([str(out)])
-    reader.look()
+    reader.refresh()
     return reader
 
 
@@ -43,7 +43,7 @@ def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
     for name in ("train", "validation"):
         (out / name).mkdir()
         (out / name / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(2, "loss", 0.25) + scalar(2, "lr", 1.0))
-    told = look(out).series(lambda tag: tag == "loss", 100)
+    told = refresh(out).series(lambda tag: tag == "loss", 100)
     assert [(folder["dir"], folder["name"]) for folder in told] == [(str(out), "train"), (str(out), "validation")]
     assert [series["tag"] for folder in told for series in folder["series"]] == ["loss", "loss"]
     series = told[0]["series"][0]
@@ -57,48 +57,48 @@ def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
     reader = Reader([str(out)])
     for end in range(0, len(whole) + 1, 7):
         (out / NAME).write_bytes(whole[:end])
-        reader.look()
+        reader.refresh()
         assert reader.problems() == []
     (out / NAME).write_bytes(whole)
-    reader.look()
+    reader.refresh()
     assert values(reader) == [float(step) for step in range(20)]
 
 
 def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(5000)))
-    reader = look(out)
+    reader = refresh(out)
     read = noted_reads(monkeypatch)
     added = scalar(5000, "loss", 2.0)
     with (out / NAME).open("ab") as file:
         file.write(added)
-    reader.look()
+    reader.refresh()
     assert read == [len(added)]
     assert points(reader)[-1] == (5000, 2.0)
 
 
 def test_what_is_new_is_told_once(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
-    reader = look(out)
+    reader = refresh(out)
     assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[1]]
     with (out / NAME).open("ab") as file:
         file.write(scalar(2, "loss", 1.0))
-    reader.look()
+    reader.refresh()
     assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[2]]
-    reader.look()
+    reader.refresh()
     assert reader.new_points(lambda _: True) == []
 
 
 def test_a_restart_hides_the_steps_that_are_done_again(out: Path) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0, wall=step) for step in range(10)))
     (out / LATER).write_bytes(b"".join(scalar(step, "loss", 2.0, wall=50 + step) for step in range(6, 9)))
-    assert values(look(out)) == [1.0] * 6 + [2.0] * 3
+    assert values(refresh(out)) == [1.0] * 6 + [2.0] * 3
 
 
 def test_a_session_that_starts_hides_all_tags_from_its_step_on(out: Path) -> None:
     earlier = b"".join(scalar(step, tag, 1.0, wall=step) for step in range(10) for tag in ("loss", "lr"))
     (out / NAME).write_bytes(earlier)
     (out / LATER).write_bytes(record(start(4, wall=50)) + scalar(8, "loss", 2.0, wall=51))
-    reader = look(out)
+    reader = refresh(out)
     assert points(reader, "loss") == [*((step, 1.0) for step in range(4)), (8, 2.0)]
     assert points(reader, "lr") == [(step, 1.0) for step in range(4)]
 
@@ -109,14 +109,14 @@ def test_reading_stops_at_the_damage_and_says_where(out: Path, at: int) -> None:
     damaged = bytearray(bad)
     damaged[at] ^= 0x10
     (out / NAME).write_bytes(good + bytes(damaged) + after)
-    reader = look(out)
+    reader = refresh(out)
     assert values(reader) == [1.0]
     (problem,) = reader.problems()
     assert problem["path"] == str(out / NAME)
     assert f"at byte {len(good)}" in problem["problem"]
     checked(Problem, problem)
     (out / NAME).write_bytes(good + bad + after)  # the file system has shown what was not there yet
-    reader.look()
+    reader.refresh()
     assert (values(reader), reader.problems()) == ([1.0, 2.0, 3.0], [])
 
 
@@ -124,10 +124,10 @@ def test_of_a_large_record_only_scalars_are_checked(out: Path) -> None:
     image = event(1, summary(b"\x22" + b"\x88\x27" + bytes(5000)))
     sealed = record(image)
     (out / NAME).write_bytes(sealed[:-1] + b"\0" + scalar(2, "loss", 1.0))
-    assert values(look(out)) == [1.0]
+    assert values(refresh(out)) == [1.0]
     both = record(event(1, summary(simple("loss", 3.0), b"\x22" + b"\x88\x27" + bytes(5000))))
     (out / NAME).write_bytes(both[:-1] + bytes([both[-1] ^ 1]) + scalar(2, "loss", 1.0))
-    reader = look(out)
+    reader = refresh(out)
     assert values(reader) == []
     assert "does not match its checksum" in reader.problems()[0]["problem"]
 
@@ -135,7 +135,7 @@ def test_of_a_large_record_only_scalars_are_checked(out: Path) -> None:
 def test_a_record_that_is_too_large_is_passed_over(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST_RECORD_BYTES", 1 << 20)
     (out / NAME).write_bytes(_hollow(2 << 20) + scalar(2, "loss", 1.0))
-    assert values(look(out)) == [1.0]
+    assert values(refresh(out)) == [1.0]
 
 
 def test_a_record_larger_than_a_chunk_is_read(out: Path) -> None:
@@ -146,20 +146,20 @@ def test_a_record_larger_than_a_chunk_is_read(out: Path) -> None:
 
     data = size + struct.pack("<I", masked(size)) + with_image + struct.pack("<I", masked_crc32c(with_image))
     (out / NAME).write_bytes(data + scalar(2, "loss", 1.0))
-    assert values(look(out)) == [3.0, 1.0]
+    assert values(refresh(out)) == [3.0, 1.0]
 
 
 def test_a_length_of_terabytes_is_waited_for_and_costs_nothing(out: Path) -> None:
     size = struct.pack("<Q", 1 << 60)
     (out / NAME).write_bytes(scalar(1, "loss", 1.0) + size + struct.pack("<I", masked(size)) + bytes(100))
     begin = time.process_time()
-    assert values(look(out)) == [1.0]
+    assert values(refresh(out)) == [1.0]
     assert time.process_time() - begin < 2
 
 
 def test_a_terabyte_of_holes_is_damage(out: Path) -> None:
     sparse(out / NAME)
-    reader = look(out)
+    reader = refresh(out)
     assert "at byte 0 there is no record" in reader.problems()[0]["problem"]
 
 
@@ -167,7 +167,7 @@ def test_a_terabyte_of_holes_is_damage(out: Path) -> None:
 def test_what_is_no_file_is_not_opened(out: Path, what: str) -> None:
     (out / LATER).write_bytes(scalar(1, "loss", 1.0))
     NO_FILES[what](out / NAME)
-    reader = look(out)
+    reader = refresh(out)
     assert values(reader) == [1.0]
     assert unharmed(out / NAME)
     if what != "is a directory":
@@ -177,7 +177,7 @@ def test_what_is_no_file_is_not_opened(out: Path, what: str) -> None:
 def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_SERIES", 10)
     (out / NAME).write_bytes(b"".join(scalar(1, f"tag{number}", 1.0) for number in range(25)))
-    reader = look(out)
+    reader = refresh(out)
     assert len(reader.series(lambda _: True, 10)[0]["series"]) == 10
     assert reader.omitted == 15
 
@@ -185,37 +185,37 @@ def test_series_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "MOST_POINTS_SENT", 20)
     (out / NAME).write_bytes(b"".join(scalar(step, f"tag{tag}", 1.0) for tag in range(10) for step in range(50)))
-    assert [len(series["steps"]) for series in look(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
+    assert [len(series["steps"]) for series in refresh(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
 
 def test_a_look_ends_in_time_and_the_next_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(1500)))
     monkeypatch.setattr(reading, "LOOK_S", -1.0)
-    reader = look(out)
+    reader = refresh(out)
     assert values(reader) == []
     monkeypatch.setattr(reading, "LOOK_S", 8.0)
-    reader.look()
+    reader.refresh()
     assert len(values(reader)) == 1500
     assert reader.unread_bytes == 0
 
 
 def test_a_file_that_was_replaced_is_read_anew(out: Path) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(10)))
-    reader = look(out)
+    reader = refresh(out)
     (out / "new").write_bytes(scalar(0, "loss", 2.0))
     (out / "new").replace(out / NAME)
-    reader.look()
+    reader.refresh()
     assert points(reader) == [(0, 2.0)]
 
 
 def test_a_directory_that_was_emptied_is_forgotten(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
-    reader = look(out)
+    reader = refresh(out)
     (out / NAME).unlink()
-    reader.look()
+    reader.refresh()
     assert reader.series(lambda _: True, 10) == []
     (out / LATER).write_bytes(scalar(5, "loss", 2.0))
-    reader.look()
+    reader.refresh()
     assert points(reader) == [(5, 2.0)]
 
 
@@ -223,7 +223,7 @@ def test_a_directory_in_another_is_looked_at_once(out: Path) -> None:
     (out / "train").mkdir()
     (out / "train" / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = Reader([str(out / "train"), str(out), f"{out}/"])
-    reader.look()
+    reader.refresh()
     assert reader.roots == [str(out)]
     assert values(reader) == [1.0]
 
@@ -231,12 +231,12 @@ def test_a_directory_in_another_is_looked_at_once(out: Path) -> None:
 def test_a_link_in_a_circle_ends(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
     (out / "round").symlink_to(out)
-    assert values(look(out)) == [1.0]
+    assert values(refresh(out)) == [1.0]
 
 
 def test_directories_that_are_not_there_yet_are_no_problem(tmp_path: Path) -> None:
     reader = Reader([str(tmp_path / "later")])
-    reader.look()
+    reader.refresh()
     assert (reader.series(lambda _: True, 1), reader.problems()) == ([], [])
 
 
@@ -250,7 +250,7 @@ def test_any_file_is_read_or_said_to_be_damaged(
     for _ in range(data.draw(st.integers(0, 3))):
         whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
     (out / NAME).write_bytes(bytes(whole))
-    reader = look(out)
+    reader = refresh(out)
     for folder in reader.series(lambda _: True, 10):
         checked(FolderPoints, folder)
     for problem in reader.problems():

@@ -128,7 +128,7 @@ def test_a_header_is_found_again_by_a_new_supervisor(tmp_path: Path) -> None:
     assert progress.step is None
     with log.open("ab") as file:
         file.write(b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n")
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 20
 
 
@@ -136,7 +136,7 @@ def test_the_line_that_a_step_was_read_from_is_kept(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"step 99\n Training step 500, eval at step 1000 \nsomething else\n")
     progress = LogProgress(str(log), adopted=False)
-    progress.look()
+    progress.update()
     assert (progress.step, progress.step_line) == (500, b"Training step 500, eval at step 1000")
 
 
@@ -150,14 +150,14 @@ def test_a_hostile_line_is_read_at_once(line: str) -> None:
 def test_only_whole_lines_are_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     progress = LogProgress(str(log), adopted=False)
-    assert not progress.look()
+    assert not progress.update()
     log.write_bytes(b"step 10\nstep 1")
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 10
-    assert not progress.look()
+    assert not progress.update()
     with log.open("ab") as file:
         file.write(b"1\n")
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 11
 
 
@@ -165,7 +165,7 @@ def test_a_progress_bar_is_read_up_to_its_last_return(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"step 1\rstep 2\rste")
     progress = LogProgress(str(log), adopted=False)
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 2
 
 
@@ -173,13 +173,13 @@ def test_of_a_long_log_only_the_end_is_read(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_bytes(b"step 5\n" + b"x" * 2 * MOST_BYTES + b"\nno more\n")
     progress = LogProgress(str(log), adopted=False)
-    assert progress.look()
+    assert progress.update()
     assert progress.step is None
     with log.open("ab") as file:
         file.truncate(1 << 40)  # a hole: reading all of it would take minutes
         file.seek(0, 2)
         file.write(b"\nstep 6\n")
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 6
 
 
@@ -187,9 +187,9 @@ def test_a_log_that_was_truncated_is_read_from_its_start(tmp_path: Path) -> None
     log = tmp_path / "log"
     log.write_bytes(b"step 5\nand more\n")
     progress = LogProgress(str(log), adopted=False)
-    progress.look()
+    progress.update()
     log.write_bytes(b"step 1\n")
-    assert progress.look()
+    assert progress.update()
     assert progress.step == 1
 
 
@@ -197,7 +197,7 @@ def test_what_an_earlier_supervisor_has_seen_is_no_growth(tmp_path: Path) -> Non
     log = tmp_path / "log"
     log.write_bytes(b"step 5\n")
     progress = LogProgress(str(log), adopted=True)
-    assert not progress.look()
+    assert not progress.update()
     assert progress.step == 5
 
 
@@ -225,25 +225,25 @@ def test_the_last_loss_is_told_in_its_own_digits(line: str, loss: str | None) ->
 
 def test_a_rate_is_over_the_last_minute() -> None:
     rate = Rate()
-    assert rate.look(0.0, 10) is None
-    assert rate.look(10.0, 110) == 10.0
-    assert rate.look(60.0, 160) == 2.5
-    assert [rate.look(60.0 + at, 160 + 4 * at) for at in range(10, 71, 10)][-1] == 4.0  # the first ones are forgotten
+    assert rate.update(0.0, 10) is None
+    assert rate.update(10.0, 110) == 10.0
+    assert rate.update(60.0, 160) == 2.5
+    assert [rate.update(60.0 + at, 160 + 4 * at) for at in range(10, 71, 10)][-1] == 4.0  # the first ones are forgotten
 
 
 def test_a_rate_of_few_steps_is_between_the_last_two() -> None:
     rate = Rate()
-    rate.look(0.0, 0)
-    assert rate.look(600.0, 6000) == 10.0
-    assert rate.look(1200.0, 6600) == 1.0
+    rate.update(0.0, 0)
+    assert rate.update(600.0, 6000) == 10.0
+    assert rate.update(1200.0, 6600) == 1.0
 
 
 def test_after_a_return_to_a_checkpoint_a_rate_begins_anew() -> None:
     rate = Rate()
-    rate.look(0.0, 100)
-    rate.look(1.0, 200)
-    assert rate.look(2.0, 150) is None
-    assert rate.look(3.0, 160) == 10.0
+    rate.update(0.0, 100)
+    rate.update(1.0, 200)
+    assert rate.update(2.0, 150) is None
+    assert rate.update(3.0, 160) == 10.0
 
 
 STILL = (

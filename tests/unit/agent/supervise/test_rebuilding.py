@@ -77,12 +77,12 @@ class Host:
     def supervise(self) -> State:
         looks = iter(range(LOOKS))
 
-        def look() -> None:
+        def update() -> None:
             if next(looks, None) is None:
                 raise Ended
 
         with pytest.raises(Ended):
-            Supervisor(self.files).run(look)
+            Supervisor(self.files).run(update)
         return self.files.state()
 
     def told(self) -> list[tuple[object, object]]:
@@ -102,8 +102,8 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     monkeypatch.setattr(processes, "bears", lambda *_: True)
     monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: QuietRole())
     monkeypatch.setattr(Supervisor, "_wait", lambda _: None)
-    monkeypatch.setattr(Usage, "look", lambda *_: None)  # of this process, which does not stay as it is
-    monkeypatch.setattr(log, "_told", set())
+    monkeypatch.setattr(Usage, "sample", lambda *_: None)  # of this process, which does not stay as it is
+    monkeypatch.setattr(log, "_logged", set())
     return made_
 
 

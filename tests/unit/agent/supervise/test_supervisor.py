@@ -46,13 +46,13 @@ def supervise(files: RunFiles, role: ScriptedRole, monkeypatch: pytest.MonkeyPat
     """True when the supervisor has gone by itself."""
     looks = iter(range(MANY_LOOKS))
 
-    def look() -> None:
+    def update() -> None:
         if next(looks, None) is None:
             raise TooManyLooks
 
     monkeypatch.setattr(supervisor, "take_role", lambda *_, **__: role)
     try:
-        Supervisor(files).run(look)
+        Supervisor(files).run(update)
     except TooManyLooks:
         role.close()
         return False

@@ -202,7 +202,7 @@ def test_every_exit_that_a_keeper_writes_holds(tmp_path: Path, error: str) -> No
     fault = keeper.Fault.decode(keeper.Fault([fact("said", text=error)], True).encode())
     keeper._record_exit(keeper.AttemptSpec(str(tmp_path), "", ["x"], {}, "/"), 127 << 8, fault, [])
     attempt = Attempt(str(tmp_path), 0.0)
-    attempt.look(1.0, 1.0)
+    attempt.update(1.0, 1.0)
     assert attempt.exit is not None
     assert attempt.exit["code"] == 127
 

@@ -22,12 +22,12 @@ from dtctl.agent.vitals.usage import Quota, Usage
 
 def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
     usage = Usage(os.getpid())
-    usage.look(time.monotonic())
+    usage.sample(time.monotonic())
     assert usage.cpu is None
     until = time.process_time() + 0.2
     while time.process_time() < until:
         pass
-    usage.look(time.monotonic())
+    usage.sample(time.monotonic())
     assert usage.cpu is not None
     assert usage.cpu > 0
     assert usage.memory_bytes is not None
@@ -63,24 +63,24 @@ def test_who_computes_reads_or_receives_works(
     }
     monkeypatch.setattr(processes, "_read_proc", lambda _, name: files[name]().encode() if name in files else b"")
     usage = Usage(7)
-    usage.look(100.0)
+    usage.sample(100.0)
     assert usage.works is None
     now.update(later)
-    usage.look(105.0)
+    usage.sample(105.0)
     assert usage.works is works
 
 
 def test_of_a_process_that_has_ended_nothing_is_known() -> None:
     usage = Usage(2**22 - 1)
-    usage.look(1.0)
-    usage.look(2.0)
+    usage.sample(1.0)
+    usage.sample(2.0)
     assert (usage.cpu, usage.memory_bytes, usage.works) == (None, None, None)
 
 
 def test_a_sample_of_the_machine_holds() -> None:
     load = MachineLoad()
-    load.look(1.0)
-    sample = checked(Machine, load.look(2.0))
+    load.sample(1.0)
+    sample = checked(Machine, load.sample(2.0))
     assert sample["cpus"] >= 1
     assert sample["memory_bytes"] > sample["available_bytes"] > 0
 
@@ -101,9 +101,9 @@ LATER = {
 def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     load = MachineLoad()
     monkeypatch.setattr(machine, "text", lambda path: FILES.get(path, ""))
-    load.look(1.0)
+    load.sample(1.0)
     monkeypatch.setattr(machine, "text", lambda path: LATER.get(path, ""))
-    sample = load.look(2.0)
+    sample = load.sample(2.0)
     assert (sample["busy"], sample["stolen"], sample["resent"]) == (0.5, 0.2, 0.1)
     assert (sample["memory_bytes"], sample["available_bytes"]) == (1000 * 1024, 250 * 1024)
     assert sample["waiting"] == {"cpu": 0.455, "memory": None, "io": None}
@@ -113,8 +113,8 @@ def test_shares_are_those_between_two_looks(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_old_kernel_tells_less(monkeypatch: pytest.MonkeyPatch) -> None:
     load = MachineLoad()
     monkeypatch.setattr(machine, "text", lambda path: "")
-    load.look(1.0)
-    sample = checked(Machine, load.look(2.0))
+    load.sample(1.0)
+    sample = checked(Machine, load.sample(2.0))
     assert (sample["busy"], sample["resent"], sample["waiting"]["cpu"]) == (None, None, None)
     assert presses(sample) == []
 
@@ -182,16 +182,16 @@ def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
     monkeypatch.setattr(usage, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
     looks = Quota(7)
-    assert looks.look() is None
+    assert looks.sample() is None
     stat.write_text("usage_usec 9\nnr_periods 150\nnr_throttled 110\n")
-    assert looks.look() == 0.4
-    assert looks.look() is None
+    assert looks.sample() == 0.4
+    assert looks.sample() is None
     stat.unlink()
-    assert looks.look() is None
+    assert looks.sample() is None
 
 
 @pytest.mark.parametrize("told", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
 def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
     monkeypatch.setattr(processes, "proc_text", lambda _, name: told)
     looks = Quota(7)
-    assert (looks.look(), looks.look()) == (None, None)
+    assert (looks.sample(), looks.sample()) == (None, None)

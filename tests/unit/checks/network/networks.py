@@ -22,7 +22,7 @@ def address(host: str) -> str:
     return f"10.0.0.{host.rpartition('-')[2]}"
 
 
-def place(host: str, port: int = 2222, at: str = "") -> Endpoint:
+def endpoint(host: str, port: int = 2222, at: str = "") -> Endpoint:
     return Endpoint(
         f"worker:{int(host.rpartition('-')[2]) - 1}" if port == 2222 else f"ps:{port}", host, f"{at or host}:{port}"
     )
@@ -32,7 +32,7 @@ def attempts(hosts: Iterable[str], fails: Fails, ports: Iterable[int] = (2222,))
     """Everybody tries everybody; each name stands for the right address everywhere."""
     hosts, ports = list(hosts), list(ports)
     return tuple(
-        Attempt(source, place(target, port), address(target), problem, text=WORDS.get(problem, ""))
+        Attempt(source, endpoint(target, port), address(target), problem, text=WORDS.get(problem, ""))
         for source in hosts
         for target in hosts
         for port in ports
@@ -45,7 +45,7 @@ def view(tried: tuple[Attempt, ...], **others: object) -> View:
     """Each host has its one address, and knows its own name by it."""
     hosts = dict.fromkeys(host for one in tried for host in one.pair)
     return View(
-        {host: [made(Bound, whose=place(host).whose, port=2222, state="bound")] for host in hosts},
+        {host: [made(Bound, whose=endpoint(host).whose, port=2222, state="bound")] for host in hosts},
         {host: [address(host)] for host in hosts},
         {host: [made(Resolved, name=host, addresses=[address(host)], own=True)] for host in hosts},
         tried,

@@ -24,6 +24,7 @@ from dtctl.operations.checks.network.exchange import (
     summed,
 )
 from tests.fuzz import cases
+from tests.unit.checks.network.networks import names
 
 
 def measured(sent: float = 1e9, received: float = 1e9, latency_s: float = 0.0001, **said: Any) -> Measured:
@@ -45,10 +46,6 @@ def shaped(*slow: str, rate: float = 1e8) -> Callable[[str, str], Measured]:
         return measured(rate, rate) if {source, target} & set(slow) else measured()
 
     return network
-
-
-def names(count: int) -> list[str]:
-    return [f"gpu-{number}" for number in range(1, count + 1)]
 
 
 @cases

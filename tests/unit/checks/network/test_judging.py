@@ -13,7 +13,7 @@ from dtctl.agent.records.network import Bound, Resolved
 from dtctl.operations.checks.network.exposure import through
 from dtctl.operations.checks.network.judging import judge
 from dtctl.operations.checks.network.view import Attempt, Cause, View
-from tests.unit.checks.network.networks import address, attempts, names, place, view
+from tests.unit.checks.network.networks import address, attempts, endpoint, names, view
 
 WELL = attempts(names(4), lambda source, target, port: "")
 
@@ -37,7 +37,7 @@ def test_another_hosts_name_that_stands_for_loopback_is_told_with_the_host_that_
 
 def test_an_address_that_is_127_0_0_1_in_the_file_is_nobody_elses_fault() -> None:
     tried = tuple(
-        Attempt(one.source, place(one.target, at="127.0.0.1"), "127.0.0.1", "refused")
+        Attempt(one.source, endpoint(one.target, at="127.0.0.1"), "127.0.0.1", "refused")
         for one in WELL
         if one.target == "gpu-1"
     )
@@ -114,7 +114,7 @@ def test_the_usual_address_is_one_by_which_the_same_name_was_reached() -> None:
     """Another name of the host stands for the right address; this name does so nowhere."""
     pairs = {(source, "gpu-1"): ("10.9.9.9", "timeout") for source in names(4)[1:]}
     wrong = with_names(pairs)
-    other = Attempt("gpu-2", place("gpu-1", 2223, at="other-name"), address("gpu-1"))
+    other = Attempt("gpu-2", endpoint("gpu-1", 2223, at="other-name"), address("gpu-1"))
     (cause,) = judge(dataclasses.replace(wrong, attempts=(*wrong.attempts, other)))
     assert cause.kind == "wrong_interface"
 

@@ -13,7 +13,7 @@ from dtctl.operations.checks.network.judging import MOST_PAIRS, judge, matrix_ca
 from dtctl.operations.checks.network.tasks import MOST, distances, spread
 from dtctl.operations.checks.network.view import Attempt, Cause, Endpoint
 from tests.fuzz import cases
-from tests.unit.checks.network.networks import Fails, attempts, names, place, view
+from tests.unit.checks.network.networks import Fails, attempts, endpoint, names, view
 
 FAULTS = st.sampled_from(["timeout", "refused", "no_route"])
 MODES = {"timeout": "drop", "refused": "reject", "no_route": "reject"}
@@ -72,7 +72,7 @@ def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
     tried = [
         one
         for one in attempts(hosts, lambda *_: "", ports=(2221, 2222))
-        if one.place.port == 2222 or one.target == "gpu-2"
+        if one.endpoint.port == 2222 or one.target == "gpu-2"
     ]
     lost = [dataclasses.replace(one, hindrance="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
     assert told(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
@@ -340,7 +340,7 @@ def test_where_some_are_refused_and_some_dropped_the_systems_word_is_that_of_the
 
 
 def test_of_a_port_that_one_host_alone_has_one_connection_blames_nobody() -> None:
-    tried = (*attempts(names(3), lambda *_: ""), Attempt("gpu-1", place("gpu-2", 7), "10.0.0.2", "timeout"))
+    tried = (*attempts(names(3), lambda *_: ""), Attempt("gpu-1", endpoint("gpu-2", 7), "10.0.0.2", "timeout"))
     assert [cause.kind for cause in found(tried)] == ["one_way"]
 
 
@@ -348,7 +348,7 @@ def test_nothing_that_failed_is_nothing_told() -> None:
     assert matrix_causes(attempts(names(3), lambda *_: "timeout"), []) == []
 
 
-def places(hosts: list[str], each: int = 1) -> list[Endpoint]:
+def endpoints(hosts: list[str], each: int = 1) -> list[Endpoint]:
     return [
         Endpoint(f"worker:{host}-{number}", host, f"{host}:{2222 + number}") for host in hosts for number in range(each)
     ]
@@ -356,7 +356,7 @@ def places(hosts: list[str], each: int = 1) -> list[Endpoint]:
 
 def test_a_small_cluster_is_tried_as_a_whole() -> None:
     hosts = [f"h{number}" for number in range(8)]
-    coverage = spread(hosts, places(hosts, 2))
+    coverage = spread(hosts, endpoints(hosts, 2))
     assert coverage.is_whole
     assert coverage.count == coverage.whole == 8 * 7 * 2
 
@@ -365,8 +365,8 @@ def test_a_small_cluster_is_tried_as_a_whole() -> None:
 @given(st.integers(2, 300), st.integers(1, 4), st.integers(50, 5000))
 def test_every_host_tries_others_and_is_tried_and_nobody_tries_itself(count: int, each: int, most: int) -> None:
     hosts = [f"h{number}" for number in range(count)]
-    coverage = spread(hosts, places(hosts, each), most=most)
-    tried = [(source, place.host) for source, found in coverage.tries.items() for place in found]
+    coverage = spread(hosts, endpoints(hosts, each), most=most)
+    tried = [(source, endpoint.host) for source, found in coverage.tries.items() for endpoint in found]
     assert {source for source, _ in tried} == {target for _, target in tried} == set(hosts)
     assert not any(source == target for source, target in tried)
     assert coverage.count == len(tried)
@@ -377,7 +377,7 @@ def test_every_host_tries_others_and_is_tried_and_nobody_tries_itself(count: int
 def test_two_hundred_hosts_are_four_thousand_connections_and_every_ps_is_tried_by_many() -> None:
     hosts = [f"h{number}" for number in range(200)]
     vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(8)]
-    coverage = spread(hosts, [*vital, *places(hosts)], vital)
+    coverage = spread(hosts, [*vital, *endpoints(hosts)], vital)
     assert 0.8 * MOST < coverage.count <= MOST
     assert coverage.whole == 200 * 208 - 208
     for task in vital:
@@ -387,8 +387,8 @@ def test_two_hundred_hosts_are_four_thousand_connections_and_every_ps_is_tried_b
 
 def test_the_partners_of_a_host_are_spread_over_all_distances() -> None:
     hosts = [f"h{number:03}" for number in range(200)]
-    tries = spread(hosts, places(hosts)).tries["h000"]
-    numbers = sorted(int(place.host[1:]) for place in tries)
+    tries = spread(hosts, endpoints(hosts)).tries["h000"]
+    numbers = sorted(int(endpoint.host[1:]) for endpoint in tries)
     gaps = [later - earlier for earlier, later in itertools.pairwise(numbers)]
     assert numbers[0] == 1
     assert max(gaps) <= 2 * (200 // len(numbers)) + 1
@@ -396,38 +396,38 @@ def test_the_partners_of_a_host_are_spread_over_all_distances() -> None:
 
 def test_as_many_connections_as_may_be_are_the_whole_and_one_fewer_is_not() -> None:
     hosts = [f"h{number}" for number in range(4)]
-    whole = spread(hosts, places(hosts), most=12)
+    whole = spread(hosts, endpoints(hosts), most=12)
     assert (whole.is_whole, whole.count, whole.partners) == (True, 12, 3)
-    part = spread(hosts, places(hosts), most=11)
+    part = spread(hosts, endpoints(hosts), most=11)
     assert (part.is_whole, part.count, part.whole, part.partners) == (False, 8, 12, 2)
 
 
 def test_what_fits_as_a_whole_is_tried_as_a_whole_though_some_is_vital() -> None:
     hosts = [f"h{number}" for number in range(4)]
-    found = places(hosts)
+    found = endpoints(hosts)
     assert spread(hosts, found, found[:1], most=12).is_whole
 
 
 def test_nobody_has_more_partners_than_there_are_others() -> None:
     hosts = [f"h{number}" for number in range(4)]
-    coverage = spread(hosts, [*places(hosts), *places(hosts[:3], 2)[1::2]], most=20)
+    coverage = spread(hosts, [*endpoints(hosts), *endpoints(hosts[:3], 2)[1::2]], most=20)
     assert (coverage.whole, coverage.partners) == (21, 3)
 
 
 def test_one_host_has_nobody_to_try() -> None:
     for hosts in ([], ["a"]):
-        alone = spread(hosts, places(hosts))
+        alone = spread(hosts, endpoints(hosts))
         assert (alone.count, alone.partners, alone.is_whole) == (0, 0, True)
 
 
 def test_there_is_one_partner_at_least_however_few_connections_may_be() -> None:
     hosts = [f"h{number}" for number in range(4)]
-    assert spread(hosts, places(hosts, 3), most=1).partners == 1
+    assert spread(hosts, endpoints(hosts, 3), most=1).partners == 1
 
 
 def test_hosts_with_several_places_have_fewer_partners() -> None:
     hosts = [f"h{number}" for number in range(10)]
-    coverage = spread(hosts, places(hosts, 3), most=90)
+    coverage = spread(hosts, endpoints(hosts, 3), most=90)
     assert (coverage.count, coverage.partners) == (90, 3)
 
 
@@ -441,9 +441,9 @@ def test_steps_are_spread_evenly_from_the_nearest_on(hosts: int, partners: int, 
 def test_half_of_the_room_is_for_vital_places_in_turn_and_the_rest_for_partners() -> None:
     hosts = [f"h{number}" for number in range(10)]
     vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(4)]
-    coverage = spread(hosts, [*vital, *places(hosts)], vital, most=40)
+    coverage = spread(hosts, [*vital, *endpoints(hosts)], vital, most=40)
     assert coverage.partners == 2
-    tried = {host: [place.whose for place in found] for host, found in coverage.tries.items()}
+    tried = {host: [endpoint.whose for endpoint in found] for host, found in coverage.tries.items()}
     assert tried["h5"] == ["ps:2", "ps:3", "worker:h6-0", "ps:0", "worker:h0-0"]
     assert tried["h0"] == ["ps:1", "ps:2", "worker:h1-0", "worker:h5-0"]
     assert tried["h1"] == ["ps:3", "ps:0", "ps:2", "worker:h2-0", "worker:h6-0"]
@@ -452,6 +452,6 @@ def test_half_of_the_room_is_for_vital_places_in_turn_and_the_rest_for_partners(
 def test_few_vital_places_are_tried_from_everywhere_once() -> None:
     hosts = [f"h{number}" for number in range(10)]
     vital = [Endpoint(f"ps:{number}", hosts[number], f"{hosts[number]}:2300") for number in range(2)]
-    tries = spread(hosts, [*vital, *places(hosts)], vital, most=40).tries
-    assert [place.whose for place in tries["h5"][:2]] == ["ps:0", "ps:1"]
-    assert [place.whose for place in tries["h0"][:2]] == ["ps:1", "worker:h1-0"]
+    tries = spread(hosts, [*vital, *endpoints(hosts)], vital, most=40).tries
+    assert [endpoint.whose for endpoint in tries["h5"][:2]] == ["ps:0", "ps:1"]
+    assert [endpoint.whose for endpoint in tries["h0"][:2]] == ["ps:1", "worker:h1-0"]

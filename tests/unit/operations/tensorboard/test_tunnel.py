@@ -19,7 +19,7 @@ from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportEr
 from dtctl.folder import Folder
 from dtctl.model import Host
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.tensorboard.copies import Copies, Location, Looked, choose
+from dtctl.operations.tensorboard.copies import Copies, EventFileSources, Location, choose
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page
@@ -443,27 +443,31 @@ def answer(*names: str, tensorboard: bool = True) -> EventDirsResult:
     }
 
 
-def looked(**answers: EventDirsResult) -> Looked:
-    return Looked("c-1", answers, {})
+def found_files(**answers: EventDirsResult) -> EventFileSources:
+    return EventFileSources("c-1", answers, {})
 
 
 CASES = {
-    "one host has them": (looked(a=answer("x"), b=answer()), True, Location("a", "one_host")),
-    "the lead's host of those that share them": (looked(a=answer("x"), b=answer("x")), True, Location("b", "one_host")),
+    "one host has them": (found_files(a=answer("x"), b=answer()), True, Location("a", "one_host")),
+    "the lead's host of those that share them": (
+        found_files(a=answer("x"), b=answer("x")),
+        True,
+        Location("b", "one_host"),
+    ),
     "that of them which can": (
-        looked(a=answer("x"), b=answer("x", tensorboard=False)),
+        found_files(a=answer("x"), b=answer("x", tensorboard=False)),
         False,
         Location("a", "one_host"),
     ),
-    "none yet": (looked(a=answer(), b=answer()), True, Location("b", "no_files")),
+    "none yet": (found_files(a=answer(), b=answer()), True, Location("b", "no_files")),
     "the host cannot, this machine can": (
-        looked(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
+        found_files(a=answer("x", tensorboard=False), b=answer(tensorboard=False)),
         True,
         Location(None, "no_tensorboard", ("b", "a")),
     ),
-    "on two hosts": (looked(a=answer("x"), b=answer("y")), True, Location(None, "several_hosts", ("b", "a"))),
+    "on two hosts": (found_files(a=answer("x"), b=answer("y")), True, Location(None, "several_hosts", ("b", "a"))),
     "on two hosts, and not here": (
-        looked(a=answer("x", "z"), b=answer("y")),
+        found_files(a=answer("x", "z"), b=answer("y")),
         False,
         Location("a", "not_here", left_out=("b",)),
     ),
@@ -477,14 +481,14 @@ def test_it_runs_where_it_shows_all_of_them(case: str) -> None:
 
 
 def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some() -> None:
-    found = looked(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
+    found = found_files(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
     assert choose(found, "b", copy=True, here=True) == Location(None, "asked", ("b", "c"))
 
 
 def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
     with pytest.raises(PreflightError) as nowhere:
-        choose(looked(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
+        choose(found_files(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
     assert "a has none in /usr/bin/python3" in nowhere.value.detail
     assert "pip install tensorboard" in nowhere.value.hint
     with pytest.raises(PreflightError):
-        choose(looked(a=answer("x")), "a", copy=True, here=False)
+        choose(found_files(a=answer("x")), "a", copy=True, here=False)

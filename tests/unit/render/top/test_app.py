@@ -39,17 +39,17 @@ from tests.unit.render.top.runs import run_status, task, training, words
 Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
 
 
-class Told(Feed):
+class ScriptedFeed(Feed):
     """What a test tells, in place of a stream."""
 
-    def __init__(self, *told: object) -> None:
+    def __init__(self, *items: object) -> None:
         super().__init__(_nothing)
         self.closed = False
-        for one in told:
-            self._tell(one)
+        for one in items:
+            self._put(one)
 
-    def tell(self, told: object) -> None:
-        self._tell(told)
+    def put(self, items: object) -> None:
+        self._put(items)
 
     def close(self, within_s: float = 1.0) -> None:
         self.closed = True
@@ -62,10 +62,10 @@ def _nothing() -> Generator[object, None, None]:
 class Table(Top):
     """The screen with what a test looks at."""
 
-    def __init__(self, *told: object, loss: Told | None = None) -> None:
-        self.run_told, self.log_told = Told(*told), Told()
+    def __init__(self, *items: object, loss: ScriptedFeed | None = None) -> None:
+        self.run_told, self.log_told = ScriptedFeed(*items), ScriptedFeed()
         self.opened: list[TaskId] = []
-        super().__init__(self.run_told, loss or Told(), self._open)
+        super().__init__(self.run_told, loss or ScriptedFeed(), self._open)
 
     def _open(self, record: RunRecord, task: TaskId) -> Feed:
         self.opened.append(task)
@@ -104,29 +104,29 @@ def table(*tasks: Any) -> Table:
 
 
 def test_it_shows_the_answer_what_is_wrong_and_the_tasks() -> None:
-    async def look(app: Table, _: Pilot[Any]) -> None:
+    async def refresh(app: Table, _: Pilot[Any]) -> None:
         assert app.lines("top")[0].startswith("digits-1: Running")
         assert any("worker:2 on host-2 has ended (OOM: killed)" in line for line in app.lines("top"))
         assert [line.split()[0] for line in app.lines("rows")] == ["ps:0", "worker:0", "worker:1", "worker:2"]
         assert "q quit" in app.lines("keys")[0]
 
-    typed(table(), look)
+    typed(table(), refresh)
 
 
 def test_what_is_shown_later_is_shown_and_the_choice_stays_with_its_task() -> None:
-    async def look(app: Table, pilot: Pilot[Any]) -> None:
+    async def refresh(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "down")
         assert app.chosen == "worker:1"
-        app.run_told.tell(run_status(training("evaluator:0"), *TASKS))
+        app.run_told.put(run_status(training("evaluator:0"), *TASKS))
         await pilot.pause(0.5)
         assert len(app.lines("rows")) == 5
         assert app.chosen == "worker:1"
-        app.run_told.tell(Disconnected("c", TransportError("no route to c")))
-        app.run_told.tell(Over())
+        app.run_told.put(Disconnected("c", TransportError("no route to c")))
+        app.run_told.put(Over())
         await pilot.pause(0.5)
         assert "c cannot be asked: no route to c; tried again" in app.lines("top")
 
-    typed(table(), look)
+    typed(table(), refresh)
 
 
 def test_keys_sort_and_reverse() -> None:
@@ -148,7 +148,7 @@ def test_a_filter_is_typed_kept_and_taken_back() -> None:
         await pilot.press("slash", *"worker q", "backspace", "backspace")
         assert len(app.lines("rows")) == 3
         await pilot.press("enter")
-        assert app.choice.words == "worker"
+        assert app.choice.filter == "worker"
         assert "filter: worker" in app.lines("top")[-1]
         await pilot.press("down")
         assert app.chosen == "worker:1"
@@ -184,9 +184,9 @@ def test_a_log_is_opened_followed_and_left() -> None:
     async def read(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "enter")
         assert app.opened == [TaskId("worker", 0)]
-        app.log_told.tell(log(b"".join(b"step %d\n" % number for number in range(100))))
-        app.log_told.tell(log(b"again\tit runs\n", attempt=2))
-        app.log_told.tell(Disconnected("a", TransportError("no route")))
+        app.log_told.put(log(b"".join(b"step %d\n" % number for number in range(100))))
+        app.log_told.put(log(b"again\tit runs\n", attempt=2))
+        app.log_told.put(Disconnected("a", TransportError("no route")))
         await pilot.pause(0.3)
         lines = app.lines("log")
         assert lines[-4:] == ["step 99", "--- attempt 2 ---", "again   it runs", "--- a: no route ---"]
@@ -195,7 +195,7 @@ def test_a_log_is_opened_followed_and_left() -> None:
         assert shown.at_end
         await pilot.press("pageup")
         assert app.lines("title") == ["worker:0  log, not following"]
-        app.log_told.tell(log(b"more\n", attempt=2))
+        app.log_told.put(log(b"more\n", attempt=2))
         await pilot.pause(0.3)
         assert not shown.at_end
         await pilot.press("f")
@@ -212,14 +212,14 @@ def test_a_log_is_opened_followed_and_left() -> None:
 
 
 def test_the_help_shows_every_key_and_any_key_closes_it() -> None:
-    async def look(app: Table, pilot: Pilot[Any]) -> None:
+    async def refresh(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("question_mark")
         text = "\n".join(app.lines("help"))
         assert all(word in text for word in ("Enter", "sort by the next column", "PgUp", "Ctrl-C", "OUTPUT"))
         await pilot.press("q")
         assert app.lines("rows")
 
-    typed(table(), look)
+    typed(table(), refresh)
 
 
 @pytest.mark.parametrize(("key", "code"), [("q", None), ("ctrl+c", ExitCode.INTERRUPTED)])
@@ -243,7 +243,7 @@ def test_ctrl_c_ends_it_from_a_log_and_from_the_filter_too() -> None:
 
 def test_an_error_of_the_stream_ends_it_and_is_kept() -> None:
     async def break_it(app: Table, pilot: Pilot[Any]) -> None:
-        app.run_told.tell(AgentError("no_run", "there is no run"))
+        app.run_told.put(AgentError("no_run", "there is no run"))
         await pilot.pause(0.3)
 
     app = typed(table(), break_it)
@@ -277,12 +277,12 @@ def test_two_hundred_tasks_scroll_under_the_choice() -> None:
 
 def test_a_loss_from_event_files_is_drawn() -> None:
     points = tuple(Point(step, float(step), 1.0 / (step + 1)) for step in range(50))
-    loss = Told(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
+    loss = ScriptedFeed(Series("loss", "train", "a", "/out", points, 50), AgentError("no_run", "gone"))
 
-    async def look(app: Table, _: Pilot[Any]) -> None:
+    async def refresh(app: Table, _: Pilot[Any]) -> None:
         assert app.lines("top")[1].startswith("loss 1 to 0.02 ")
 
-    typed(Table(run_status(*TASKS), loss=loss), look)
+    typed(Table(run_status(*TASKS), loss=loss), refresh)
 
 
 MARKUP = "[bold red]x[/] [@click=app.quit()]y[/]"
@@ -295,10 +295,10 @@ def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
         for index, text in enumerate(bad)
     ]
 
-    async def look(app: Table, pilot: Pilot[Any]) -> None:
+    async def refresh(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("enter")
         for text in bad:
-            app.log_told.tell(LogLines(TaskId("worker", 0), 1, 1.0, text.encode("utf-8", "replace") + b"\n"))
+            app.log_told.put(LogLines(TaskId("worker", 0), 1, 1.0, text.encode("utf-8", "replace") + b"\n"))
         await pilot.pause(0.3)
         assert len(app.lines("log")) == len(bad)
         assert all(MARKUP in line for line in app.lines("log"))
@@ -311,7 +311,7 @@ def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
         assert "[bold red]x[/]" in drawn
         assert left_in(drawn) == set()
 
-    typed(table(*tasks), look, (250, 60))
+    typed(table(*tasks), refresh, (250, 60))
 
 
 MEANT = {"__init__", "compose", "check_action", "get_content_height", "render_line", "virtual_size"}
@@ -338,7 +338,7 @@ def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> 
         for key in ("slash", *"worksq", "enter"):
             app.post_message(Key(key, key if len(key) == 1 else None))
         await pilot.pause(0.3)
-        assert app.choice == dataclasses.replace(before, words="worksq")
+        assert app.choice == dataclasses.replace(before, filter="worksq")
         await pilot.press("escape")
         assert app.opened == []
         for key in ("enter", "q", "s", "escape", "question_mark", "x"):
@@ -353,10 +353,10 @@ def test_keys_that_are_typed_ahead_are_words_of_the_filter_and_no_commands() -> 
 def test_signals_are_heeded_only_where_the_screen_is_the_program() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
-    async def look(app: Table, _: Pilot[Any]) -> None:
+    async def refresh(app: Table, _: Pilot[Any]) -> None:
         assert signal.getsignal(signal.SIGTERM) is before
 
-    typed(table(), look)
+    typed(table(), refresh)
 
 
 class Terminal:

@@ -175,7 +175,7 @@ def test_of_several_losses_that_of_the_training_is_drawn() -> None:
 def test_nothing_of_what_hosts_say_moves_the_cursor() -> None:
     away = Disconnected("c", TransportError(poisoned("gone")))
     found = Snapshot(poisoned(any_status()), NOW, broken={poisoned("c"): away})
-    made = page(found, Histories(), (), Choice(words=poisoned("")), (120, 40))
+    made = page(found, Histories(), (), Choice(filter=poisoned("")), (120, 40))
     shown = page(found, Histories(), (), Choice(), (120, 40))
     text = [words(line) for line in [*made.top, *shown.top, shown.heading, *shown.lines()]]
     assert len(shown.rows) == 3
@@ -239,7 +239,7 @@ def test_what_is_not_known_comes_last_whichever_way_it_is_sorted() -> None:
     ],
 )
 def test_a_filter_finds_each_of_its_words_anywhere_in_the_row(text: str, found: list[str]) -> None:
-    assert shown(Choice(words=text)) == found
+    assert shown(Choice(filter=text)) == found
 
 
 def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
@@ -251,7 +251,7 @@ def test_a_folded_job_is_one_row_that_shows_the_worst_of_it() -> None:
 
 
 def test_a_folded_job_counts_what_the_filter_has_left_of_it() -> None:
-    (row,) = rows(snapshot(*MIXED), Histories(), Choice(words="failed", folded=frozenset({"worker"})))
+    (row,) = rows(snapshot(*MIXED), Histories(), Choice(filter="failed", folded=frozenset({"worker"})))
     assert row.cells["TASK"] == "worker (1/3)"
 
 
