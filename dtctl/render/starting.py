@@ -175,7 +175,7 @@ def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
     elif left.unclear:
         interrupted(
             f"{fold(left.unclear)} did not confirm that the start is cancelled there",
-            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl status{named}    shows the state; a host that has lost its controller cancels on its own",
             f"dtctl stop{named}      ends it",
         )
     elif left.started:

@@ -106,7 +106,7 @@ def _others_run(seen: Coordination) -> bool:
 
 
 def _own(task: TaskStatus) -> list[Past]:
-    """Ends that nobody asked for, of attempts whose peers were ready."""
+    """Ends that was not requested, of attempts whose peers were ready."""
     return [one for one in task.entry["history"] if not (one["asked"] or one["early"]) and one["code"] != 0]
 
 
