@@ -21,12 +21,12 @@ MOST_HOSTS = 10
 FILES = 500
 BYTES = 47_000_000
 LARGE_BYTES = 500_000_000
-ONE_FILE_BYTES = 200_000_000
+ONE_FILE_BYTES = 500_000_000
 CHANGED_BYTES = 1_000_000
 CHANGED = Path("package7", "module7.py")
 WORDS = ("import", "self", "return", "def", "inputs", "training", "layers", "activation", "None", "shape=(8, 8)")
 
-COLD, AGAIN, LARGE, ONE_FILE = "cold", "one changed", "one of 500 MB", "1 MB of 200 MB"
+COLD, AGAIN, LARGE, ONE_FILE = "cold", "one changed", "one of 500 MB", "1 MB of 500 MB"
 
 
 def run(options: Options, environment: Environment) -> Report:
@@ -75,7 +75,10 @@ def write_one_file(directory: Path) -> None:
     shutil.rmtree(directory)
     directory.mkdir()
     (directory / "train.py").touch()
-    (directory / "data").write_bytes(random.Random(0).randbytes(ONE_FILE_BYTES))
+    noise = random.Random(0)
+    with (directory / "data").open("wb") as file:
+        for _ in range(ONE_FILE_BYTES // CHANGED_BYTES):
+            file.write(noise.randbytes(CHANGED_BYTES))
 
 
 def _contenders(ground: Field, environment: Environment) -> list[Contender]:
