@@ -17,7 +17,6 @@ from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.client.conversation import controller_name
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
-from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.stop import StopOrder, stop
 from dtctl.operations.up import result as judging
@@ -217,6 +216,8 @@ class _Waiting:
         """Of the attempt that has failed last; another one may run by now."""
         if task.exit["tail"] or not task.entry["history"]:
             return task.exit["tail"].encode(errors="replace")
+        from dtctl.operations.logs.reading import read_logs
+
         found: list[bytes] = []
         wanted = LogRequest(
             (task.id,), lines=_TAIL_LINES, previous=task.entry["attempt"] > task.entry["history"][-1]["attempt"]

@@ -28,7 +28,7 @@ _LIMIT_S = 2.0
 _CLOCK_S = 2.0
 """What is as old as a run is its own: file systems round their times."""
 
-_FLAG = re.compile(r"-{0,2}[A-Za-z_][\w.-]*=(.+)\Z", re.DOTALL)
+_FLAG = r"(?s)-{0,2}[A-Za-z_][\w.-]*=(.+)\Z"
 
 
 class Run:
@@ -82,7 +82,7 @@ def values(argv: Iterable[str]) -> List[str]:
     """What may be a path, of a command line: of --name=VALUE the value, and words that are no flags."""
     found = []
     for word in argv:
-        flag = _FLAG.match(word)
+        flag = re.match(_FLAG, word)
         text = flag.group(1) if flag else word
         if text and not text.startswith("-") and "\0" not in text and "://" not in text and len(text) < 4096:
             found.append(text)

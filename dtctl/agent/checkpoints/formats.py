@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from ..host.budget import Budget
 
 
-KERAS_NAME = re.compile(r"(.+)\.(keras|weights\.h5)\Z", re.DOTALL)
+KERAS_NAME = r"(?s)(.+)\.(keras|weights\.h5)\Z"
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _SUPERBLOCK_BYTES = 96
 _PIECE_BYTES = 1 << 20
@@ -120,27 +120,27 @@ COMMITTED = "commit_success.txt"
 _MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
 """By one of these names in it a directory is known; the last two are those of versions before 0.6."""
 
-_UNFINISHED = re.compile(r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z")
-_STEP = re.compile(r"(?:\A|[_-])([0-9]{1,15})\Z")
+_UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
+_STEP = r"(?:\A|[_-])([0-9]{1,15})\Z"
 _MOST_METADATA_BYTES = 1 << 20
 _MOST_DEPTH = 6
 
 
 def is_orbax(path: str) -> bool:
     """Whether a directory is one of Orbax's, or is about to become one. Raises OSError."""
-    return _UNFINISHED.search(path) is not None or any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS)
+    return re.search(_UNFINISHED, path) is not None or any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS)
 
 
 def orbax_step(name: str) -> Optional[int]:
     """By the name of its directory, as a CheckpointManager chooses it: `100`, `checkpoint_100`."""
-    found = _STEP.search(_UNFINISHED.sub("", os.path.basename(name)))
+    found = re.search(_STEP, re.sub(_UNFINISHED, "", os.path.basename(name)))
     return int(found.group(1)) if found else None
 
 
 def orbax_problem(path: str) -> Optional[str]:
     """Why it is not complete; None when it is. Raises OSError."""
     unfinished = "the save has not ended, or was interrupted"
-    if _UNFINISHED.search(path):
+    if re.search(_UNFINISHED, path):
         return unfinished
     if os.path.lexists(os.path.join(path, COMMITTED)):
         return None
@@ -177,14 +177,14 @@ def orbax_size_bytes(path: str, budget: Budget, depth: int = 0) -> int:
 
 STATE_FILE = "checkpoint"
 
-_PATH = re.compile(r'(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*\Z')
-_TIMESTAMP = re.compile(r"all_model_checkpoint_timestamps: ")
-_PRESERVED = re.compile(r"last_preserved_timestamp: ")
+_PATH = r'(model_checkpoint_path|all_model_checkpoint_paths): "(.*)"\s*\Z'
+_TIMESTAMP = "all_model_checkpoint_timestamps: "
+_PRESERVED = "last_preserved_timestamp: "
 
 
 def restored_name(state: str) -> Optional[str]:
     """The name of the checkpoint that is to be restored; None where none is restored_name."""
-    found = (_PATH.match(line) for line in state.strip().split("\n"))
+    found = (re.match(_PATH, line) for line in state.strip().split("\n"))
     names = [os.path.basename(one.group(2)) for one in found if one and one.group(1) == "model_checkpoint_path"]
     return names[-1] if names else None
 
@@ -195,8 +195,8 @@ def with_renamed(text: str, damaged: str, good: str) -> str:
     times: List[str] = []
     dropped: List[int] = []
     for line in text.split("\n"):
-        match = _PATH.match(line)
-        if _TIMESTAMP.match(line):
+        match = re.match(_PATH, line)
+        if line.startswith(_TIMESTAMP):
             times.append(line)
         elif match and os.path.basename(match.group(2)) == damaged:
             if match.group(1) == "model_checkpoint_path":
@@ -230,10 +230,10 @@ def with_newest(text: str, name: str, now: float) -> str:
 def _listed(text: str) -> Tuple[List[str], List[str], List[str]]:
     """The paths, the lines of their times, and that of the last preserved; lines of any other form are left out."""
     lines = text.strip().split("\n")
-    matches = [match for match in map(_PATH.match, lines) if match]
+    matches = [match for line in lines for match in [re.match(_PATH, line)] if match]
     paths = [match.group(2) for match in matches if match.group(1) == "all_model_checkpoint_paths"]
-    times = [line for line in lines if _TIMESTAMP.match(line)]
-    return paths, times, [line for line in lines if _PRESERVED.match(line)][:1]
+    times = [line for line in lines if line.startswith(_TIMESTAMP)]
+    return paths, times, [line for line in lines if line.startswith(_PRESERVED)][:1]
 
 
 def _all_paths(lines: List[str]) -> int:

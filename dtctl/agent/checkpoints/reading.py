@@ -61,9 +61,9 @@ _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
 """Of all indexes that are read in one directory."""
 
-_INDEX = re.compile(r"(.+)\.index\Z", re.DOTALL)
-_DATA = re.compile(r"(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z", re.DOTALL)
-_PASSING = re.compile(r".*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z", re.DOTALL)
+_INDEX = r"(?s)(.+)\.index\Z"
+_DATA = r"(?s)(.+)\.data-([0-9]{5})-of-([0-9]{5})\Z"
+_PASSING = r"(?s).*_temp(_[0-9a-f]{32})?\Z|workertemp_[0-9]+\Z|\..*\.part\Z"
 
 
 class _Files:
@@ -160,7 +160,7 @@ def _collect(listing: _Look, below: str) -> List[str]:
         with os.scandir(os.path.join(listing.directory, below)) as listed:
             for entry in listed:
                 listing.budget.name()
-                if _add(listing.found, below, entry) or entry.name == ASIDE or _PASSING.match(entry.name):
+                if _add(listing.found, below, entry) or entry.name == ASIDE or re.match(_PASSING, entry.name):
                     continue
                 if files.leads_on(entry):
                     if formats.is_orbax(entry.path):
@@ -176,8 +176,8 @@ def _collect(listing: _Look, below: str) -> List[str]:
 
 def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
     """Notes a file of a checkpoint; False for any other file."""
-    match = _INDEX.match(entry.name)
-    whole = formats.KERAS_NAME.match(entry.name) is not None
+    match = re.match(_INDEX, entry.name)
+    whole = re.match(formats.KERAS_NAME, entry.name) is not None
     if match or whole:
         try:
             status = entry.stat(follow_symlinks=False)
@@ -188,7 +188,7 @@ def _add(found: Dict[str, _Files], below: str, entry: os.DirEntry[str]) -> bool:
         one.kind = "keras" if whole else "tensorflow"
         one.identity = "%d-%d" % (status.st_ino, status.st_mtime_ns)
         return True
-    match = _DATA.match(entry.name)
+    match = re.match(_DATA, entry.name)
     if match:
         one = _files_of(below + match.group(1), found)
         one.data.append(entry.path)
@@ -284,7 +284,7 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
 
 def belongs(name: str, prefix: str) -> bool:
     """Whether a file is part of the checkpoint of this name."""
-    match = _DATA.match(name)
+    match = re.match(_DATA, name)
     return name in (prefix + ".index", prefix + ".meta") or (match is not None and match.group(1) == prefix)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import time
 from contextlib import suppress
 
@@ -58,7 +59,7 @@ def _verified(run: Run, wanted: CheckpointPath, budget: Budget) -> Verified:
     path = _path(run, wanted)
     begun = time.monotonic()
     verdict = verifying.Verdict()
-    if formats.KERAS_NAME.match(path):
+    if re.match(formats.KERAS_NAME, path):
         try:
             verdict.problems = formats.keras_damage(path, budget.check)
         except Spent as spent:

@@ -60,8 +60,8 @@ _YOUNG_S = 1.0
 _LOOK_S = 0.02
 _MOST_BYTES = 8 << 20
 
-_HEAD = re.compile(r"(?:Current thread|Thread) (0x[0-9a-f]{1,16})(?: \[([^\]\n]*)\])? \(most recent call first\):\Z")
-_FRAME = re.compile(r'  File "(.*)", line (\d+|\?\?\?) in (.*)\Z')
+_HEAD = r"(?:Current thread|Thread) (0x[0-9a-f]{1,16})(?: \[([^\]\n]*)\])? \(most recent call first\):\Z"
+_FRAME = r'  File "(.*)", line (\d+|\?\?\?) in (.*)\Z'
 
 
 class Stacks:
@@ -127,7 +127,7 @@ def read(text: str) -> List[Stack]:
     """What faulthandler writes (cpython/Python/traceback.c, _Py_DumpTracebackThreads)."""
     stacks: List[Stack] = []
     for each in text.split("\n"):
-        head, one = _HEAD.match(each), _FRAME.match(each)
+        head, one = re.match(_HEAD, each), re.match(_FRAME, each)
         if head is not None:
             stacks.append(_begun(head.group(1), head.group(2) or ""))
         elif stacks and one is not None:

@@ -208,16 +208,21 @@ def write_text(path: str, text: str) -> None:
 
 def write_json(path: str, value: Mapping[str, object]) -> None:
     """As `write_text`."""
-    _write(path, json.dumps(value, indent=1) + "\n", os.replace)
+    _write(path, _readable(value), os.replace)
 
 
 def claim_json(path: str, value: Mapping[str, object]) -> bool:
     """Writes the file unless there is one: of several processes that try, exactly one is told True."""
     try:
-        _write(path, json.dumps(value, indent=1) + "\n", os.link)
+        _write(path, _readable(value), os.link)
     except FileExistsError:
         return False
     return True
+
+
+def _readable(value: Mapping[str, object]) -> str:
+    """A line for each field: `cat` shows what is there, and what is in them is written by json's C code."""
+    return "{\n%s\n}\n" % ",\n".join(" %s: %s" % (json.dumps(name), json.dumps(value[name])) for name in value)
 
 
 def _write(path: str, text: str, place: Any) -> None:

@@ -147,10 +147,10 @@ _ANY_HINT = b"|".join(re.escape(hint.lower()) for form in (*_TOKENS, *_WRITTEN, 
 _SHORT = 1000
 """Bytes, for which one expression is faster than each hint by itself."""
 
-_KEY_LINES = re.compile(rb"^[ \t]*([A-Za-z0-9+/]{60,76}={0,2})[ \t\r]*$", re.MULTILINE)
+_KEY_LINES = rb"(?m)^[ \t]*([A-Za-z0-9+/]{60,76}={0,2})[ \t\r]*$"
 """What a private key is made of, where one is shown line by line."""
 
-_SECRET_NAME = re.compile(
+_SECRET_NAME = (
     r"(?i)secret|passw|passphrase|credential|(?:api|access|account|private|signing|encryption)[_-]?key|auth(?!or)"
     r"|token(?!s\b|iz)|[a-z0-9][_-](?:key|pass|pwd|pat|creds?)$"
 )
@@ -201,7 +201,7 @@ class Masks:
         self._shows_keys = self._shows_keys or b"PRIVATE KEY" in data
         spans = list(_spans(data))
         if self._shows_keys:
-            spans += [found.span(1) for found in _KEY_LINES.finditer(data)]
+            spans += [found.span(1) for found in re.finditer(_KEY_LINES, data)]
         shown, done = bytearray(), 0
         for start, end in _joined(spans):
             shown += data[done:start] + b"\n".join([b"***"] * (data.count(b"\n", start, end) + 1))
@@ -221,7 +221,7 @@ def token_in(data: bytes) -> str:
 
 def is_secret_name(name: str) -> bool:
     """What is called so is a secret, as far as names tell."""
-    return _SECRET_NAME.search(name) is not None
+    return re.search(_SECRET_NAME, name) is not None
 
 
 def _spans(data: bytes) -> Iterator[Tuple[int, int]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from itertools import chain
 
 from ..host import locks, paths
 from ..records.values import brief
@@ -17,7 +18,7 @@ from . import orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterator, List, Optional
+    from typing import Iterator, List, Optional, Tuple, Union
 
     from ..conversation import Conversation
     from ..records import answers
@@ -68,30 +69,47 @@ class DamagedRun:
         runs.remove(RunFiles(self.directory), self.cluster)
 
 
-def every(talk: Conversation, host: Optional[str] = None) -> Iterator[DamagedRun]:
-    """All that have a directory below the root; `host`: as runs.every."""
+def every(talk: Conversation) -> Iterator[DamagedRun]:
+    """All that have a directory below the root."""
+    return (found for found in _read(talk, None) if isinstance(found, DamagedRun))
+
+
+def all_of(talk: Conversation) -> List[DamagedRun]:
+    """With those that have no directory any more."""
+    return [*every(talk), *_without_files(talk)]
+
+
+def _without_files(talk: Conversation) -> Iterator[DamagedRun]:
+    return (DamagedRun(*found) for found in orphans.without_files(talk.root))
+
+
+def of_cluster(
+    talk: Conversation, cluster: str, host: str, named: Optional[str]
+) -> Tuple[List[runs.Run], List[DamagedRun]]:
+    """The run that a request names, or, with `named` None, all of a cluster on a host: those that hold, and the others.
+
+    Oldest first. Each is read once.
+    """
+    whole: List[runs.Run] = []
+    damaged: List[DamagedRun] = []
+    for found in chain(_read(talk, host), _without_files(talk)):
+        if named not in (found.id, None):
+            continue
+        if isinstance(found, runs.Run):
+            whole += [found] if found.spec["cluster"] == cluster else []
+        elif found.host == host and found.cluster in (cluster, None if named else cluster):
+            damaged.append(found)
+    return sorted(whole, key=lambda run: run.spec["created"]), damaged
+
+
+def _read(talk: Conversation, host: Optional[str]) -> Iterator[Union[runs.Run, DamagedRun]]:
+    """Those that have a directory below the root; `host`: as runs.every."""
     for directory in runs.run_directories(talk.root, host):
         with suppress(FileNotFoundError):  # removed just now
-            found = _refresh(talk, directory)
-            if found is not None:
-                yield found
+            yield _inspect(talk, directory)
 
 
-def all_of(talk: Conversation, host: Optional[str] = None) -> List[DamagedRun]:
-    """With those that have no directory any more."""
-    return [*every(talk, host), *(DamagedRun(*found) for found in orphans.without_files(talk.root))]
-
-
-def of_cluster(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> List[DamagedRun]:
-    """The damaged run that a request names, or, with `named` None, all those of a cluster on a host."""
-    return [
-        run
-        for run in all_of(talk, host)
-        if run.host == host and run.cluster in (cluster, None if named else cluster) and named in (run.id, None)
-    ]
-
-
-def _refresh(talk: Conversation, directory: str) -> Optional[DamagedRun]:
+def _inspect(talk: Conversation, directory: str) -> Union[runs.Run, DamagedRun]:
     cluster = None
     try:
         run = runs.Run(talk, directory)
@@ -105,7 +123,7 @@ def _refresh(talk: Conversation, directory: str) -> Optional[DamagedRun]:
     except OSError as error:  # no permission, a failing disk, too many open files
         problem = "%s cannot be read: %s" % (error.filename or directory, error.strerror)
         return DamagedRun(directory, cluster or cluster_of(talk.root, directory), problem, error)
-    return None
+    return run
 
 
 def cluster_of(root: str, directory: str) -> Optional[str]:

@@ -40,9 +40,11 @@ def down(talk: Conversation, request: DownRequest) -> DownResult:
     }
     lock = cluster_lock.hold(talk, request, request["by"])
     try:
-        damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
+        whole, damaged = damaged_runs.of_cluster(talk, request["cluster"], request["host"], request["run"])
+        if request["run"] is not None and not (whole or damaged):
+            whole = [runs.need(talk, request)]
         removal = _Removal(talk)
-        for run in _to_remove(talk, request, [run.directory for run in damaged]):
+        for run in whole:
             removal.remove(run, how)
         for each in sorted(damaged, key=lambda run: run.unread is not None):
             removal.remove_damaged(each, how)
@@ -106,17 +108,6 @@ class _Removal:
         self.result["killed"] = {task: s for task, s in self.result["killed"].items() if task in self.result["stopped"]}
         del self.result["removed"][MOST_RUNS:], self.result["kept"][MOST_CLUSTERS:]
         return self.result
-
-
-def _to_remove(talk: Conversation, request: DownRequest, damaged: List[str]) -> List[runs.Run]:
-    """But for those in the directories `damaged`."""
-    cluster, host, named = request["cluster"], request["host"], request["run"]
-    if named is not None:
-        if paths.run_directory(talk.root, named, host) in damaged:
-            return []
-        found = runs.find(talk, cluster, host, named)
-        return [found] if found is not None else []
-    return [run for run in runs.every(talk, cluster, host) if run.files.directory not in damaged]
 
 
 class Standing:

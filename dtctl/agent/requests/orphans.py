@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import signal
 from contextlib import ExitStack, suppress
+from functools import lru_cache
 
 from ..host import fifo, locks, paths, processes
 from ..records.values import brief
@@ -45,22 +46,19 @@ class Orphan:
 
 def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
     """In the order of their pids."""
-    found = _of_root(root, young_s)
-    dead = {directory: is_dead(directory) for directory in {orphan.directory for orphan in found}}
-    return [orphan for orphan in found if dead[orphan.directory]]
+    return _of_root(root, young_s, lru_cache(maxsize=None)(is_dead))
 
 
 def of_directory(root: str, directory: str) -> List[Orphan]:
     """All that is left of one run, whether it is dead or not."""
-    return [orphan for orphan in _of_root(root, 0.0) if orphan.directory == directory]
+    return _of_root(root, 0.0, lambda claimed: claimed == directory)
 
 
 def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
     """Runs whose directory is gone while processes of them still run: the directory, the cluster, what is wrong."""
     found: Dict[str, List[Orphan]] = {}
-    for orphan in find(root):
-        if not os.path.lexists(orphan.directory):
-            found.setdefault(orphan.directory, []).append(orphan)
+    for orphan in _of_root(root, YOUNG_S, lambda directory: not os.path.lexists(directory)):
+        found.setdefault(orphan.directory, []).append(orphan)
     for directory, left in found.items():
         cluster = next((each.cluster for each in left if each.cluster is not None), None)
         named = "; ".join("%d %s" % (each.process.pid, each.command) for each in left[:_MOST_NAMED])
@@ -69,12 +67,17 @@ def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:
         yield directory, cluster, brief(problem)
 
 
-def _of_root(root: str, young_s: float) -> List[Orphan]:
-    """What belongs to any run, and all below it. None of them is this process, or one that it descends from."""
+def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[Orphan]:
+    """What belongs to a run whose directory is wanted, and all below it.
+
+    None of them is this process, or one that it descends from.
+    """
     table = processes.every()
     found: Dict[int, Orphan] = {}
     for process in table.values():
-        orphan = _claimed(process, root, young_s) if not process.zombie and _is_like_us(process.pid, root) else None
+        if process.zombie or not _is_like_us(process.pid, root):
+            continue
+        orphan = _claimed(process, root, young_s, wanted)
         if orphan is not None:
             found[process.pid] = orphan
     for orphan in list(found.values()):
@@ -100,8 +103,8 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
     return _end(refresh, grace_s)
 
 
-def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
-    """The process as an Orphan, if it belongs to a run of this root."""
+def _claimed(process: Process, root: str, young_s: float, wanted: Callable[[str], bool]) -> Optional[Orphan]:
+    """The process as an Orphan, if it belongs to a wanted run of this root."""
     given = processes.environment(process.pid)
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
@@ -109,7 +112,7 @@ def _claimed(process: Process, root: str, young_s: float) -> Optional[Orphan]:
         directory, cluster = _agents_directory(processes.argv(process.pid), root), None
         if process.age_s < young_s:
             return None
-    if directory is None or not _is_run_directory(directory, root):
+    if directory is None or not (_is_run_directory(directory, root) and wanted(directory)):
         return None
     return Orphan(process, directory, cluster, is_agent)
 

@@ -133,7 +133,7 @@ class Run:
     def supervise(self) -> None:
         """Returns when a supervisor is at work, by its guard or by a new agent if there was none."""
         before = self.state()["agent"]
-        child = 0
+        child, delay = 0, 0.01
         deadline = time.monotonic() + BIRTH_LIMIT_S
         while not self._at_work(before):
             there = self.supervised()
@@ -142,7 +142,8 @@ class Run:
             elif time.monotonic() > deadline or (child and not there and os.waitpid(child, os.WNOHANG)[0]):
                 log = paths.tail(self.files.agent_log)
                 raise Refused("internal", "the agent's supervisor does not start", log)
-            time.sleep(0.02)
+            time.sleep(delay)
+            delay = min(1.2 * delay, 0.1)
 
     def _at_work(self, before: Optional[AgentProcess]) -> bool:
         """One that has written `finished` is about to go; one that has come since `before` may have gone already."""

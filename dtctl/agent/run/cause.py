@@ -11,7 +11,7 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Match, Optional, Pattern, Tuple
+    from typing import Callable, List, Match, Optional, Tuple
 
     Extract = Callable[[Match[str], List[str]], str]
     """Of the match and the lines that follow it: the cause, empty where it is none after all."""
@@ -50,34 +50,34 @@ def _last_words(log: str) -> str:
     return _shown(last if " " in last and not re.match(_GOES_WELL, last) else "")
 
 
-_RANK = re.compile(r"\A\[rank\d+\]: ?")
+_RANK = r"\A\[rank\d+\]: ?"
 """What PyTorch puts before each line of a traceback (torch.distributed, since 2.2)."""
 
 
 def _lines(log: str) -> List[str]:
     """As a terminal would leave them."""
-    return [_RANK.sub("", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
+    return [re.sub(_RANK, "", line.rsplit("\r", 1)[-1].rstrip(), count=1) for line in log.split("\n")]
 
 
 # Exceptions of Python.
 
 _TRACEBACK = "Traceback (most recent call last):"
-_EXCEPTION = re.compile(r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z")
-_IGNORED = re.compile(r"Exception ignored |Error in (?:atexit|sys)\b")
+_EXCEPTION = r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z"
+_IGNORED = r"Exception ignored |Error in (?:atexit|sys)\b"
 """What stands before a traceback that ends nothing."""
 
-_VAGUE = re.compile(
+_VAGUE = (
     r"(?:Graph execution error:|Restoring from checkpoint failed\b.*|\d+ root error\(s\) found\.|From .*|"
     r"Error\(s\) in loading state_dict .*|)\s*\Z"
 )
 """Messages whose substance stands in the lines below them."""
 
-_SUBSTANCE = re.compile(
+_SUBSTANCE = (
     r"Key \S+ not found in checkpoint|\S+; No space left on device|"
     r"(?:Tensor name|Assign requires shapes|Checksum does not match|Unable to open table file|Data loss: |DATA_LOSS: |"
     r"size mismatch for |Missing key\(s\) in state_dict|OOM when allocating|Could not start gRPC server).*"
 )
-_FRAMING = re.compile(
+_FRAMING = (
     r"\s*\[\[|\s*\(\d+\) |Detected at node|Original stack trace|\s*\[Op:|Errors? may have originated|"
     r"\s*File \"|\s{4}|From /job:\S+:$|Node: '|Hint: If you want to see a list of allocated tensors"
 )
@@ -89,7 +89,7 @@ _MESSAGE_LINES = 60
 _MANY = 12
 """Lines that a shutdown may take. After more of them the program has gone on, and died of something else."""
 
-_NOISE = re.compile(
+_NOISE = (
     r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|[IWE]\d{4} |WARNING|INFO|Exception ignored|During handling|The above exception|"
     r"Traceback|Detected at node|Original stack|Errors? may|node |Function call stack|sys:1|\W"
 )
@@ -99,9 +99,9 @@ _NOISE = re.compile(
 def _uncaught(lines: List[str]) -> Optional[str]:
     """The last exception that ended the program: of a chain the last, too, as it shows what was being done."""
     for start in range(len(lines) - 1, -1, -1):
-        if lines[start] == _TRACEBACK and not (start and _IGNORED.match(lines[start - 1])):
+        if lines[start] == _TRACEBACK and not (start and re.match(_IGNORED, lines[start - 1])):
             at = next((at for at in range(start + 1, len(lines)) if lines[at] and not lines[at][0].isspace()), None)
-            matched = _EXCEPTION.match(lines[at]) if at is not None else None
+            matched = re.match(_EXCEPTION, lines[at]) if at is not None else None
             if at is None or matched is None or _goes_on(lines[at + 1 :]):
                 return None
             return _named(matched, lines[at + 1 : at + 1 + _MESSAGE_LINES])
@@ -109,7 +109,7 @@ def _uncaught(lines: List[str]) -> Optional[str]:
 
 
 def _goes_on(later: List[str]) -> bool:
-    return len([line for line in later if line and not _NOISE.match(line)]) > _MANY
+    return len([line for line in later if line and not re.match(_NOISE, line)]) > _MANY
 
 
 _AFTERWORDS = 5
@@ -119,7 +119,7 @@ _AFTERWORDS = 5
 def _unparsed(lines: List[str]) -> Optional[str]:
     """A file that cannot be parsed has no traceback, nor has an exception that a program prints in its own words."""
     for line in reversed([line for line in lines if line][-_AFTERWORDS:]):
-        matched = _EXCEPTION.match(line)
+        matched = re.match(_EXCEPTION, line)
         if matched is not None and matched.group("name").endswith(("Error", "Exception")):
             return _named(matched, [])
     return None
@@ -128,11 +128,11 @@ def _unparsed(lines: List[str]) -> Optional[str]:
 def _named(exception: Match[str], later: List[str]) -> str:
     """Class and message; of a vague message, what the lines below it say."""
     name, message = exception.group("name"), exception.group("message") or ""
-    substance = _SUBSTANCE.search("\n".join([message, *later]))
+    substance = re.search(_SUBSTANCE, "\n".join([message, *later]))
     if substance is not None:
         message = substance.group()
-    elif _VAGUE.match(message):
-        message = next((line.strip() for line in later if line.strip() and not _FRAMING.match(line)), message)
+    elif re.match(_VAGUE, message):
+        message = next((line.strip() for line in later if line.strip() and not re.match(_FRAMING, line)), message)
     return _shown("%s: %s" % (name, message) if message else name)
 
 
@@ -141,11 +141,11 @@ def _named(exception: Match[str], later: List[str]) -> str:
 _COMPLAINT_LINES = 20
 """A program that has written more since has gone on."""
 
-_HARMLESS = re.compile(r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT")
+_HARMLESS = r"Unable to register cu|failed call to cuInit|cuda_platform|computation placer already|TF-TRT"
 """Errors that TensorFlow logs at each start on a machine without a GPU."""
 
 _GLOG = r"(?:\d{4}-\d\d-\d\d [\d:.]+: )?%s(?:\d{4} [\d:.]+ +\d+)? (?P<file>[\w./-]+:\d+)\] (?P<message>.+)"
-_DIRECTORIES = re.compile(r"[\w./-]*/")
+_DIRECTORIES = r"[\w./-]*/"
 
 
 def _message(matched: Match[str], later: List[str]) -> str:
@@ -163,64 +163,62 @@ def _thrown(matched: Match[str], later: List[str]) -> str:
 
 def _placed(matched: Match[str], later: List[str]) -> str:
     """With the name of the file, by which it is found on the Web."""
-    return "%s (%s)" % (_message(matched, later), _DIRECTORIES.sub("", matched.group("file")))
+    return "%s (%s)" % (_message(matched, later), re.sub(_DIRECTORIES, "", matched.group("file")))
 
 
-_COMPLAINTS: Tuple[Tuple[Pattern[str], Extract], ...] = (
-    (re.compile(r"\S+: error: (?P<message>.+)"), _message),  # argparse
-    (re.compile(r"FATAL Flags parsing error:"), _next_line),  # absl.app
-    (re.compile(r"terminate called after throwing an instance of '(?P<message>[^']+)'"), _thrown),  # C++
-    (re.compile(r"Fatal Python error: (?P<message>.+)"), _message),  # CPython and its faulthandler
-    (re.compile(_GLOG % "F"), _placed),  # CHECK and LOG(FATAL) of glog and TensorFlow
-    (re.compile(r".*?(?P<message>(?:CUDA_ERROR_|CUDA error: |CUDA out of memory).*)"), _message),
+_COMPLAINTS: Tuple[Tuple[str, Extract], ...] = (
+    (r"\S+: error: (?P<message>.+)", _message),  # argparse
+    (r"FATAL Flags parsing error:", _next_line),  # absl.app
+    (r"terminate called after throwing an instance of '(?P<message>[^']+)'", _thrown),  # C++
+    (r"Fatal Python error: (?P<message>.+)", _message),  # CPython and its faulthandler
+    (_GLOG % "F", _placed),  # CHECK and LOG(FATAL) of glog and TensorFlow
+    (r".*?(?P<message>(?:CUDA_ERROR_|CUDA error: |CUDA out of memory).*)", _message),
     (
-        re.compile(
-            r"(?P<message>.*\b(?:error while loading shared libraries|command not found|Permission denied|"
-            r"No space left on device|Segmentation fault|double free or corruption|stack smashing detected)\b.*)"
-        ),
+        r"(?P<message>.*\b(?:error while loading shared libraries|command not found|Permission denied|"
+        r"No space left on device|Segmentation fault|double free or corruption|stack smashing detected)\b.*)",
         _message,  # shells, the loader, the C library
     ),
-    (re.compile(r"(?:ERROR|CRITICAL|FATAL)(?::[\w.]+:| ) ?(?P<message>.+)"), _message),  # logging
-    (re.compile(r"(?:\S+: )?(?i:fatal error|fatal|error): (?P<message>.+)"), _message),
-    (re.compile(_GLOG % "E"), _placed),
+    (r"(?:ERROR|CRITICAL|FATAL)(?::[\w.]+:| ) ?(?P<message>.+)", _message),  # logging
+    (r"(?:\S+: )?(?i:fatal error|fatal|error): (?P<message>.+)", _message),
+    (_GLOG % "E", _placed),
 )
 """Lines by which programs end, the surest first."""
 
 
 def _complaint(lines: List[str]) -> Optional[str]:
-    last = [line for line in lines if line and not _HARMLESS.search(line)][-_COMPLAINT_LINES:]
+    last = [line for line in lines if line and not re.search(_HARMLESS, line)][-_COMPLAINT_LINES:]
     for pattern, extract in _COMPLAINTS:
         for at in range(len(last) - 1, -1, -1):
-            matched = pattern.match(last[at])
+            matched = re.match(pattern, last[at])
             if matched is not None:
                 return _shown(extract(matched, last[at + 1 : at + 3]))
     return None
 
 
-_ALONE = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z")
+_ALONE = r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception)(?:: .*)?\Z"
 
 
 def complains(line: str) -> bool:
     """Whether a line reports an error by itself: one by which programs end, or an exception without a traceback."""
-    if _HARMLESS.search(line):
+    if re.search(_HARMLESS, line):
         return False
-    return any(pattern.match(line) for pattern, _ in _COMPLAINTS) or _ALONE.match(line) is not None
+    return any(re.match(pattern, line) for pattern, _ in _COMPLAINTS) or re.match(_ALONE, line) is not None
 
 
 def is_location(line: str) -> bool:
     """Whether a line below an exception's names where in the graph it has happened."""
-    return _FRAMING.match(line) is not None
+    return re.match(_FRAMING, line) is not None
 
 
 def is_substance(line: str) -> bool:
     """Whether a line below an exception's is what its message comes to."""
-    return _SUBSTANCE.search(line) is not None
+    return re.search(_SUBSTANCE, line) is not None
 
 
 def is_vague(line: str) -> bool:
     """Whether an exception's first line leaves what has happened to the lines below it."""
-    matched = _EXCEPTION.match(line)
-    return matched is not None and _VAGUE.match(matched.group("message") or "") is not None
+    matched = re.match(_EXCEPTION, line)
+    return matched is not None and re.match(_VAGUE, matched.group("message") or "") is not None
 
 
 OWN = "own"
@@ -358,7 +356,7 @@ def kind_of_error(text: str) -> str:
     return next((kind for kind, pattern in SIGNATURES if re.match(pattern, text)), OWN)
 
 
-_DAMAGED = re.compile(
+_DAMAGED = (
     r"DataLoss|Data loss|DATA_LOSS|Unable to open table file|Checksum does not match|Read (?:less|fewer) bytes than|"
     r"not an sstable|truncated block read|block checksum mismatch|TensorSliceReader"
 )
@@ -366,4 +364,4 @@ _DAMAGED = re.compile(
 
 def names_damaged_file(text: str) -> bool:
     """A checkpoint could not be restored, or a file of data not be read: of any kind of error."""
-    return _DAMAGED.search(text) is not None
+    return re.search(_DAMAGED, text) is not None

@@ -38,12 +38,12 @@ _LONGEST_FRAME = 200
 
 
 _STACKS = (
-    re.compile(r'Thread \S+ \([^)\n]*\): "MainThread"\n\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)'),
-    re.compile(
+    r'Thread \S+ \([^)\n]*\): "MainThread"\n\s+(?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)',
+    (
         r"(?:Current thread|Thread) 0x[0-9a-f]+[^\n]*\(most recent call first\):\n"
         r'  File "(?P<file>[^"\n]+)", line (?P<line>\d+) in (?P<function>[^\n]+)'
     ),
-    re.compile(r"  thread \d+ \([^\n]*\) waits in (?P<function>(?!0\n|\?)\S+)"),
+    r"  thread \d+ \([^\n]*\) waits in (?P<function>(?!0\n|\?)\S+)",
 )
 """The innermost frame of the main thread as py-spy prints it, as Python's faulthandler does, and as the kernel does."""
 
@@ -54,7 +54,7 @@ def hung_in(directory: str, log: str) -> List[Fact]:
     """Where one that hung was, by what was asked of it before it was killed. `log`: its end."""
     stack = paths.tail(os.path.join(directory, "stack"), _STACK_BYTES)
     for pattern, text in zip(_STACKS, (stack, log, stack)):
-        frames = list(pattern.finditer(text))
+        frames = list(re.finditer(pattern, text))
         current = [one for one in frames if one.group().startswith("Current")]
         if frames:
             return [fact("hung_in", text=_frame(current[-1] if current else frames[0]))]

@@ -135,9 +135,7 @@ MARKS = (
 )
 """Looked for one by one, which costs less than a regular expression of them all."""
 
-_HEAD = re.compile(
-    r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
-)
+_HEAD = r"(?:\d{4}-\d\d-\d\d [\d:.]+: [IWEF]|[IWEF]\d{4} [\d:.]+ +\d+) \S+:\d+\] |(?:INFO|WARNING|ERROR):\w+:"
 """Of glog and of logging: when and where it was written."""
 
 _LONGEST = min(400, MOST_REASON)
@@ -159,7 +157,7 @@ def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Op
     """With a line that has come just now, or none. Complaints of one kind go on, whatever numbers are in them."""
     if not line:
         return before
-    text = _HEAD.sub("", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
+    text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]
     goes_on = before is not None and wall - before["last"] < _CURRENT_S and kind(before["text"]) == kind(text)
     return {"text": text, "since": before["since"] if goes_on and before is not None else wall, "last": wall}
 

@@ -9,36 +9,28 @@ import re
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import FrozenSet, Iterator, List, Match, Optional, Pattern, Tuple
+    from typing import FrozenSet, Iterator, List, Match, Optional, Tuple
 
     Value = Tuple[int, bytes]
     """Where its line begins, and its digits."""
 
 
-_STEP = re.compile(
-    rb"""(?:step|iteration|iter|num_updates)(?:\(train\))?["']?
+_STEP = rb"""(?x)(?:step|iteration|iter|num_updates)(?:\(train\))?["']?
          (?:[ \t]*[:=][ \t]*|[ \t]+\#?|\#|(?=\[[ \t]*[0-9]+/))["'\[]?[ \t]{0,8}
          ([0-9]{1,15})
-         (?![\w%]|[.,-][0-9]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)""",
-    re.VERBOSE,
-)
-_WRITER = re.compile(rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] ")
+         (?![\w%]|[.,-][0-9]|\ ?(?:[mu]?s|sec|seconds|minutes)\b)"""
+_WRITER = rb"logging_writer\.py:[0-9]+\] \[([0-9]{1,15})\] "
 """clu.metric_writers, which the examples of Flax use."""
 
-_LOSS = re.compile(
-    rb"""loss(?:\ train)?(?:\ \(curr\))?["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?:is[ \t]+)?)["']?
-         ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%]|\.\w)""",
-    re.VERBOSE,
-)
+_LOSS = rb"""(?x)loss(?:\ train)?(?:\ \(curr\))?["']?(?:[ \t]*[:=][ \t]*|[ \t]+(?:is[ \t]+)?)["']?
+         ([-+]?(?:[0-9]{1,15}(?:\.[0-9]{0,15})?(?:e[-+]?[0-9]{1,3})?|nan|inf))(?![\w%]|\.\w)"""
 
 _END = re.compile(rb"[\r\n]")
-_COLORS = re.compile(rb"\x1b\[[0-9;]*m")
-_CLAUSE = re.compile(rb"[^a-z_/. '\"@-]")
+_COLORS = rb"\x1b\[[0-9;]*m"
+_CLAUSE = rb"[^a-z_/. '\"@-]"
 """A character that no name goes across."""
-_WORD = re.compile(rb"[a-z]+")
-_EVALUATION = re.compile(
-    rb"(?<![\w/.-])(?:val|valid|validation|eval|evaluat(?:e|ing|ion|or)|test|testing|dev)(?![\w/.-])"
-)
+_WORD = rb"[a-z]+"
+_EVALUATION = rb"(?<![\w/.-])(?:val|valid|validation|eval|evaluat(?:e|ing|ion|or)|test|testing|dev)(?![\w/.-])"
 _TRAINING = re.compile(rb"(?<![a-z])train(?:ing)?(?![a-z])")
 
 _MOST_IN_LINE = 20
@@ -70,7 +62,7 @@ class Table:
 
     __slots__ = ("cells", "divider", "loss", "step")
 
-    def __init__(self, divider: Pattern[bytes], cells: int, step: int, loss: Optional[int]) -> None:
+    def __init__(self, divider: bytes, cells: int, step: int, loss: Optional[int]) -> None:
         self.divider = divider
         self.cells = cells
         self.step = step
@@ -97,7 +89,7 @@ class StepReader:
     def read(self, data: bytes) -> Reading:
         """The last step and the last loss of whole lines."""
         if b"\x1b" in data:
-            data = _COLORS.sub(b"", data)
+            data = re.sub(_COLORS, b"", data)
         lower = data.lower()
         step, loss = _last_step(lower), _last_loss(lower)
         begin = step[0] if step is not None else 0
@@ -122,13 +114,13 @@ def read(data: bytes) -> Reading:
 
 
 def _last_step(data: bytes) -> Optional[Value]:
-    candidates = [*_STEP.finditer(data)]
+    candidates = [*re.finditer(_STEP, data)]
     if b"logging_writer" in data:
-        candidates = sorted([*candidates, *_WRITER.finditer(data)], key=lambda one: one.start())
+        candidates = sorted([*candidates, *re.finditer(_WRITER, data)], key=lambda one: one.start())
     for line, matches in _by_line(data, candidates):
         first = None
         for match in matches:
-            words = [b"global"] if match.re is _WRITER else _step_words(data, line, match)
+            words = [b"global"] if match.re.pattern == _WRITER else _step_words(data, line, match)
             if words and words[-1] == b"global":
                 return line, match.group(1)
             first = match if first is None and words is not None else first
@@ -147,7 +139,7 @@ def _step_words(data: bytes, line: int, match: Match[bytes]) -> Optional[List[by
 
 def _last_loss(data: bytes) -> Optional[Value]:
     """In a line with several the one that is named after the training, or the total; else the first."""
-    for line, matches in _by_line(data, [*_LOSS.finditer(data)]):
+    for line, matches in _by_line(data, [*re.finditer(_LOSS, data)]):
         first = None
         for match in matches:
             words = _name(data, line, match, _LOSS_PREFIXES)
@@ -165,16 +157,16 @@ def _last_loss(data: bytes) -> Optional[Value]:
 def _name(data: bytes, line: int, match: Match[bytes], prefixes: FrozenSet[bytes]) -> Optional[List[bytes]]:
     """The words before a match, up to where another value ends; None where it is the end of another word."""
     begin = max(line, match.start() - _NAME_CHARACTERS)
-    clause = _CLAUSE.split(data[begin : match.start()])[-1]
+    clause = re.split(_CLAUSE, data[begin : match.start()])[-1]
     attached = clause.rpartition(b" ")[2].strip(b"'\"")
-    if attached and (attached[-1:].isalpha() or not prefixes.issuperset(_WORD.findall(attached))):
+    if attached and (attached[-1:].isalpha() or not prefixes.issuperset(re.findall(_WORD, attached))):
         return None
-    return _WORD.findall(clause)
+    return re.findall(_WORD, clause)
 
 
 def _is_of_evaluation(before: bytes) -> bool:
     """Whether a line speaks of an evaluation, and no more of the training after that."""
-    spoken = [*_EVALUATION.finditer(before)]
+    spoken = [*re.finditer(_EVALUATION, before)]
     return bool(spoken) and _TRAINING.search(before, spoken[-1].end()) is None
 
 
@@ -206,17 +198,17 @@ def _lines_backwards(data: bytes, first: int) -> Iterator[Tuple[int, bytes]]:
         last = begin - 1
 
 
-_COLUMN = re.compile(rb"(?:step|iteration|iter)(?:[ \t]*[\t|,]|  )(?![ \t]*[0-9])")
-_NUMBER = re.compile(rb"[0-9]{1,15}\Z")
+_COLUMN = rb"(?:step|iteration|iter)(?:[ \t]*[\t|,]|  )(?![ \t]*[0-9])"
+_NUMBER = rb"[0-9]{1,15}\Z"
 _LONGEST_HEADER = 1000
 _STEP_COLUMNS = (b"step", b"global_step", b"global step", b"iter", b"iteration")
 _LOSS_COLUMNS = (b"loss", b"total_loss", b"train_loss", b"training loss", b"train loss", b"total loss")
-_DIVIDERS = (re.compile(rb"[ \t]*\|[ \t]*"), re.compile(rb" *\t *"), re.compile(rb" {2,}"), re.compile(rb" *, *"))
+_DIVIDERS = (rb"[ \t]*\|[ \t]*", rb" *\t *", rb" {2,}", rb" *, *")
 
 
 def _last_header(data: bytes) -> Optional[Tuple[int, Table]]:
     """Where the rows of the last table begin."""
-    for line, _ in _by_line(data, [*_COLUMN.finditer(data)]):
+    for line, _ in _by_line(data, [*re.finditer(_COLUMN, data)]):
         end = _line_end(data, line)
         table = _table(data[line:end]) if end - line <= _LONGEST_HEADER else None
         if table is not None:
@@ -228,10 +220,10 @@ def _last_row(data: bytes, table: Table, first: int) -> Optional[Tuple[Value, Op
     """The step and the loss of the last row that begins after `first`."""
     for at, line in _lines_backwards(data, first):
         cells = _cells(line, table.divider)
-        if len(cells) != table.cells or not _NUMBER.match(cells[table.step]):
+        if len(cells) != table.cells or not re.match(_NUMBER, cells[table.step]):
             continue
         loss = cells[table.loss] if table.loss is not None else b""
-        return (at, cells[table.step]), ((at, loss) if _LOSS.match(b"loss " + loss) else None)
+        return (at, cells[table.step]), ((at, loss) if re.match(_LOSS, b"loss " + loss) else None)
     return None
 
 
@@ -245,5 +237,5 @@ def _table(line: bytes) -> Optional[Table]:
     return None
 
 
-def _cells(line: bytes, divider: Pattern[bytes]) -> List[bytes]:
-    return divider.split(line.strip(b" \t|"))
+def _cells(line: bytes, divider: bytes) -> List[bytes]:
+    return re.split(divider, line.strip(b" \t|"))

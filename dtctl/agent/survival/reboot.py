@@ -12,7 +12,6 @@ is given to sh, `%` has to be escaped, PATH is short, and what is printed is sen
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from contextlib import contextmanager, suppress
 
@@ -83,20 +82,30 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
     try:
         if not machine.home_is_the_accounts():
             raise Lacking("HOME of this session is not the home directory of %s" % machine.user_name())
-        with _alone():
-            kind, new = _install(root, [sys.executable, "-IS", programs.set_current(root), "revive"])
+        kind, new = _install(root)
     except (Lacking, OSError) as error:  # the run is kept all the same
         return None, str(error), False
     settle_later()
     return kind, "", new
 
 
-def _install(root: str, argv: List[str]) -> Tuple[Kind, bool]:
+def _argv(root: str) -> List[str]:
+    return [sys.executable, "-IS", programs.set_current(root), "revive"]
+
+
+def _install(root: str) -> Tuple[Kind, bool]:
+    """Only a writer takes the lock: hosts that share a home directory look for systemd and cron side by side."""
     try:
-        return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(argv, machine.machine_id()))
+        if problem := systemd.why_unusable():
+            raise Lacking(problem)
+        with _alone():
+            return "systemd", systemd.install_unit(_unit(root), systemd.unit_text(_argv(root), machine.machine_id()))
     except Lacking as no_unit:
         try:
-            return "cron", install_lines(argv, _mark(root))
+            if not _daemon_runs():
+                raise Lacking("no cron daemon runs")
+            with _alone():
+                return "cron", install_lines(_argv(root), _mark(root))
         except Lacking as no_line:
             raise Lacking("%s, and %s" % (no_unit, no_line)) from no_line
 
@@ -106,11 +115,14 @@ def withdraw(root: str) -> None:
     if not programs.has_current(root) or not machine.home_is_the_accounts():
         return
     with suppress(Lacking, OSError), _alone():
-        waiting = [files for files in revival.every(root) if _waits(files)]
-        if not any(files.is_of_this_machine() for files in waiting):
-            systemd.remove_unit(_unit(root))
-            remove_lines(_mark(root))
-        if not waiting:  # other machines that share the home directory begin with the same program
+        waits_elsewhere = False
+        for files in filter(_waits, revival.every(root)):
+            if files.is_of_this_machine():
+                return
+            waits_elsewhere = True
+        systemd.remove_unit(_unit(root))
+        remove_lines(_mark(root))
+        if not waits_elsewhere:  # other machines that share the home directory begin with the same program
             programs.forget_current(root)
 
 
@@ -169,6 +181,8 @@ WHEN = ("@reboot", "* * * * *")
 
 
 def lines(argv: Sequence[str], mark: str) -> bytes:
+    import shlex
+
     command = " ".join(shlex.quote(argument) for argument in argv).replace("%", "\\%")
     return os.fsencode("".join("%s %s >/dev/null 2>&1 # %s\n" % (when, command, mark) for when in WHEN))
 
@@ -187,12 +201,10 @@ def with_lines(table: bytes, argv: Sequence[str], mark: str) -> bytes:
 
 
 def install_lines(argv: Sequence[str], mark: str) -> bool:
-    """False if the lines were there already. Raises Lacking where it would not be heeded."""
+    """False if the lines were there already. Raises Lacking where they would not be heeded."""
     for argument in argv:
         if not {"\n", "\r", "\\"}.isdisjoint(argument):  # what becomes of a backslash depends on whose cron it is
             raise Lacking("%r cannot be written into a crontab" % argument)
-    if not _daemon_runs():
-        raise Lacking("no cron daemon runs")
     before = _crontab_read()
     wanted = with_lines(before, argv, mark)
     if before != wanted:

@@ -117,10 +117,7 @@ def _quoted(argument: str) -> str:
 
 
 def install_unit(name: str, content: str) -> bool:
-    """False if it was there already. Raises Lacking where it would not be heeded, OSError."""
-    problem = systemd.why_unusable()
-    if problem:
-        raise Lacking(problem)
+    """False if it was there already; to be called where `why_unusable` knows nothing. Raises Lacking, OSError."""
     path = _path(name)
     new = paths.read_text(path) != content.strip()
     if new:
@@ -152,7 +149,7 @@ def _path(name: str) -> str:
     return os.path.join(os.path.expanduser("~"), ".config", "systemd", "user", name)
 
 
-_SESSION = re.compile(r"/session-[^/]*\.scope(/|$)", re.MULTILINE)
+_SESSION = r"(?m)/session-[^/]*\.scope(/|$)"
 _PLACES = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
 _BUS = ("org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager")
 _NAMES = ("KillUserProcesses", "KillOnlyUsers", "KillExcludeUsers")
@@ -174,7 +171,7 @@ class Rules:
 
 def in_session(cgroup: str) -> bool:
     """Tells whether a process with this text in /proc/self/cgroup is in the scope of a login."""
-    return _SESSION.search(cgroup) is not None
+    return re.search(_SESSION, cgroup) is not None
 
 
 def refuse_if_doomed() -> None:

@@ -146,7 +146,7 @@ WANTED = (
     *("torch", "jax", "jaxlib", "mxnet", "numpy", "protobuf"),
 )
 
-_INFO = re.compile(r"([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9.+!]*)\.(?:dist|egg)-info\Z")
+_INFO = r"([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9.+!]*)\.(?:dist|egg)-info\Z"
 
 
 def package_versions(python: str, home: str) -> Dict[str, str]:
@@ -158,7 +158,7 @@ def package_versions(python: str, home: str) -> Dict[str, str]:
         except OSError:
             continue
         for name in names:
-            matched = _INFO.match(name)
+            matched = re.match(_INFO, name)
             package = matched.group(1).lower() if matched else ""
             if matched and package in WANTED:
                 found.setdefault(package.replace("_", "-"), matched.group(2))

@@ -56,7 +56,7 @@ def find(path: Path) -> Path:
     path = path.expanduser()
     if path.is_dir():
         return _in_directory(path)
-    if formats.KERAS_NAME.match(path.name) and path.exists():
+    if re.match(formats.KERAS_NAME, path.name) and path.exists():
         raise _of_keras(path)
     match = _FILE.match(path.name)
     prefix = path.with_name(match.group(1)) if match and path.exists() else path

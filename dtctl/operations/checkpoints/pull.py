@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shlex
 from collections.abc import Collection, Iterable, Sequence, Set
 from contextlib import ExitStack, closing, suppress
@@ -65,7 +66,7 @@ def pull(record: RunRecord, transport: Transport, found: Found, directory: Path,
 def _names(found: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
     if found.checkpoint.kind == "keras":
-        if not formats.KERAS_NAME.match(found.name):
+        if not re.match(formats.KERAS_NAME, found.name):
             raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
         return {found.name: found.host}
     shards = found.checkpoint.shards

@@ -11,7 +11,6 @@ from typing import Protocol
 from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.history.record import RunRecord
-from dtctl.operations.outputs import refuse_outputs_of_others
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
 from dtctl.operations.up.launch import Start
@@ -165,7 +164,9 @@ def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:
     starting.pass_over(holders(prepared))
     prepared = {host: answer for host, answer in prepared.items() if host not in starting.absent}
     refuse_taken_ports(prepared, launch.plan.cluster)
-    if not launch.adopt_output:
+    if not launch.adopt_output and any(answer["outputs"] for answer in prepared.values()):
+        from dtctl.operations.outputs import refuse_outputs_of_others
+
         file = Path(os.path.realpath(launch.plan.cluster.file))
         refuse_outputs_of_others(prepared, launch.record.cluster, launch.controller, file)
     return prepared

@@ -119,7 +119,8 @@ def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(
     (spec.parent / "machine").write_text(machine.identity())
     assert [run.is_dead() for run in damaged_runs.every(talk)] == [True], "while it is damaged for certain"
     cannot_be_read(monkeypatch, spec, errno.EIO)
-    (found,) = damaged_runs.of_cluster(talk, "c", "h1", None)
+    whole, (found,) = damaged_runs.of_cluster(talk, "c", "h1", None)
+    assert whole == []
     assert not found.is_dead()
     with pytest.raises(OSError, match="Input/output error"):
         _Removal(talk).remove_damaged(found, {"by": "me", "grace_s": 0.0, "reason": "", "why": []})
