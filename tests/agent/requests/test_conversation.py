@@ -136,7 +136,7 @@ def test_a_traceback_of_the_agent_shows_files_and_lines(host: AgentHost) -> None
     words = [str(host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(host))]
     answer = subprocess.run(words, check=True, env=host.env, stderr=subprocess.PIPE, text=True)
     assert 'File "dtctl_agent/main.py", line ' in answer.stderr
-    assert "supervise(words[1])" in answer.stderr
+    assert "supervise(argv[1])" in answer.stderr
 
 
 def test_the_noise_of_a_login_shell_comes_before_the_conversation(host: AgentHost) -> None:
