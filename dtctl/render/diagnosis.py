@@ -36,7 +36,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
             out.print(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
-        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were looked at"
+        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
         out.print(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
 
 

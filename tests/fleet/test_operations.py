@@ -179,4 +179,6 @@ def connected(directory: Path) -> list[str]:
 
 def waits(directory: Path) -> bool:
     """Its coordinator has been at work since the restart, and waits for the others."""
-    return "until the coordinator has heard" in (json.loads((directory / "cluster.json").read_text())["missing"] or "")
+    return "until the coordinator is connected to" in (
+        json.loads((directory / "cluster.json").read_text())["missing"] or ""
+    )

@@ -87,7 +87,7 @@ def test_one_that_is_frozen_is_gone_and_one_that_has_nothing_to_say_is_not(links
     quiet, frozen = links.agent("h1"), links.agent("h2")
     os.kill(frozen.process.pid, signal.SIGSTOP)
     try:
-        assert links.hub.expect_type("gone", "h2")["reason"] == "nothing was heard from it for 10 s"
+        assert links.hub.expect_type("gone", "h2")["reason"] == "it sent nothing for 10 s"
     finally:
         os.kill(frozen.process.pid, signal.SIGCONT)
     frozen.expect_type("gone")

@@ -270,7 +270,7 @@ def going_on(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, 
 
 
 def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0") -> dict[str, Any]:
-    """What is prepared where the run goes on, or where it is lost and a new one could start."""
+    """What is prepared where the run continues, or where it is lost and a new one could start."""
     session.run = "digits-1" if lost else "digits-0"  # type: ignore[attr-defined]
     return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
