@@ -207,7 +207,7 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
         )
     verb = "is" if len(tasks) == 1 else "are"
     return show_warning(
-        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
+        f"the run continues without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )
 

@@ -163,7 +163,7 @@ class UpResult:
     checked: Checked | None = None
     """What the hosts told of themselves by the way."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run goes on without, and why."""
+    """Hosts that the run continues without, and why."""
     lead: Session | None = None
     """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None
