@@ -121,7 +121,7 @@ class _Logs:
         raise NotImplementedError
 
     def wait(self, tasks: tuple[str, ...], times: int, begin: float) -> float:
-        """Seconds until all of them have begun to train so many times, and the first has told a step since."""
+        """Seconds until all of them have begun to train so many times, and the first has reported a step since."""
 
         def all_train() -> bool:
             return all(self._trains(task, times, tells=task == tasks[0]) for task in tasks)

@@ -54,7 +54,9 @@ def _supervise(bond: revival.Bond) -> None:
         log.note("%s: the agent ends until somebody asks for it" % damage)
         revival.retire(bond.files)
         return
+    programs.save_compiled()
     supervisor.run(bond.renew)
+    programs.save_compiled()
     reboot.withdraw_later(bond.files.root)
 
 
@@ -76,3 +78,4 @@ def main_command_line() -> None:
         revival.revive_all(os.path.dirname(os.path.dirname(programs.directory())))
     else:
         sys.exit("usage: supervise RUN_DIRECTORY | post | revive")
+    programs.save_compiled()

@@ -31,7 +31,7 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
             raise PreflightError(
                 f"{cluster.file} would start programs on this machine, and you have not allowed it",
                 detail="\n".join(shown.program_lines(wanted)),
-                hint=f"{allow_command(cluster, local=local)}    allows them, until the file says something else",
+                hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
             )
         shown.show_programs(wanted)
         console.confirm(f"Allow {cluster.file} to start this on this machine?", "nothing was started")

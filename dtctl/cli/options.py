@@ -22,20 +22,18 @@ from dtctl.errors import UsageError
 Output = Literal["text", "json"]
 ClusterFile = Annotated[
     Path | None,
-    typer.Argument(metavar="[CLUSTER_FILE]", help="The cluster file; if omitted, searched for from here upwards."),
+    typer.Argument(
+        metavar="[CLUSTER_FILE]", help="The cluster file; if omitted, searched for in this directory and its parents."
+    ),
 ]
 Overrides = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="PATH=VALUE", help="Set a key of the file, as trainer.args.steps=100."),
 ]
-OutputOption = Annotated[
-    Output, typer.Option("-o", "--output", metavar="text|json", help="Output for people or for programs.")
-]
+OutputOption = Annotated[Output, typer.Option("-o", "--output", metavar="text|json", help="Output format.")]
 PortsFrom = Annotated[
     int | None,
-    typer.Option(
-        "--ports-from", metavar="PORT", min=1, max=65535, help="Where ports begin that the file does not set."
-    ),
+    typer.Option("--ports-from", metavar="PORT", min=1, max=65535, help="First port where the file sets none."),
 ]
 Local = Annotated[bool, typer.Option("--local", help="Run all hosts on this machine, without SSH.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")]
@@ -76,7 +74,7 @@ ACCESS = {
     "ssh_config": Annotated[
         Path | None, typer.Option("-F", "--ssh-config", metavar="FILE", help="Read this file instead of ~/.ssh/config.")
     ],
-    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Say what is done on which host.")],
+    "verbose": Annotated[bool, typer.Option("-v", "--verbose", help="Log what runs on which host.")],
 }
 
 

@@ -99,9 +99,7 @@ def _no_such_option(ctx: Any, arguments: Sequence[str], error: Any) -> UsageErro
     name, own = error.option_name, _names(ctx.command)
     summary = f"{ctx.command_path} has no option {name}"
     if ctx.parent is None and (command := meant_for(ctx.command, name, arguments)):
-        return _error(
-            f"{name} is an option of commands, and stands behind their names", f"for example, dtctl {command}"
-        )
+        return _error(f"{name} is an option of commands, and follows their names", f"for example, dtctl {command}")
     return _error(summary, other_option(name, own) or _help(ctx))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -57,12 +58,18 @@ class Scope:
 
     @functools.cached_property
     def transport(self) -> Transports:
+        from dtctl.render.terminal.console import on_terminal
         from dtctl.render.terminal.moving import still
         from dtctl.render.terminal.safe import one_line
         from dtctl.transport.connect import Transports, terminal_passphrase
 
-        passphrase = terminal_passphrase(one_line, still)
-        return Transports(ssh_config=self.ssh_config, passphrase=passphrase, waiting=_report_silence)
+        asks = sys.stdin is not None and sys.stdin.isatty() and on_terminal(stderr=True)
+        return Transports(
+            ssh_config=self.ssh_config,
+            passphrase=terminal_passphrase(one_line, still),
+            asking=_announce_questions if asks else None,
+            waiting=_report_silence,
+        )
 
     def on_interrupt(
         self, what: str | Callable[[], str], *next_steps: str, announced: Announced | None = None
@@ -281,6 +288,16 @@ class Scope:
 
 
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(Scope)}
+
+
+@contextmanager
+def _announce_questions(host: str) -> Iterator[None]:
+    from dtctl.render.errors import note
+    from dtctl.render.terminal.moving import still
+
+    with still():
+        note(f"{host}: ssh needs an answer to log in")
+        yield
 
 
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:

@@ -181,7 +181,7 @@ class _Waiting:
     def _is_over(self, event: Event | None) -> bool:
         """A run that has failed is waited for until its other tasks have ended, too."""
         if isinstance(event, Ended) and event.status.coordination is None:
-            raise next(iter(event.status.errors.values()), DtctlError("no host reports how the run goes on"))
+            raise next(iter(event.status.errors.values()), DtctlError("no host reports the state of the run"))
         if event is None:
             return self._stays()
         if not isinstance(event, RunStatus | Ended):

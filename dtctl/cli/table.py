@@ -64,7 +64,7 @@ GROUPS = {
     "Cluster file": {
         "validate": Entry("cluster_file", Effect.FILE, "Check the cluster file"),
         "plan": Entry("cluster_file", Effect.FILE, "Show what `up` would run, and where"),
-        "explain": Entry("cluster_file", Effect.NONE, "Explain a key, an exit code or a word"),
+        "explain": Entry("cluster_file", Effect.NONE, "Explain a key, an exit code or a term"),
         "schema": Entry("cluster_file", Effect.NONE, "Print the JSON Schema, for editors"),
     },
 }

@@ -27,7 +27,7 @@ def one_file(argument: Path | None, option: Path | None, name: str | None) -> Pa
     if argument and option and not same_file(argument, option):
         raise UsageError(f"{argument} and -c {option} are two cluster files", hint="leave one of them out")
     if name and (file := argument or option):
-        raise UsageError(f"{file} and --cluster {name} both say which cluster is meant", hint="leave one of them out")
+        raise UsageError(f"{file} and --cluster {name} both select a cluster", hint="leave one of them out")
     return argument or option
 
 

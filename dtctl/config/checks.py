@@ -76,7 +76,7 @@ def check_secrets(content: ClusterFile, findings: Findings) -> None:
     for path, env in envs:
         for name in content.trainer.secrets:
             if name in env:
-                summary = f"{findings.name(*path, name)} stands in trainer.secrets too, expected in one of them"
+                summary = f"{findings.name(*path, name)} is in trainer.secrets too, expected in one of them"
                 hint = "leave it out here: a secret's value comes from env_file or from your own environment"
                 findings.add((*path, name), summary, hint, at_key=True)
 
@@ -176,10 +176,10 @@ def check_hooks(content: ClusterFile, findings: Findings) -> None:
     for name, said in content.hooks.items():
         path = ("hooks", name)
         if not (said.post or said.run) and not (findings.has(*path, "post") or findings.has(*path, "run")):
-            summary = f"hooks.{name} says neither post nor run"
+            summary = f"hooks.{name} has neither post nor run"
             findings.add(path, summary, "write, for example, post: ${SLACK_URL}", at_key=True)
         if said.post and said.run:
-            summary = f"hooks.{name} says both post and run, expected one of them"
+            summary = f"hooks.{name} has both post and run, expected one of them"
             findings.add((*path, "run"), summary, "write two hooks", at_key=True)
         if said.headers and said.run:
             findings.add((*path, "headers"), f"hooks.{name}.headers belong to a post", "leave them out", at_key=True)
@@ -266,7 +266,7 @@ def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> No
                 undeclared.setdefault(job, []).extend(hosts)
     for job, hosts in undeclared.items():
         path = _path(job, findings)
-        summary = f"{findings.name(*path)} does nothing on {fold(hosts)}, which no `gpus` is said of"
+        summary = f"{findings.name(*path)} does nothing on {fold(hosts)}, for which `gpus` is not set"
         findings.doubt(path, summary, f"write under hosts how many there are: gpus: {cluster.jobs[job].gpus_per_task}")
 
 

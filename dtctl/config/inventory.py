@@ -106,7 +106,7 @@ class _Reader:
             return self._ssh_reaches(key, names, entry)
         if "ssh" in entry.written:
             summary = f"hosts.{key} has both transport: {chosen.transport} and ssh, expected one of them"
-            self.findings.add(("hosts", key, "ssh"), summary, "`ssh` says how a host is reached by SSH", at_key=True)
+            self.findings.add(("hosts", key, "ssh"), summary, "`ssh` holds the settings for SSH", at_key=True)
         if chosen.transport == Local.transport:
             return [Local()] * len(names)
         path = ("hosts", key, "transport")

@@ -117,7 +117,7 @@ def _without_waiting(file: Path) -> int:
     descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode) and not select.select([descriptor], [], [], WRITER_S)[0]:
         os.close(descriptor)
-        raise OSError(errno.EPIPE, "It is a pipe to which nobody writes", str(file))
+        raise OSError(errno.EPIPE, "It is a pipe without a writer", str(file))
     os.set_blocking(descriptor, True)
     return descriptor
 
@@ -344,7 +344,7 @@ def _existing(
         found = False
     except OSError as error:
         found = False
-        problem = "" if error.errno in _ABSENT else f"{place} cannot be looked at: {error.strerror}"
+        problem = "" if error.errno in _ABSENT else f"{place} cannot be read: {error.strerror}"
     if not found:
         expected = f"{findings.name(*path)} is {text!r}, but {problem or f'there is no {kind} {place}'}"
         findings.lack(path, expected, "" if problem else "a relative path begins at this file")

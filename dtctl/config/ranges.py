@@ -131,7 +131,7 @@ def _spans(inside: str, text: str) -> list[tuple[int, int, int]]:
 
 
 def _too_large(text: str) -> UsageError:
-    return UsageError(f"{clipped(text)!r} stands for more than {LIMIT} names", hint="check the ends of the range")
+    return UsageError(f"{clipped(text)!r} expands to more than {LIMIT} names", hint="check the ends of the range")
 
 
 def _natural_order(row: Sequence[str]) -> tuple[object, ...]:

@@ -222,7 +222,7 @@ class _Reader:
         if len(path) > MOST_DEPTH:
             raise self._too_much(node, _TOO_DEEP)
         if id(node) in self._open:
-            self._report(node, "an alias stands inside what it stands for", _NO_ALIAS)
+            self._report(node, "an alias refers to itself", _NO_ALIAS)
             return None
         if not isinstance(node, ScalarNode) and node.tag not in (_TAG + "map", _TAG + "seq"):
             self._report(node, f"the tag {_shown(node.tag)} is not known here", "leave the tag out")
@@ -276,7 +276,7 @@ class _Reader:
             if not isinstance(source, MappingNode):
                 self._report(source, "'<<' takes an alias of a mapping, or a list of such", "write <<: *name")
             elif id(source) in self._open:
-                self._report(source, "an alias stands inside what it stands for", _NO_ALIAS)
+                self._report(source, "an alias refers to itself", _NO_ALIAS)
             else:
                 self._open.add(id(source))
                 pairs = self._pairs(source, path)

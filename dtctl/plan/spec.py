@@ -21,7 +21,7 @@ from dtctl.agent.records.spec import (
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
-    from dtctl.config.cluster import Cluster, Trainer
+    from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
 _PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
@@ -95,7 +95,7 @@ def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()
     tasks = plan.on_host(host)
     own: dict[str, object] = {
         "host": host,
-        "tasks": [_task(task, plan.cluster.trainer) for task in tasks],
+        "tasks": [_task(task, plan.cluster) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
@@ -119,9 +119,10 @@ def _record(record: type[R], *sources: object, less: Collection[str] = (), **own
     return cast("R", {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()})
 
 
-def _task(task: TaskPlan, trainer: Trainer) -> TaskSpec:
+def _task(task: TaskPlan, cluster: Cluster) -> TaskSpec:
     own = comes_back_alone(task.role, task.scope)
-    return _record(TaskSpec, task, trainer, id=str(task.id), env=dict(task.env), code=True, own=own)
+    job, trainer = cluster.jobs[task.id.job], cluster.trainer
+    return _record(TaskSpec, task, job, trainer, id=str(task.id), env=dict(task.env), code=True, own=own)
 
 
 def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:

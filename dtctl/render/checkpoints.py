@@ -130,7 +130,7 @@ def show_pushed(outcome: Pushed) -> None:
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
         console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
     at = "from it" if own.step is None else f"at step {own.step}"
-    console.report(f"it is the newest there now: a trainer that restores the newest goes on {at} after dtctl up")
+    console.report(f"it is the newest there now: a trainer that restores the newest continues {at} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:

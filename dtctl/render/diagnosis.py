@@ -1,4 +1,4 @@
-"""What is wrong with a run, in words: what is so, what it means, and what to type."""
+"""Problems of a run as text: the finding, what it means, and what to type."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def show_diagnosis(diagnosis: Diagnosis) -> None:
             out.print(line if at == 0 else f"  {line}", style="bold" if at == 0 else None)
     if not diagnosis.found:
         hosts = diagnosis.facts.hosts
-        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were looked at"
+        looked = f"{count(len(diagnosis.status.tasks), 'task')} and {count(len(hosts), 'host')} were inspected"
         out.print(f"nothing known is wrong: {looked} (processes, ports, network, disks, memory, ends of logs)")
 
 
@@ -85,7 +85,7 @@ def remedies(found: Finding) -> list[str]:
 
 
 def happened(seen: Match) -> str:
-    """What is so, by who waits for it; empty where the signature's own sentence says that."""
+    """The finding, by who waits for it; empty where the signature's own sentence says that."""
     names = fold_tasks(seen.tasks)
     if seen.end is not None:
         if seen.waiting:

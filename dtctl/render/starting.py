@@ -175,7 +175,7 @@ def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
     elif left.unclear:
         interrupted(
             f"{fold(left.unclear)} did not confirm that the start is cancelled there",
-            f"dtctl status{named}    shows what goes on; a host that has lost its controller cancels by itself",
+            f"dtctl status{named}    shows the state; a host that has lost its controller cancels on its own",
             f"dtctl stop{named}      ends it",
         )
     elif left.started:
@@ -207,7 +207,7 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
         )
     verb = "is" if len(tasks) == 1 else "are"
     return show_warning(
-        f"the run goes on without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
+        f"the run continues without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )
 

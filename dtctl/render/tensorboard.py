@@ -70,6 +70,6 @@ def say_shown(place: Location, dirs: Sequence[str]) -> None:
 def show_end(host: str, result: TensorboardResult) -> None:
     """One that was not asked for."""
     if result["end"] == "silent":
-        errors.note(f"TensorBoard on {host} has ended: nothing was heard from this machine for a minute")
+        errors.note(f"TensorBoard on {host} has ended: this machine sent nothing for a minute")
     else:
         errors.note(f"TensorBoard on {host} has ended by itself", *lines_of(result["said"])[-5:])

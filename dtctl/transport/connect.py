@@ -40,9 +40,10 @@ class Transports:
         local_root: Path | None = None,
         ssh_config: Path | None = None,
         passphrase: Callable[[str], str | None] | None = None,
+        asking: Callable[[str], AbstractContextManager[None]] | None = None,
         waiting: Waiting = unobserved,
     ) -> None:
-        self._means = TransportOptions(local_root, ConfigFiles(ssh_config), passphrase, waiting)
+        self._means = TransportOptions(local_root, ConfigFiles(ssh_config), passphrase, asking, waiting)
         self._lock = threading.Lock()
         self._made: dict[str, Transport] = {}
         self.reached = False

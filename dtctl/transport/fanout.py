@@ -103,6 +103,19 @@ def idle(counts_from: float | None = None) -> Iterator[Still]:
         crew.idles(thread, None)
 
 
+@contextmanager
+def asking() -> Iterator[None]:
+    """While it lasts, this thread waits for a person: the failure of another host does not end the command."""
+    crew: _Crew[Any, Any] | None = getattr(_here, "crew", None)
+    if crew is not None:
+        crew.asks(1)
+    try:
+        yield
+    finally:
+        if crew is not None:
+            crew.asks(-1)
+
+
 def _own_name(item: Any) -> str:
     return item if isinstance(item, str) else str(item.name)
 
@@ -165,6 +178,7 @@ class _Crew(Generic[H, R]):
         self._threads = 0
         self._idle: dict[int, float] = {}
         """Threads that only wait, and when that begins to count."""
+        self._asking = 0
 
     def start(self, width: int) -> None:
         self._width = width
@@ -182,7 +196,7 @@ class _Crew(Generic[H, R]):
         with self._changed:
             while not self._changed.wait_for(self._is_over, LOOKED_EVERY_S if watched or self._todo else None):
                 now = time.monotonic()
-                failed = min(failed, now) if self._errors else failed
+                failed = math.inf if self._asking else min(failed, now) if self._errors else failed
                 if now - failed >= after_failure_s:
                     return self._leave()
                 self._replace_idle(now)
@@ -214,6 +228,10 @@ class _Crew(Generic[H, R]):
                 self._idle.pop(thread, None)
             else:
                 self._idle[thread] = counts_from
+
+    def asks(self, more: int) -> None:
+        with self._changed:
+            self._asking += more
 
     def dismiss(self) -> None:
         with self._changed:

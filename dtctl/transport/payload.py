@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, wraps
-from importlib import resources
-from typing import TYPE_CHECKING, TypeVar
-
-if TYPE_CHECKING:
-    from importlib.abc import Traversable
+from pathlib import Path
+from typing import TypeVar
 
 R = TypeVar("R")
 
@@ -76,12 +74,13 @@ def whole() -> bytes:
 @once
 def _sources() -> dict[str, str]:
     """Python files of the agent, by their paths in it, in order."""
-    return dict(sorted(_below(resources.files("dtctl.agent"), "")))
+    return dict(sorted(_below(str(Path(__file__).parents[1] / "agent"), "")))
 
 
-def _below(directory: Traversable, path: str) -> Iterator[tuple[str, str]]:
-    for entry in directory.iterdir():
+def _below(directory: str, path: str) -> Iterator[tuple[str, str]]:
+    """By `scandir`: with importlib.resources it takes three times as long, for every command that reaches a host."""
+    for entry in os.scandir(directory):
         if entry.name.endswith(".py"):
-            yield path + entry.name, entry.read_text("utf-8")
+            yield path + entry.name, Path(entry.path).read_bytes().decode("utf-8")
         elif entry.is_dir() and entry.name != "__pycache__":
-            yield from _below(entry, f"{path}{entry.name}/")
+            yield from _below(entry.path, f"{path}{entry.name}/")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, Type, TypeVar, cast  # noqa: UP035 (`type` is a property of Message)
@@ -102,5 +103,7 @@ class TransportOptions:
     ssh_files: ConfigFiles = field(default_factory=ConfigFiles)
     passphrase: Callable[[str], str | None] | None = None
     """Asked for a key file's passphrase, once per key; None where nobody can be asked."""
+    asking: Callable[[str], AbstractContextManager[None]] | None = None
+    """Entered with a host's name while `ssh` asks on the terminal; None where nobody can be asked."""
     waiting: Waiting = unobserved
     """Told of hosts that are silent, before they are given up."""

@@ -26,7 +26,7 @@ from dtctl.agent.records.spec import VERSION, Spec
 from dtctl.agent.run import intents
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.operations.up.launch import Authority
-from dtctl.transport.payload import LOADER, opening, whole
+from dtctl.transport.payload import LOADER, agent_program, opening, whole
 from tests.hosts.sandbox import make_directory
 from tests.waiting import PATIENCE_S, eventually
 
@@ -129,14 +129,27 @@ class Conversation:
         self.close()
 
 
+COMPILE_ALL = """
+import runpy, sys
+runpy.run_path(sys.argv[1] + "/__main__.py")["imports"](sys.argv[1])
+import dtctl_agent
+modules = dtctl_agent.__loader__
+for name in modules._index:
+    modules.get_code(name)
+modules.save()
+"""
+
+
 @cache
 def compiled_program(python: str) -> Path:
-    """The directory of programs after a first session of this Python, so that not every host has to make it."""
+    """The directory of programs after a first session of this Python, all compiled, so that not every host does it."""
     directory = make_directory("program")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
     words = [python, *shlex.split(LOADER)[1:]]
     subprocess.run(words, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
+    program = directory / "agent" / agent_program().sha256
+    subprocess.run([python, "-ISc", COMPILE_ALL, program], env=env, check=True)
     return directory / "agent"
 
 

@@ -42,7 +42,7 @@ def test_a_host_that_was_down_joins_with_the_next_up(user: Desk, fleet: Fleet) -
         assert "dtctl up --allow-missing 1    goes on without it" in refused.stderr
         begun = user.run("up", "--allow-missing", "1")
         assert begun.returncode == 0, begun.stderr
-        assert "the run goes on without gpu-4: worker:3 is not started" in begun.stderr
+        assert "the run continues without gpu-4: worker:3 is not started" in begun.stderr
         run = user.status()["run"]
         assert user.states() == {
             **dict.fromkeys(("ps:0", "ps:1", "worker:0", "worker:1", "worker:2"), "running"),

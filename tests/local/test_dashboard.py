@@ -1,4 +1,4 @@
-"""`dtctl dashboard` of a real run: its address, what it shows as the run goes on, how it ends; and in Chromium."""
+"""`dtctl dashboard` of a real run: its address, what it shows as the run continues, how it ends; and in Chromium."""
 
 from __future__ import annotations
 

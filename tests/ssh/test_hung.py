@@ -20,8 +20,10 @@ from dtctl.errors import TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport import stream, timeouts
 from dtctl.transport.seam import answering
+from dtctl.transport.ssh import kept
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts.keys import make_key
+from tests.ssh.conftest import Client
 from tests.unit.transport.test_timeouts import GREETING
 from tests.waiting import eventually
 
@@ -88,7 +90,7 @@ class HungServer(paramiko.ServerInterface):
 
 
 @contextmanager
-def hung(at: str) -> Iterator[Host]:
+def hung(at: str, kind: type[HungServer] = HungServer) -> Iterator[Host]:
     released, listener = threading.Event(), socket.create_server(("127.0.0.1", 0))
     host_key = paramiko.RSAKey.from_private_key_file(str(make_key("hung-host", "rsa", form="PEM")))
     transports: list[paramiko.Transport | socket.socket] = []
@@ -105,17 +107,17 @@ def hung(at: str) -> Iterator[Host]:
             transport = paramiko.Transport(connection)
             transports.append(transport)
             transport.add_server_key(host_key)
-            transport.start_server(server=HungServer(at, released), event=threading.Event())
+            transport.start_server(server=kind(at, released), event=threading.Event())
 
     threading.Thread(target=serve, daemon=True).start()
     port = listener.getsockname()[1]
-    known = Path.home() / ".ssh" / "known_hosts"
-    known.parent.mkdir(mode=0o700, exist_ok=True)
+    known = Path.home() / "known_hosts"  # `ssh` itself knows no other home than that of /etc/passwd
     known.write_text(f"[127.0.0.1]:{port} ssh-rsa {base64.b64encode(host_key.asbytes()).decode()}\n")
     limit_s = LIMITS_S.get(at, HANGS_S)
-    own = {"user": "train", "port": port, "identity_file": str(make_key("hung-user")), "connect_timeout_s": limit_s}
+    login = {"user": "train", "port": port, "identity_file": str(make_key("hung-user")), "known_hosts": str(known)}
+    own: dict[str, Any] = {"connect_timeout_s": limit_s, "project": str(Path.home()), "client": "openssh"}
     try:
-        yield Host("gpu-3", SshSettings("127.0.0.1", **own))
+        yield Host("gpu-3", SshSettings("127.0.0.1", **(own | login)))
     finally:
         released.set()
         listener.shutdown(socket.SHUT_RDWR)
@@ -128,36 +130,37 @@ def hung(at: str) -> Iterator[Host]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream, "SILENCE_LIMIT_S", 1.0)
     monkeypatch.setattr(timeouts, "TOLD_AFTER_S", 0.3)
+    monkeypatch.setattr(kept, "LOGIN_S", 0.0)
 
 
 @pytest.mark.parametrize(
     ("phase", "why"),
     [
-        ("banner", "does not greet as SSH servers do"),
+        ("banner", "does not greet as SSH servers do|does not complete the login"),
         ("auth", "does not complete the login"),
         ("channel", "opens no session"),
-        ("exec", "opens no session"),
+        ("exec", "opens no session|did not answer"),
         ("greeting", "did not answer|silent"),
     ],
 )
 def test_a_server_that_hangs_is_given_up_in_every_phase_of_a_login(
-    phase: str, why: str, monkeypatch: pytest.MonkeyPatch
+    phase: str, why: str, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if phase == "greeting":
+    if phase in ("exec", "greeting"):  # an `ssh` that keeps a connection waits for no answer to "exec"
         monkeypatch.setattr(stream, "GREETING_TIMEOUT_S", 1.5)
     threads = threading.active_count()
     with hung(phase) as host:
         begun = time.monotonic()
         with pytest.raises(TransportError, match=why):
-            answering(SshTransport(), host)
+            answering(client(), host)
         assert time.monotonic() - begun < SOON_S
     eventually(lambda: threading.active_count() <= threads, what="the end of the threads")
 
 
-def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up() -> None:
+def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up(client: Client) -> None:
     told: list[str] = []
     with hung("nowhere") as host:
-        session = answering(SshTransport(waiting=lambda name, *_: told.append(name)), host)
+        session = answering(client(waiting=lambda name, *_: told.append(name)), host)
         try:
             session.send({"type": "status"})
             with pytest.raises(TransportError, match="gpu-3 has been silent for 1 s"):
@@ -169,9 +172,9 @@ def test_a_server_that_hangs_after_the_greeting_is_told_of_and_given_up() -> Non
     assert told[-1] == "gpu-3"
 
 
-def test_a_server_whose_agent_takes_nothing_is_given_up() -> None:
+def test_a_server_whose_agent_takes_nothing_is_given_up(client: Client) -> None:
     with hung("deaf") as host:
-        session = answering(SshTransport(), host)
+        session = answering(client(), host)
         try:
             with pytest.raises(TransportError, match="gpu-3 has been silent"):
                 session.send({"type": "file"}, b"x" * (8 << 20))

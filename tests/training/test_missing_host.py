@@ -51,7 +51,7 @@ def test_a_run_without_a_host_trains_to_its_end(user: Desk, fleet: Fleet) -> Non
 
     begun = user.run("up", "--allow-missing", "1", "--set", "trainer.args.train_steps=600", timeout_s=START_S)
     assert begun.returncode == 0, begun.stderr
-    assert "the run goes on without gpu-4: worker:2 is not started" in begun.stderr
+    assert "the run continues without gpu-4: worker:2 is not started" in begun.stderr
     done = user.run("wait", timeout_s=START_S)
     assert done.returncode == 0, done.stderr
     assert user.outcome() == "Succeeded"

@@ -124,7 +124,7 @@ def _receive(store: str, bundle_id: str, wire: Wire) -> int:
             manifest = Manifest.parse(manifest_text, bundle_id)
             new_base = os.path.join(incoming.path, "bundle")
             os.mkdir(new_base, 0o700)
-            tree = Tree(new_base, manifest)
+            tree = Tree(new_base, manifest, fresh=True)
             received = receiver.fill(
                 tree,
                 list(range(len(manifest.files))),

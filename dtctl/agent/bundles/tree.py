@@ -128,9 +128,12 @@ _SETTLED_NS = 2 * 10**9
 
 
 class Tree:
-    def __init__(self, base: str, manifest: Manifest) -> None:
+    """`fresh`: nobody else sees it before it is complete, so files are written where they belong."""
+
+    def __init__(self, base: str, manifest: Manifest, *, fresh: bool = False) -> None:
         self.base = base
         self.manifest = manifest
+        self._fresh = fresh
         self.root = os.path.join(base, "tree")
         self._stats = _load_stats(self._stats_path)
         self._known = dict(self._stats)
@@ -217,6 +220,7 @@ class Tree:
             if written != size or hasher.hexdigest() != sha256:
                 return False
             self._put(part, path)
+            stays = True
         except BaseException:
             stays = size >= LARGE_BYTES
             raise
@@ -228,7 +232,13 @@ class Tree:
     def part(self, index: int, staging: str) -> str:
         """Where a file arrives; a large one under a name by which another session finds what has arrived."""
         _, _, size, sha256 = self.manifest.files[index]
-        return os.path.join(staging, PARTIAL + sha256 if size >= LARGE_BYTES else f"part-{index}")
+        if size >= LARGE_BYTES:
+            return os.path.join(staging, PARTIAL + sha256)
+        return self._arrival(index, staging)
+
+    def _arrival(self, index: int, staging: str) -> str:
+        path = self.manifest.files[index][0]
+        return self.place(path) if self._fresh else os.path.join(staging, f"part-{index}")
 
     def adopt(self, index: int, part: str) -> bool:
         """Puts a file that has arrived by blocks into place; False, and it goes, when it is not what its hash says."""
@@ -249,7 +259,8 @@ class Tree:
         theirs, their_mode, _, their_sha256 = other.manifest.files[at]
         if (mode, sha256) != (their_mode, their_sha256) or not other.is_right(at):
             return False
-        part = os.path.join(staging, f"part-{index}")
+        part = self._arrival(index, staging)
+        shared = False
         try:
             try:
                 before = os.lstat(other.place(theirs))
@@ -262,16 +273,19 @@ class Tree:
             if other._stats.get(theirs) != signature(before) or not same:
                 return False  # it has been written to just now
             other._stats[theirs] = self._put(part, path)
+            shared = True
         finally:
-            _unlink(part)
+            if not (shared and self._fresh):
+                _unlink(part)  # also after a rename over another name of the same file, which does nothing
         return True
 
     def _put(self, part: str, path: str) -> List[int]:
         """Renames what has been seen to be right; its signature there."""
-        try:
-            os.rename(part, self.place(path))
-        except IsADirectoryError:
-            raise _obstructed(self.place(path)) from None
+        if part != self.place(path):
+            try:
+                os.rename(part, self.place(path))
+            except IsADirectoryError:
+                raise _obstructed(self.place(path)) from None
         self._stats[path] = signature(os.lstat(self.place(path)))
         return self._stats[path]
 

@@ -47,7 +47,7 @@ def repair_directory(directory: str, distrust: bool = False, scratch: bool = Fal
     try:
         return budget.within(LIMIT_S, directory, lambda: _repair(directory, until, distrust, scratch))
     except budget.Silent:
-        return ["checkpoints were not looked at: the file system of %s does not answer" % directory]
+        return ["checkpoints were not inspected: the file system of %s does not answer" % directory]
 
 
 def _repair(directory: str, until: float, distrust: bool, scratch: bool) -> List[str]:

@@ -1,6 +1,7 @@
 """Imports the agent's modules from one file of code that this version of Python has compiled (keeping.py).
 
-It stands in the head of that file, and is run before there is anything to import.
+A module is compiled when a process first needs it, and `save` adds it to the file. This text stands in the head of
+that file, and is run before there is anything to import.
 """
 
 from __future__ import annotations
@@ -17,19 +18,26 @@ if TYPE_CHECKING:
     from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
     Index = Mapping[str, Tuple[str, int, int, bytes]]
-    """By a module's name: its path in the program, and where its code is in the file's body, and the code's digest."""
+    """By a module's name: its path in the program, where its code is in the file's body, and the code's digest.
+
+    A module without code has the size 0.
+    """
 
 DIGEST_BYTES = 16
+FIXED_BYTES = 24
+"""Before the head: Python's number for its code, the head's size and digest."""
 
 
 class Modules:
-    """Finder and loader. A module whose code was damaged is compiled from the program's own text."""
+    """Finder and loader. A module whose code is missing or damaged is compiled from the program's own text."""
 
     def __init__(self, path: str, body: int, index: Index, sources: Callable[[], Dict[str, str]]) -> None:
         self._path = path
         self._body = body
         self._index = index
         self._sources = sources
+        self._texts: Dict[str, str] = {}
+        self._made: Dict[str, bytes] = {}
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> Optional[ModuleSpec]:
         if name not in self._index:
@@ -48,21 +56,40 @@ class Modules:
     def get_code(self, name: str) -> CodeType:
         file, offset, size, digest = self._index[name]
         data = self._read(self._body + offset, size)
-        if blake2b(data, digest_size=DIGEST_BYTES).digest() == digest:
+        if size and _digest(data) == digest:
             code: CodeType = marshal.loads(data)
             return code
-        from contextlib import suppress
-
-        with suppress(OSError):
-            os.unlink(self._path)  # the next start compiles all of it anew
-        text = self.get_source(name)
+        self._texts = self._texts or self._sources()
+        text = self._texts.get(file)
         if text is None:
             raise ImportError("the agent's program on this host is damaged: %s" % os.path.dirname(self._path))
-        return compile(text, file, "exec", dont_inherit=True)
+        made: CodeType = compile(text, file, "exec", dont_inherit=True)
+        self._made[name] = marshal.dumps(made)
+        return made
 
     def get_source(self, name: str) -> Optional[str]:
         """For tracebacks, too."""
         return self._sources().get(self._index[name][0])
+
+    def save(self) -> None:
+        """Adds what this process had to compile to the file, beside what others have added meanwhile."""
+        if self._made:
+            from importlib import import_module
+
+            keeping = import_module("dtctl_agent.host.keeping")
+            content = keeping.compiled(self._texts or self._sources(), {**self._kept(), **self._made})
+            keeping.write(self._path, content)
+        self._texts, self._made = {}, {}
+
+    def _kept(self) -> Dict[str, bytes]:
+        fixed = self._read(0, FIXED_BYTES)
+        end = FIXED_BYTES + int.from_bytes(fixed[4:8], "little")
+        head = self._read(FIXED_BYTES, end - FIXED_BYTES)
+        if _digest(head) != fixed[8:]:
+            return {}
+        index: Index = marshal.loads(head)[1]
+        codes = {name: self._read(end + offset, size) for name, (_, offset, size, _) in index.items() if size}
+        return {name: code for name, code in codes.items() if _digest(code) == index[name][3]}
 
     def _read(self, offset: int, size: int) -> bytes:
         try:
@@ -73,6 +100,10 @@ class Modules:
             return os.pread(file, size, offset)
         finally:
             os.close(file)
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
 def install(path: str, body: int, index: Index, sources: Callable[[], Dict[str, str]]) -> None:

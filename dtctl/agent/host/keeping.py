@@ -13,7 +13,6 @@ from _frozen_importlib_external import MAGIC_NUMBER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from types import CodeType
     from typing import Callable, Dict, List, Mapping, Tuple
 
 IMPORTER = "dtctl_agent/host/compiled.py"
@@ -34,8 +33,8 @@ _CODES = {
 def keep(
     program: str, files: Mapping[str, str], packed: bytes, code: str, fail: Callable[[str, str, str, str], None]
 ) -> None:
-    """`files` are what is packed; `code` is the path of what they are compiled to."""
-    wanted = {os.path.join(program, "source"): packed, code: compiled(files)}
+    """`files` are what is packed; `code` is the path of what they are compiled to, as each is first needed."""
+    wanted = {os.path.join(program, "source"): packed, code: compiled(files, {})}
     wanted.update((os.path.join(program, name), files[name].encode()) for name in PLAIN)
     try:
         for directory in sorted({os.path.dirname(path) for path in wanted}):
@@ -47,8 +46,8 @@ def keep(
         fail(kind, "cannot keep the agent on this host: %s" % what, str(error), hint)
 
 
-def compiled(files: Mapping[str, str]) -> bytes:
-    """The content of the file from which compiled.py imports.
+def compiled(files: Mapping[str, str], codes: Mapping[str, bytes]) -> bytes:
+    """The content of the file from which compiled.py imports; `codes` are those of modules that have been needed.
 
     Its head is Python's own number for its code, the size of the rest of the head, a digest of that, and then what
     runs first, the index of the modules, and what the plain files have to be.
@@ -58,17 +57,15 @@ def compiled(files: Mapping[str, str]) -> bytes:
     offset = 0
     for path in sorted(files):
         if path.startswith("dtctl_agent/"):
-            code = marshal.dumps(_code(files, path))
-            index[_module(path)] = (path, offset, len(code), blake2b(code, digest_size=16).digest())
+            name = _module(path)
+            code = codes.get(name, b"")
+            index[name] = (path, offset, len(code), blake2b(code, digest_size=16).digest() if code else b"")
             bodies.append(code)
             offset += len(code)
-    head = marshal.dumps((_code(files, IMPORTER), index, {name: files[name].encode() for name in PLAIN}))
+    importer = compile(files[IMPORTER], IMPORTER, "exec", dont_inherit=True)
+    head = marshal.dumps((importer, index, {name: files[name].encode() for name in PLAIN}))
     size = len(head).to_bytes(4, "little")
     return b"".join([MAGIC_NUMBER, size, blake2b(head, digest_size=16).digest(), head, *bodies])
-
-
-def _code(files: Mapping[str, str], path: str) -> CodeType:
-    return compile(files[path], path, "exec", dont_inherit=True)
 
 
 def _module(path: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from contextlib import suppress
 
 from . import locks, paths
@@ -34,6 +35,12 @@ def hold() -> None:
     global _lock
     with suppress(OSError):  # a full disk; the lock file is the only thing to be written
         _lock = locks.hold(_lock_path(directory()), exclusive=False)
+
+
+def save_compiled() -> None:
+    """For the processes to come, what this one has compiled (compiled.py)."""
+    with suppress(OSError):  # a full disk: they compile it again
+        getattr(sys.modules[__name__].__loader__, "save", lambda: None)()
 
 
 def held() -> List[int]:

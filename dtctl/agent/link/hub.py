@@ -174,7 +174,7 @@ class Hub:
         except Exception as error:  # a bug of ours must not end the other hosts' connections
             if self._is_news(agent.name, "mistake"):
                 sys.excepthook(type(error), error, error.__traceback__)
-            self._drop(agent, "what it said could not be understood", received)
+            self._drop(agent, "its message is invalid", received)
 
     def _reject(self, agent: Agent, reason: str, received: Received) -> None:
         if agent.identity is self._identity:
@@ -191,7 +191,7 @@ class Hub:
         if (message["type"] == "hello") == (agent.host is not None):
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
-            raise Violation("it said hello as %.300a, but its certificate names another host" % message["host"])
+            raise Violation("its hello names %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
             self._end_superseded(agent, message, received)
             return
@@ -282,7 +282,7 @@ class Hub:
             agent.keep(self._now)
             self._watch(agent)
         elif self._now >= agent.until:
-            raise Lost("it has not said hello")
+            raise Lost("it has not sent a hello")
 
     def _wake_at(self, time: float) -> None:
         self._due = time if self._due is None else min(self._due, time)

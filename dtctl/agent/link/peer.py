@@ -188,6 +188,6 @@ class Peer:
     def keep(self, now: float) -> None:
         """Sends a beat when it is time for one."""
         if now - self.last_heard >= SILENCE_S:
-            raise Lost("nothing was heard from it for %d s" % SILENCE_S)
+            raise Lost("it sent nothing for %d s" % SILENCE_S)
         if now - self._sent_at >= BEAT_S - SLACK_S:
             self.send(BEAT, now)

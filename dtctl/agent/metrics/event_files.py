@@ -40,7 +40,7 @@ def event_folders(root: str, budget: Budget, say: Callable[[str, str], None]) ->
         except (FileNotFoundError, NotADirectoryError):
             continue  # nothing has been written yet
         except OSError as error:
-            say(path, "cannot be looked at: %s" % error.strerror)
+            say(path, "cannot be read: %s" % error.strerror)
             continue
         if depth < _DEEPEST:
             left += [(each, depth + 1) for each in sorted(below, reverse=True)]

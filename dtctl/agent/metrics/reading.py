@@ -145,7 +145,7 @@ class Reader:
             for path in [path for path in self._folders if self._folders[path].root == root and path not in found]:
                 self._room.series += len(self._folders.pop(path).series)  # deleted
         except Spent as spent:
-            self._say(root, "not all of it was looked at: %s" % spent)
+            self._say(root, "not all of it was read: %s" % spent)
         for path, (_, names) in found.items():
             if path in self._folders:
                 self._folders[path].note(names)

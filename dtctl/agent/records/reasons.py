@@ -124,8 +124,8 @@ SENTENCES = {
     # whom the start waits for
     "hosts_silent": "%(count)d host%(s)s not connected to the coordinator on %(what)s yet: %(text)s",
     "firewall": "; is there a firewall between the hosts? (coordinator.port chooses another)",
-    "asks_others": "nothing is started until the coordinator has heard %(count)d more host%(s)s of the run, which "
-    "may have been replaced meanwhile: dtctl restart    starts it anyway",
+    "asks_others": "nothing is started until the coordinator is connected to %(count)d more host%(s)s of the run, "
+    "which may have been replaced meanwhile: dtctl restart    starts it anyway",
     "waits_for_host": "%(task)s: its host %(host)s is away",
     "waits_to_listen": "%(task)s runs but does not listen on %(what)s yet",
     "starts_again": "%(task)s is to start again%(because)s",

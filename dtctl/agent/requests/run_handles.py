@@ -183,7 +183,7 @@ class WholeRun(RunHandle):
         return [task for task in known if not self._contact(task)["absent"]]
 
     def absent(self, named: Optional[List[str]]) -> List[str]:
-        """Hosts of these tasks that the run goes on without."""
+        """Hosts of these tasks that the run continues without."""
         without = [task for task in self.hosts if self._contact(task)["absent"] and (named is None or task in named)]
         return list(dict.fromkeys(self.hosts[task] for task in without))
 

@@ -37,6 +37,7 @@ def main(root: str) -> None:
             talk.leave()
     except Gone:
         pass
+    programs.save_compiled()
     os._exit(0)  # a thread may still be reading
 
 

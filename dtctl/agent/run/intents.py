@@ -114,9 +114,7 @@ class IntentFollower:
         intent = self._files.intent()
         lacking = [task for task in self._tasks if task not in intent["tasks"]]
         if lacking:
-            raise paths.Damaged(
-                "%s is damaged: it does not say what is wanted of %s" % (self._files.intent_path, lacking[0])
-            )
+            raise paths.Damaged("%s is damaged: it has no intent for %s" % (self._files.intent_path, lacking[0]))
         return intent
 
     def _replace_damaged(self) -> None:

@@ -27,8 +27,8 @@ class Facts:
     """A run's tasks, as far as they are known; in the order of the roster.
 
     A task of a host that was never in touch, or cannot be asked, is lost: it has no entry, or no intent, and counts as
-    neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run goes on without, decide nothing.
-    Those in `away`, of hosts that were in touch and cannot be asked now, do not count as running.
+    neither succeeded nor failed nor stopped. Those in `absent`, of hosts that the run continues without, decide
+    nothing. Those in `away`, of hosts that were in touch and cannot be asked now, do not count as running.
     """
 
     __slots__ = ("away", "deciding", "entries", "fail_fast", "intents", "present", "roster")

@@ -5,8 +5,8 @@ Every transition there is:
     pending  -> starting    an attempt is given to a keeper
     starting -> running     the keeper has recorded the start, and exec succeeded
     running  -> stalled     it is frozen, or makes no progress: its stack is asked for, then it is killed
-    running  -> succeeded   exit code 0 that nobody asked for
-    running  -> backoff     another exit that nobody asked for, and that may be tried again
+    running  -> succeeded   exit code 0 that was not requested
+    running  -> backoff     another exit that was not requested, and that may be tried again
     backoff  -> starting    after the delay; without one, when the coordinator asks for another generation, or
                             when it was early, and those that it needs are ready
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided

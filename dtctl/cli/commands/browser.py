@@ -98,7 +98,7 @@ def report(
     format: Annotated[  # noqa: A002 (the option's own name)
         Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Write over a file that is no report.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report.")] = False,
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""

@@ -160,7 +160,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     errors.show_host_errors(failed)
     one = chosen(found, words[0] if len(words) == 2 else None)
     shown.show_pull(one, directory)
-    again = "dtctl checkpoints pull    the same once more goes on from there"
+    again = "dtctl checkpoints pull    resumes the transfer"
     with (
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
         UpProgress(one.hosts) as progress,
@@ -233,7 +233,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     exit_for(failed, others=now)
 
 
-AGAIN = "dtctl checkpoints push    the same once more goes on from there"
+AGAIN = "dtctl checkpoints push    resumes the transfer"
 
 
 def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: str) -> None:

@@ -65,7 +65,7 @@ def plan(
     overrides: Overrides = None,
     local: Local = False,
     ports_from: PortsFrom = None,
-    every: Annotated[bool, typer.Option("--all", help="Every task as a whole, as -v does.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Show every task in full, as -v does.")] = False,
     output: OutputOption = "text",
 ) -> None:
     """Show what `up` would run, and where; no host is contacted."""
@@ -184,7 +184,7 @@ def explain(
     ] = None,
     output: OutputOption = "text",
 ) -> None:
-    """Explain a key of cluster.yaml, an exit code or a word."""
+    """Explain a key of cluster.yaml, an exit code or a term."""
     import dataclasses
 
     from dtctl.render.machine import document

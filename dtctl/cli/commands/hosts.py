@@ -103,7 +103,7 @@ def _pin_what_is_new(trusted: Trust, wanted: Sequence[Host], pinned: list[Pinned
             _show(found.new)
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError("keys are pinned only after a person has looked at them", hint="dtctl trust --yes")
+                raise UsageError("keys are pinned only after a person has confirmed them", hint="dtctl trust --yes")
             console.confirm("Are these the keys of your hosts? Pin them?", _left_pinned(pinned))
         files = pin(trusted, found.new)
         pinned += [(one, files) for one in found.new]
@@ -141,7 +141,7 @@ def check(
     local: Local = False,
     ports_from: PortsFrom = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Also what takes seconds and loads the hosts: imports, multiplications.")
+        bool, typer.Option("--deep", help="Also run slow checks that load the hosts: imports, multiplications.")
     ] = False,
     network_speed: Annotated[
         bool, typer.Option("--network-speed", help="Also measure bandwidth and latency between ps and workers.")

@@ -52,7 +52,7 @@ def logs(
         str | None, typer.Option("-g", "--grep", metavar="REGEX", help="Only lines that match; found on the hosts.")
     ] = None,
     errors: Annotated[
-        bool, typer.Option("--errors", help="Only tracebacks, errors and last words, of all attempts.")
+        bool, typer.Option("--errors", help="Only tracebacks, errors and last lines, of all attempts.")
     ] = False,
     context: Annotated[
         int,
@@ -154,7 +154,7 @@ def _pattern(text: str | None) -> str | None:
         except re.error as error:
             raise UsageError(
                 f"--grep {text!r} is not a regular expression: {error}",
-                hint="put a backslash before each of [ ( ) * + ? . that stands for itself",
+                hint="put a backslash before each of [ ( ) * + ? . that is meant literally",
             ) from error
     return text
 

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 def status(
     scope: Scope,
     output: OutputOption = "text",
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every two seconds until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every two seconds until Ctrl-C.")] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="A line for each task, where a terminal has no room for all, too.")
+        bool, typer.Option("--all", help="Show a line for each task, even if they do not fit on the terminal.")
     ] = False,
 ) -> None:
     """Show the state of the run, its problems, its tasks and its checkpoint."""
@@ -173,7 +173,7 @@ def top(scope: Scope) -> None:
 
 @on_run
 def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> None:
-    """Show the Python stacks of live trainers, which go on meanwhile."""
+    """Show the Python stacks of live trainers without stopping them."""
     from dtctl.operations.dump import dump as read
     from dtctl.render import dump, errors
     from dtctl.render.machine import document

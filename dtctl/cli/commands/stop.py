@@ -142,7 +142,7 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
         try:
             scope.memory.forget_removed(record.cluster, outcome.removed)
         except DtctlError as error:
-            errors.show_warning(f"{error.summary}: {error.detail}", "it is gone from the hosts all the same")
+            errors.show_warning(f"{error.summary}: {error.detail}", "it was removed from the hosts")
     if code := result.stop_exit_code(outcome.stop):
         raise typer.Exit(code)
 

@@ -47,16 +47,16 @@ def up(
         bool, typer.Option("--adopt-output", help="Continue in an output directory that another cluster has written.")
     ] = False,
     require_private: Annotated[
-        bool, typer.Option("--require-private", help="Refuse if others than the hosts reach the ports of tasks.")
+        bool, typer.Option("--require-private", help="Refuse if machines other than the hosts reach the tasks' ports.")
     ] = False,
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Do not look at the network, versions, disks, memory and clocks.")
+        bool, typer.Option("--no-check", help="Skip the checks of network, versions, disks, memory and clocks.")
     ] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Start though the check has found what will make tasks fail.")
+        bool, typer.Option("--force", help="Start even if the check finds what will make tasks fail.")
     ] = False,
     allow_missing: Annotated[
-        int, typer.Option("--allow-missing", metavar="N", min=0, help="Go on without at most N hosts of workers.")
+        int, typer.Option("--allow-missing", metavar="N", min=0, help="Start without up to N worker hosts.")
     ] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and start nothing.")] = False,
     quiet: Quiet = False,

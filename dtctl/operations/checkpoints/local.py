@@ -104,7 +104,7 @@ def _none_complete(directory: Path, one: Checkpoint | None) -> DtctlError:
 def _of_keras(path: Path) -> DtctlError:
     """Why such a file is not pushed."""
     return PreflightError(
-        f"{path.name} is a file of Keras: nothing tells a trainer that it is the one to begin with",
+        f"{path.name} is a file of Keras: no trainer restores it by default",
         detail="a trainer loads the file that it names itself; BackupAndRestore also wants its training_metadata.json",
         hint=FOR_KERAS,
     )

@@ -203,7 +203,7 @@ def frames_of(
         if most_bytes is not None and size > most_bytes:
             raise untrue(host, f"answered with more than {most_bytes >> 20} MiB")
         if message.type != "result" and message.type not in frames:
-            raise untrue(host, f"sent a `{message.type}` that nobody asked for")
+            raise untrue(host, f"sent a `{message.type}` that was not requested")
         yield message
         if message.type == "result":
             return

@@ -139,7 +139,7 @@ class Memory:
         """Forgets a run that was begun or saved here and came to nothing."""
         assert record.run is not None
         file = self._file(record.run)
-        with _translated(f"run {record.run} came to nothing, but is still in {self._directory}", hint=_by_hand(file)):
+        with _translated(f"run {record.run} was not started, but is still in {self._directory}", hint=_by_hand(file)):
             file.unlink(missing_ok=True)
             if self.current_id() != record.run:
                 return

@@ -208,7 +208,7 @@ class Tunnel:
     def _take_of_channel(self, message: Message) -> None:
         number = int(message["channel"])
         if number >= self._next:
-            raise untrue(self._session.host.name, f"speaks of connection {number}, which nobody has opened")
+            raise untrue(self._session.host.name, f"speaks of connection {number}, which was not opened")
         channel = self._channels.get(number)
         if channel is None:
             return  # it was closed here meanwhile

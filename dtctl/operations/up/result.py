@@ -106,7 +106,7 @@ def _others_run(seen: Coordination) -> bool:
 
 
 def _own(task: TaskStatus) -> list[Past]:
-    """Ends that nobody asked for, of attempts whose peers were ready."""
+    """Ends that was not requested, of attempts whose peers were ready."""
     return [one for one in task.entry["history"] if not (one["asked"] or one["early"]) and one["code"] != 0]
 
 
@@ -161,9 +161,9 @@ class UpResult:
     unseen: UnusedCheckpoint | None = None
     """What an earlier run has saved, if this one begins at step 0 beside it."""
     checked: Checked | None = None
-    """What the hosts told of themselves by the way."""
+    """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run goes on without, and why."""
+    """Hosts that the run continues without, and why."""
     lead: Session | None = None
     """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None

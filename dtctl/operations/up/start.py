@@ -102,12 +102,12 @@ class Joining:
     def _check_same(self, host: Host, spec: Spec) -> None:
         """Raises PreflightError where what this file says now is not what the run's hosts know."""
         expected = self._joining["inventory"]
-        with about(self._launch.record.coordinator, "tells of another run than it has"):
+        with about(self._launch.record.coordinator, "reports another run than its own"):
             check_inventory(expected, spec["cluster"], self._run)
         if inventory_of(spec) != expected:
             raise PreflightError(
                 f"{host.name} cannot join run {self._run}: its tasks have other addresses there than in this file",
-                detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address says nothing",
+                detail="names of hosts in ~/.ssh/config count as well, where hosts.NAME.address is not set",
                 hint="type it where the run was started, or start anew: dtctl up --replace",
             )
 
@@ -115,7 +115,7 @@ class Joining:
 A = TypeVar("A")
 
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
-_SAY_PORTS = "ports: auto has every host asked: dtctl up --ports-from 2222 --allow-missing N    says them instead"
+_SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    says them instead"
 
 
 class Starting:

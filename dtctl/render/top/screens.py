@@ -130,7 +130,7 @@ TABLE = (
     Key("space,f", "f", "fold", "fold the tasks of this job into one row, or unfold them; F all jobs", "fold"),
     Key("F", "", "fold_all", ""),
     Key("question_mark,h", "?", "help", "this help", "help"),
-    Key("q", "q", "quit", "end; the run goes on. Ctrl-C does the same", "quit"),
+    Key("q", "q", "quit", "quit; the run continues. Ctrl-C does the same", "quit"),
     Key("escape", "", "all", ""),
 )
 
@@ -166,7 +166,7 @@ def help_lines() -> list[str]:
         "Columns",
         *_rows(list(COLUMNS)),
         "",
-        "A narrow terminal shows fewer columns. What is wrong stands above the table, with its cause.",
+        "A narrow terminal shows fewer columns. Problems are shown above the table, with their causes.",
         "Any key closes this help.",
     ]
 

@@ -189,11 +189,17 @@ def proxy_command_failed(to: Destination, command: str, ending: RemoteExit) -> T
     )
 
 
-def cannot_log_in_by_ssh(to: Destination, user: str, words: str) -> TransportError:
-    """Of the `ssh` program, whose words are shown, and not understood."""
+UNASKED = (
+    "`ssh` could ask nothing here, as there is no terminal: `ssh-add` loads a key that has a passphrase,\n"
+    "and `dtctl exec -- true` on a terminal answers for the commands that follow"
+)
+
+
+def cannot_log_in_by_ssh(to: Destination, user: str, words: str, *, unasked: bool) -> TransportError:
+    """Of the `ssh` program, whose words are shown, and not understood. `unasked`: an answer might have helped."""
     return TransportError(
         f"ssh cannot log in to {to} as {user}",
-        detail=words,
+        detail="\n".join(filter(None, [words, UNASKED if unasked else ""])),
         hint=to.try_command(user),
         shared_summary="ssh cannot log in",
     )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import secrets
+import subprocess
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import Folder, temporary_folder
 from dtctl.model import SshSettings
 from dtctl.transport import payload
-from dtctl.transport.fanout import idle
+from dtctl.transport.fanout import asking, idle
 from dtctl.transport.local import Child, ChildStream
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.config import ConfigFiles, split_target
@@ -34,6 +35,12 @@ ANSWER_S = 5.0
 """For a host to open a session on a connection that is kept; else a new one is made."""
 LOGIN_S = 60.0
 """Beyond the time for the connection: for a key that wants to be touched or confirmed."""
+ANSWERED_S = 300.0
+"""For a person whom `ssh` asks on the terminal."""
+ASKS = ("BatchMode=no", "NumberOfPasswordPrompts=3")
+
+Asking = Callable[[str], AbstractContextManager[None]]
+"""See TransportOptions.asking."""
 
 QUIET = (
     *("BatchMode=yes", "ClearAllForwardings=yes", "ForwardAgent=no", "ForwardX11=no", "PermitLocalCommand=no"),
@@ -49,13 +56,15 @@ KEY_TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256,ecdsa-sha2-nistp384,ecdsa-sha2-
 
 
 class OpensshTransport:
-    def __init__(self, files: ConfigFiles | None = None, waiting: Waiting = unobserved) -> None:
-        self.logins = KeptLogins(files or ConfigFiles())
+    def __init__(
+        self, files: ConfigFiles | None = None, waiting: Waiting = unobserved, asking: Asking | None = None
+    ) -> None:
+        self.logins = KeptLogins(files or ConfigFiles(), asking)
         self._waiting = waiting
 
     @classmethod
     def of(cls, means: TransportOptions) -> OpensshTransport:
-        return cls(means.ssh_files, means.waiting)
+        return cls(means.ssh_files, means.waiting, means.asking)
 
     def open(self, host: Host) -> Session:
         assert isinstance(host.reach, SshSettings)
@@ -77,8 +86,11 @@ class KeptLogins(Routes):
     """Connections by their control sockets. Safe for many threads, and for many processes: who logs in gives his socket
     its name when the login is complete, and one that had it before is used by nobody new."""
 
-    def __init__(self, files: ConfigFiles) -> None:
+    def __init__(self, files: ConfigFiles, asking: Asking | None = None) -> None:
         super().__init__(OpensshConfig(files.path))
+        self._asking = asking
+        self._question = threading.Lock()
+        """One host asks at a time."""
         self._lock = threading.Lock()
         self._logins: dict[Path, _Login] = {}
 
@@ -139,15 +151,18 @@ class KeptLogins(Routes):
         new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         own = [f"ControlPath={quoted(new)}", f"ControlPersist={max(1, round(settings.keep_s))}", *QUIET]
         words = self._words(settings, hops, ["ControlMaster=yes", f"ConnectTimeout={round(timeout_s)}", *own])
+        words[-1:] = ["-fN", words[-1]]
         begun = time.monotonic()
         try:
-            child = Child([*words[:-1], "-fN", words[-1]])
+            child = Child(words)
         except FileNotFoundError as error:
             raise no_program() from error
         ending = child.wait(timeout_s + LOGIN_S)
         child.close()
         if ending.exit_code != 0:
-            raise self._explain(name, settings, ending, is_late=time.monotonic() - begun >= timeout_s)
+            failure, refused = self._explain(name, settings, ending, is_late=time.monotonic() - begun >= timeout_s)
+            if not (refused and self._log_in_by_answers(name, words)):
+                raise failure
         try:
             return _session(new, command, timeout_s) if command else None
         except OSError as error:
@@ -156,21 +171,39 @@ class KeptLogins(Routes):
             with suppress(FileNotFoundError), Folder(path.parent) as folder:  # it may have ended already
                 folder.move(new.name, folder, path.name, overwrite=True)
 
-    def _explain(self, name: str, settings: SshSettings, ending: RemoteExit, *, is_late: bool) -> TransportError:
-        """What a failed login means. The words of `ssh` are only shown: the host's key is looked at once more."""
-        keys = self.host_keys(name, settings, name)
+    def _log_in_by_answers(self, name: str, words: Sequence[str]) -> bool:
+        """The same login with the user's terminal, where there is one, and whether it succeeded."""
+        if self._asking is None:
+            return False
+        options = [word for option in ASKS for word in ("-o", option)]
+        with asking(), self._question, self._asking(name):
+            process = subprocess.Popen([words[0], *options, *words[1:]], stdout=subprocess.DEVNULL)
+            try:
+                return process.wait(ANSWERED_S) == 0
+            except subprocess.TimeoutExpired:
+                process.terminate()  # upon which `ssh` makes the terminal echo again
+                process.wait()
+                return False
+
+    def _explain(
+        self, name: str, settings: SshSettings, ending: RemoteExit, *, is_late: bool
+    ) -> tuple[TransportError, bool]:
+        """What a failed login means, and whether a host with the right key refused it. The words of `ssh` are only
+        shown: the host's key is looked at once more."""
+        keys, said, refused = self.host_keys(name, settings, name), text_of(ending.stderr), False
         if ending.exit_code is None:
-            return errors.login_timed_out(keys.destination, self._timeout_s(settings) + LOGIN_S)
+            return errors.login_timed_out(keys.destination, self._timeout_s(settings) + LOGIN_S), False
         if not is_late:
             with suppress(TransportError):
                 shown = self.scan(name, settings)
                 try:
                     keys.judge(shown)
                 except TransportError as error:
-                    error.detail = "\n".join(filter(None, [error.detail, text_of(ending.stderr)]))
-                    return error
-        user = str(self.files.lookup(settings)["user"])
-        return errors.cannot_log_in_by_ssh(keys.destination, user, text_of(ending.stderr))
+                    error.detail = "\n".join(filter(None, [error.detail, said]))
+                    return error, False
+                refused = True
+        user, unasked = str(self.files.lookup(settings)["user"]), refused and self._asking is None
+        return errors.cannot_log_in_by_ssh(keys.destination, user, said, unasked=unasked), refused
 
     def _reach_gateways(self, name: str, settings: SshSettings) -> list[SshSettings]:
         hops = self.hops(settings)

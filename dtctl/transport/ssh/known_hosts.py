@@ -230,7 +230,7 @@ def check_place(file: Path, project: Path | None) -> None:
     except OSError as error:
         raise _not_added_to(file, error) from error
     if is_of_ssh(file) and not is_named_so(file) and not parse_known_hosts(read(file), file):
-        raise _unwritable(file, "it holds no host key, so nothing says what it is for")
+        raise _unwritable(file, "it holds no host key, so it may be another kind of file")
 
 
 def check_content(file: Path) -> None:

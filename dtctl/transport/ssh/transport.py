@@ -146,7 +146,7 @@ class ChannelStream:
         self._drain_stderr()
         code = self._channel.exit_status
         protocol: Any = self._login.connection.protocol
-        silent = "nothing was heard from the host for a minute" if protocol.packetizer.dead else ""
+        silent = "the host sent nothing for a minute" if protocol.packetizer.dead else ""
         return RemoteExit(code if code >= 0 else None, stderr=self._stderr, reason=silent)
 
     def close(self) -> None:

@@ -221,7 +221,7 @@ def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Pa
     assert [each["problem"] for each in reading.report([str(output)])] == [problem]
     assert reading.newest([str(output)]) is reading.NOT_KNOWN
     assert repair_directory(str(output)) == [
-        f"checkpoints were not looked at: the file system of {output} does not answer"
+        f"checkpoints were not inspected: the file system of {output} does not answer"
     ]
     assert time.monotonic() - before < hung.LONGEST_S / 2
     assert hung.asked == 1

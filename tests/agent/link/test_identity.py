@@ -14,7 +14,7 @@ from tests.agent.link.forgery import FORGERIES, signed
 from tests.agent.link.intruder import PATIENCE_S
 from tests.agent.link.links import Links, hello, mark_of, state, write_credentials
 
-LIE = "it said hello as 'h2', but its certificate names another host"
+LIE = "its hello names 'h2', but its certificate names another host"
 
 
 def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(links: Links) -> None:
@@ -122,7 +122,7 @@ def test_a_mistake_of_the_coordinators_own_ends_one_connection_only(links: Links
     before, unlucky = links.agent("h2"), links.agent("h1")
     links.hub.ask("stumble", "h1")
     unlucky.ask("send", state("it happens"))
-    assert links.hub.expect_type("gone", "h1")["reason"] == "what it said could not be understood"
+    assert links.hub.expect_type("gone", "h1")["reason"] == "its message is invalid"
     unlucky.expect_type("gone")
     before.ask("send", state("there"))
     links.hub.expect_type("state", "h2")

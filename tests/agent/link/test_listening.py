@@ -147,7 +147,7 @@ def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path,
         if told(files) and end is None:
             end = time.monotonic() + 3.0  # it dials again, and says the same, at least twice
         time.sleep(0.005)
-    lie = "it said hello as 'h2', but its certificate names another host"
+    lie = "its hello names 'h2', but its certificate names another host"
     reason = f"h1 sent an invalid message and was disconnected: {lie}"
     assert told(files) == [("h1", reason)]
     liar.close()

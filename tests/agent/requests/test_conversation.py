@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zlib
@@ -77,6 +78,41 @@ def test_a_compiled_program_that_was_cut_short_is_made_again_from_its_source(hos
     assert len(code.read_bytes()) == len(whole)
 
 
+def code_of(program: Path) -> set[str]:
+    """The modules that need not be compiled any more."""
+    names = f"import sys; sys.argv[1] = {str(program)!r}\n{COMPILED}"
+    done = subprocess.run([sys.executable, "-ISc", names, ""], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+COMPILED = """
+import runpy
+runpy.run_path(sys.argv[1] + "/__main__.py")["imports"](sys.argv[1])
+import dtctl_agent
+print(*(name for name, entry in dtctl_agent.__loader__._index.items() if entry[2]))
+"""
+
+
+def test_a_module_is_compiled_when_it_is_first_needed_and_kept(host: AgentHost) -> None:
+    shutil.rmtree(host.root / "agent", ignore_errors=True)
+    host.open().close()
+    first = code_of(kept_program(host))
+    assert "dtctl_agent.requests.session" in first
+    assert "dtctl_agent.requests.runs" not in first
+    assert host.ask("runs", cluster=None)["runs"] == []
+    eventually(lambda: code_of(kept_program(host)) >= {*first, "dtctl_agent.requests.runs"})
+    assert "dtctl_agent.requests.gc" not in code_of(kept_program(host))
+
+
+def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(host: AgentHost) -> None:
+    shutil.rmtree(host.root / "agent", ignore_errors=True)
+    host.open().close()
+    with host.open() as one, host.open() as other:
+        one.ask("runs", cluster=None, host=host.name, run=None)
+        other.ask("gc", cluster=None, host=host.name, run=None, dry_run=True, all=True)
+    assert {"dtctl_agent.requests.runs", "dtctl_agent.requests.gc"} <= code_of(kept_program(host))
+
+
 def test_a_changed_byte_in_a_compiled_module_is_noticed(host: AgentHost) -> None:
     host.ask("runs", cluster=None)
     code = code_file(host)
@@ -117,7 +153,7 @@ def test_processes_without_a_session_compile_what_is_damaged(host: AgentHost) ->
         os.truncate(code, size)
         subprocess.run(words, check=True, env=host.env)
         subprocess.run(words, check=True, env=host.env)
-        assert len(code.read_bytes()) == whole
+        assert "dtctl_agent.survival.revival" in code_of(kept_program(host))
     code.unlink()
     (kept_program(host) / "source").unlink()
     answer = subprocess.run(words, check=False, env=host.env, stderr=subprocess.PIPE)

@@ -142,7 +142,7 @@ def spans(run: Run) -> list[tuple[str, float, int | None]]:
 
 
 def trained(gap_s: float, advance: int = 1) -> Run:
-    """It has told a step every `gap_s` for a while, the last just now."""
+    """It has reported a step every `gap_s` for a while, the last just now."""
     run = started().tell(0)
     for number in range(1, 30):
         run.tell(number * advance, passed_s=gap_s)

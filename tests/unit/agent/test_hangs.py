@@ -235,7 +235,7 @@ def test_a_longer_gap_is_learnt_only_between_two_steps() -> None:
     watched.seconds(301, grows_every=301)
     assert watched.dog.longest_gap_s == 0, "who only prints may have waited for others"
     watched.seconds(301, steps_every=301)
-    assert watched.dog.longest_gap_s == 0, "it has told no step before"
+    assert watched.dog.longest_gap_s == 0, "it has reported no step before"
     watched.seconds(301, steps_every=301)
     assert watched.dog.longest_gap_s == 301
 

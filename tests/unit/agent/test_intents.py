@@ -199,7 +199,7 @@ def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
     followed = intents.IntentFollower(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
     assert tasks_of(followed) == {"worker:0": "run", "worker:1": "run", "worker:2": "run"}
     [text] = told
-    assert "is damaged: it does not say what is wanted of worker:2" in text
+    assert "is damaged: it has no intent for worker:2" in text
 
 
 def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -307,8 +307,8 @@ def test_hooks_are_read_with_their_events(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("hooks", "said"),
     [
-        ("  web: {on: failed}\n", "hooks.web says neither post nor run"),
-        ("  web: {post: 'https://x/', run: true.sh}\n", "hooks.web says both post and run"),
+        ("  web: {on: failed}\n", "hooks.web has neither post nor run"),
+        ("  web: {post: 'https://x/', run: true.sh}\n", "hooks.web has both post and run"),
         ("  web: {run: true.sh, headers: {A: b}}\n", "hooks.web.headers belong to a post"),
         ("  web: {post: 'https://x/', on: ended}\n", "expected succeeded, failed"),
         ("  web: {post: 'x.example.com'}\n", "expected an address that begins with https:// or http://"),

@@ -128,7 +128,7 @@ trainer:
         "8:3: jobs.ps is here a second time; the first is at line 7, column 3",
         "10:1: trainer.command is missing, and jobs.ps has no command of its own",
         f"11:9: trainer.code is 'nowhere', but there is no directory {Path.cwd() / 'nowhere'}",
-        "12:9: trainer.env.KEY stands in trainer.secrets too, expected in one of them",
+        "12:9: trainer.env.KEY is in trainer.secrets too, expected in one of them",
     ]
 
 
@@ -158,7 +158,7 @@ def one_machine() -> str:
             swap("hosts: ps-a", "hosts: ps-a, env: {KEY: x}").replace("10.0.0.10", "{env: {KEY: x}}")
             + "  secrets: [KEY]\n",
             [
-                f"{place}.env.KEY stands in trainer.secrets too, expected in one of them"
+                f"{place}.env.KEY is in trainer.secrets too, expected in one of them"
                 for place in ("3:16: hosts.ps-a", "6:27: jobs.ps")
             ],
         ),
@@ -219,7 +219,7 @@ def make_socket(path: Path) -> None:
 PATHS: dict[str, tuple[Callable[[Path], object], str, str]] = {
     "nothing": (lambda path: None, "there is no such file", START),
     "directory": (lambda path: path.mkdir(), "this is a directory, expected a file", "rename cluster.yaml"),
-    "pipe": (lambda path: os.mkfifo(path), "the file cannot be read: it is a pipe to which nobody", "ls -l"),
+    "pipe": (lambda path: os.mkfifo(path), "the file cannot be read: it is a pipe without a writer", "ls -l"),
     "socket": (make_socket, "the file cannot be read: ", "ls -l"),
     "link to itself": (lambda path: path.symlink_to(path), "the file cannot be read: too many", "ls -l"),
     "link to nothing": (lambda path: path.symlink_to("gone"), "there is no such file", START),

@@ -155,7 +155,7 @@ def test_tasks_that_share_more_gpus_than_there_are_is_a_mistake_at_the_job() -> 
 def test_undeclared_gpus_are_queried_and_missing_ones_are_a_mistake() -> None:
     jobs = "jobs: {worker: {hosts: cpu, gpus_per_task: 1}}"
     assert look(jobs)[1] == [
-        "3:44: jobs.worker.gpus_per_task does nothing on cpu, which no `gpus` is said of | "
+        "3:44: jobs.worker.gpus_per_task does nothing on cpu, for which `gpus` is not set | "
         "write under hosts how many there are: gpus: 1"
     ]
     FILE.write_text(TEXT.replace("JOBS", jobs).replace("cpu: }", "cpu: {gpus: 0}}"))
@@ -290,7 +290,7 @@ def test_an_unreadable_directory_is_not_reported_as_absent(
         load(home / "project" / "cluster.yaml", "closed")
     place = home / "project" / "closed"
     assert [problem.summary for problem in error.value.problems] == [
-        f"trainer.code is 'closed', but {place} cannot be looked at: {os.strerror(reason)}"
+        f"trainer.code is 'closed', but {place} cannot be read: {os.strerror(reason)}"
     ]
 
 

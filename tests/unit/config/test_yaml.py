@@ -122,8 +122,8 @@ def test_no_document_is_no_data() -> None:
         ("a: 1\nb: 2\na: 3", "c.yaml:3:1: a is here a second time; the first is at line 1, column 1"),
         ("h: {p: 1, 'p': 2}", "c.yaml:1:11: h.p is here a second time; the first is at line 1, column 5"),
         ("[1-4]: x", "c.yaml:1:1: a key must be text"),
-        ("a: &x [*x]", "c.yaml:1:4: an alias stands inside what it stands for"),
-        ("a: &x {<<: *x}", "c.yaml:1:4: an alias stands inside what it stands for"),
+        ("a: &x [*x]", "c.yaml:1:4: an alias refers to itself"),
+        ("a: &x {<<: *x}", "c.yaml:1:4: an alias refers to itself"),
         ("<<: 3", "c.yaml:1:5: '<<' takes an alias of a mapping, or a list of such"),
         ("a: !!int x", "c.yaml:1:4: the tag !!int does not fit 'x', or is not known here"),
         (
@@ -241,11 +241,11 @@ ATTACKS = {
     "a key many times": ("a: 1\n" * 10_000, "a is here a second time"),
     "many tags": (f"a: [{'!x y, ' * 10_000}]", "the tag !x does not fit"),
     "ten million tasks": (swap("gpu-[1-4]: {ssh: \"10.0.0.2[1-4]\", gpus: 2}", "n[1-10000]:").replace('hosts: "gpu-[1-4]"', 'hosts: "n[1-10000]", tasks_per_host: 1024'), "jobs.worker is past the 10,000 tasks"),
-    "ranges that multiply": (worker('hosts: "g[1-9999][1-9999][1-9999]"'), "stands for more than 10000 names"),
+    "ranges that multiply": (worker('hosts: "g[1-9999][1-9999][1-9999]"'), "expands to more than 10000 names"),
     "many ranges": (worker(f"hosts: [{'g[1-9999], ' * 4000}]".replace("g[1-9999]", "'g[1-9999]'")), "past the 10,000 tasks"),
     "many hosts": (swap("  ps-a:", "  h[1-9999]:\n  i[1-9999]:\n  ps-a:"), "hosts.i[1-9999] is past the 10,000 hosts"),
-    "a long name many times": (swap("  ps-a:", f"  ? {'h' * 100_000}[1-9999]\n  : x\n  ps-a:"), "stands for more than"),
-    "a long value many times": (swap("10.0.0.2[1-4]", "x" * 100_000 + "[1-9999]"), "stands for more than"),
+    "a long name many times": (swap("  ps-a:", f"  ? {'h' * 100_000}[1-9999]\n  : x\n  ps-a:"), "expands to more than"),
+    "a long value many times": (swap("10.0.0.2[1-4]", "x" * 100_000 + "[1-9999]"), "expands to more than"),
     "commas": (worker(f"hosts: '{',' * 900_000}'"), "at most 10000 characters"),
     "open brackets in a name": (worker(f"hosts: 'g{'[' * 900_000}'"), "at most 10000 characters"),
     "many spares": (GOOD + f"spares: [{', '.join(['*s'] * 9000)}]\n".replace("*s", '"gpu-[1-4]"'), "spares[0]"),
@@ -260,8 +260,8 @@ ATTACKS = {
     "a billion GPUs": (swap("gpus: 2", "gpus: 1000000000"), "from 0 to 1024"),
     "a restart without end": (GOOD + f"recovery: {{max_restarts: {'9' * 90}}}", "at most 9007199254740992"),
     "a long key": (f"{'k' * 900_000}: 1", "this is not YAML"),
-    "a loop": ("a: &a {b: *a}", "an alias stands inside what it stands for"),
-    "a loop of merges": ("a: &a {b: &b {<<: *a}, <<: *b}", "an alias stands inside what it stands for"),
+    "a loop": ("a: &a {b: *a}", "an alias refers to itself"),
+    "a loop of merges": ("a: &a {b: &b {<<: *a}, <<: *b}", "an alias refers to itself"),
 }  # fmt: skip
 
 

@@ -235,7 +235,7 @@ BY_FACTS = [
         "the loss is not finite (loss in /o) at step 7",
     ),
     ("disk_is_full", facts(running("worker:0"), hosts={"gpu-a": FULL}), "a disk of gpu-a is full: 0 B of 50.0 GB"),
-    ("no_steps", facts(*STILL_ALL), "no task has told a step for 50s; worker:[0-3] use no processor"),
+    ("no_steps", facts(*STILL_ALL), "no task has reported a step for 50s; worker:[0-3] use no processor"),
     (
         "straggler",
         facts(*SLOW, machines={"gpu-3": machine(load=9.0)}),
@@ -244,21 +244,21 @@ BY_FACTS = [
     (
         "nobody_begins",
         facts(*SILENT),
-        "no task has told a step in the 1m40s since the start, and none has done anything for 4m; "
+        "no task has reported a step in the 1m40s since the start, and none has done anything for 4m; "
         "worker:1 stopped first, 4m50s ago",
     ),
     (
         "not_begun",
         facts(*NOT_BEGUN),
-        "worker:3 on gpu-3 has told no step in the 5m since its start, others did within 20s\n",
+        "worker:3 on gpu-3 has reported no step in the 5m since its start, others did within 20s\n",
     ),
     (
         "not_begun",
         facts(*BESIDE_LEAD),
-        "worker:1 on gpu-b has told no step in the 5m since its start, others did within 20s; "
+        "worker:1 on gpu-b has reported no step in the 5m since its start, others did within 20s; "
         "it has done nothing at all for 4m48s",
     ),
-    ("behind", facts(*LATE), "worker:3 on gpu-3 has told no step for 1m, its peers for 1s"),
+    ("behind", facts(*LATE), "worker:3 on gpu-3 has reported no step for 1m, its peers for 1s"),
     (
         "host_slow",
         facts(

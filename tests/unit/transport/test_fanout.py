@@ -14,7 +14,7 @@ import pytest
 
 from dtctl.errors import AgentError, DtctlError, ExitCode, HostKeyError, TransportError
 from dtctl.transport import fanout
-from dtctl.transport.fanout import NotAwaited, Outcomes, SomeHostsFailed, fan_out, idle
+from dtctl.transport.fanout import NotAwaited, Outcomes, SomeHostsFailed, asking, fan_out, idle
 from dtctl.transport.group_errors import MOST_KINDS, group_errors, lines
 from dtctl.transport.ssh import errors
 from dtctl.transport.ssh.errors import Destination, cannot_connect
@@ -233,6 +233,18 @@ def test_a_failure_ends_the_wait_for_the_others_where_all_are_needed() -> None:
     with pytest.raises(SomeHostsFailed, match="cannot prepare on 1 of 3 hosts") as failed:
         found.or_raise("prepare")
     assert (list(failed.value.errors), failed.value.unawaited) == (["b"], ("c",))
+
+
+@pytest.mark.usefixtures("no_last_words")
+def test_failure_does_not_cut_off_a_person_who_is_asked() -> None:
+    def work(name: str) -> str:
+        if name == "b":
+            raise TransportError("refused")
+        with asking():
+            time.sleep(0.3)
+            return name
+
+    assert fan_out(["a", "b"], work, needs_all=True).results == {"a": "a"}
 
 
 @pytest.mark.usefixtures("no_last_words")

@@ -115,7 +115,7 @@ def test_after_a_restart_of_its_machine_a_coordinator_starts_nothing_before_most
     assert world.attempts["chief:0"] == 1
     assert world.condition == "Running"
     missing = "1 more host" if reached else "2 more hosts"
-    assert f"until the coordinator has heard {missing} of the run" in str(world.data["missing"])
+    assert f"until the coordinator is connected to {missing} of the run" in str(world.data["missing"])
 
 
 def test_with_everybody_it_goes_on_at_once() -> None:

@@ -18,7 +18,7 @@ PAST = made(Past, attempt=1, started=1000.0, ended=1001.0, asked=False, signal=9
 
 
 def idle(**fields: Any) -> View:
-    """Everybody is ready, has told no step, and does nothing."""
+    """Everybody is ready, has reported no step, and does nothing."""
     view = views.running("sync-ps", **fields)
     views.told(view, *view.tasks, idle_since=1000.0)
     return view
@@ -88,7 +88,7 @@ def test_the_ten_minutes_begin_anew_when_somebody_has_worked() -> None:
 @pytest.mark.parametrize(
     "entry",
     [{"idle_since": None}, {"state": "starting"}, {"step": 0}, {"history": [PAST, {**PAST, "step": 0}]}],
-    ids=["works", "is not there", "has told a step", "has told one before"],
+    ids=["works", "is not there", "has reported a step", "has told one before"],
 )
 def test_one_that_works_or_is_away_or_has_told_a_step_is_enough(task: str, entry: dict[str, Any]) -> None:
     view = idle()

@@ -87,7 +87,7 @@ def test_the_lead_teaches_one_that_has_done_nothing_since_about_its_start() -> N
 @pytest.mark.parametrize(
     ("task", "entry"),
     [("worker:1", {"since": None}), ("worker:1", {"idle_since": None}), ("chief:0", {"first_step_s": 0.0})],
-    ids=["nobody knows since when it runs", "it works", "the lead has told no steps"],
+    ids=["nobody knows since when it runs", "it works", "the lead has reported no steps"],
 )
 def test_the_lead_teaches_nothing_that_was_not_seen(task: str, entry: dict[str, Any]) -> None:
     view = silent(since=1000.0, idle_since=1010.0)
@@ -105,11 +105,11 @@ def test_peers_are_of_the_same_job_and_the_slowest_of_them_teaches() -> None:
     views.told(view, "worker:2", step=1, first_step_s=6.0)
     assert orders.first_steps(view) == {"worker:0": 6.0}, "other:0 tells nothing, is of another job, and has no peers"
     views.told(view, "worker:2", step=None)
-    assert orders.first_steps(view) == {}, "not every peer has told a step"
+    assert orders.first_steps(view) == {}, "not every peer has reported a step"
 
 
 def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where the lead alone tells steps, for as long as the run goes on."""
+    """As where the lead alone tells steps, for as long as the run continues."""
     workers = 300
     view = views.running(places={"chief:0": "c", **{f"worker:{number}": f"w{number}" for number in range(workers)}})
     views.told(view, "chief:0", step=1, first_step_s=9.0)

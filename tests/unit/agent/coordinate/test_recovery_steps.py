@@ -665,7 +665,7 @@ def test_a_person_who_starts_a_held_task_ends_its_delay() -> None:
 
 
 def idle(checkpoint: int | None, **fields: Any) -> Run:
-    """Everybody is there, has told no step, and does nothing."""
+    """Everybody is there, has reported no step, and does nothing."""
     run = Run("sync-ps", **fields)
     run.checkpoint = checkpoint
     views.told(run.view, *run.view.tasks, step=None, idle_since=1000.0)

@@ -108,6 +108,9 @@ def test_rows_below_a_header_are_read(text: str, step: int | None, loss: str | N
     assert (found.step, found.loss) == (step, loss)
 
 
+ROW = b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n"
+
+
 def test_the_line_of_a_step_begins_after_a_return() -> None:
     assert step_reader.read(b"bar 5/10\rstep 5\n").line == b"step 5"
     assert step_reader.read(b"nothing\n").line == b""
@@ -116,20 +119,9 @@ def test_the_line_of_a_step_begins_after_a_return() -> None:
 def test_a_header_is_remembered() -> None:
     reader = StepReader()
     assert reader.read(b"Step\tImg/sec\ttotal_loss\n").step is None
-    found = reader.read(b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n")
+    found = reader.read(ROW)
     assert (found.step, found.loss) == (20, "7.696")
-    assert found.line == b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696"
-
-
-def test_a_header_is_found_again_by_a_new_supervisor(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(TABLE.encode() + b"x" * 3 * MOST_BYTES + b"\n")
-    progress = LogProgress(str(log), adopted=True)
-    assert progress.step is None
-    with log.open("ab") as file:
-        file.write(b"20\timages/sec: 133.6 +/- 1.4 (jitter = 5.5)\t7.696\n")
-    assert progress.update()
-    assert progress.step == 20
+    assert found.line == ROW.strip()
 
 
 def test_the_line_that_a_step_was_read_from_is_kept(tmp_path: Path) -> None:
@@ -147,26 +139,28 @@ def test_a_hostile_line_is_read_at_once(line: str) -> None:
     assert time.process_time() - began < 1.0
 
 
-def test_only_whole_lines_are_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("adopted", "updates"),
+    [
+        (False, [(b"", False, None), (b"step 10\nstep 1", True, 10), (b"", False, 10), (b"1\n", True, 11)]),
+        (False, [(b"step 1\rstep 2\rste", True, 2)]),
+        (True, [(b"step 5\n", False, 5)]),
+        (True, [(TABLE.encode() + b"x" * 3 * MOST_BYTES + b"\n", False, None), (ROW, True, 20)]),
+    ],
+    ids=["whole lines", "a bar up to its last return", "what an earlier supervisor saw", "a header from before it"],
+)
+def test_each_update_finds_what_was_written_since_the_last(
+    tmp_path: Path, adopted: bool, updates: list[tuple[bytes, bool, int | None]]
+) -> None:
+    """`updates`: what is written before each, whether the log has grown, and the step."""
     log = tmp_path / "log"
-    progress = LogProgress(str(log), adopted=False)
-    assert not progress.update()
-    log.write_bytes(b"step 10\nstep 1")
-    assert progress.update()
-    assert progress.step == 10
-    assert not progress.update()
-    with log.open("ab") as file:
-        file.write(b"1\n")
-    assert progress.update()
-    assert progress.step == 11
-
-
-def test_a_progress_bar_is_read_up_to_its_last_return(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(b"step 1\rstep 2\rste")
-    progress = LogProgress(str(log), adopted=False)
-    assert progress.update()
-    assert progress.step == 2
+    progress: LogProgress | None = None
+    for written, grew, step in updates:
+        if written:
+            with log.open("ab") as file:
+                file.write(written)
+        progress = progress or LogProgress(str(log), adopted=adopted)
+        assert (progress.update(), progress.step) == (grew, step)
 
 
 def test_of_a_long_log_only_the_end_is_read(tmp_path: Path) -> None:
@@ -191,14 +185,6 @@ def test_a_log_that_was_truncated_is_read_from_its_start(tmp_path: Path) -> None
     log.write_bytes(b"step 1\n")
     assert progress.update()
     assert progress.step == 1
-
-
-def test_what_an_earlier_supervisor_has_seen_is_no_growth(tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    log.write_bytes(b"step 5\n")
-    progress = LogProgress(str(log), adopted=True)
-    assert not progress.update()
-    assert progress.step == 5
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""state.json and intent.json that are damaged: they are put aside, the story says so, and the run goes on."""
+"""state.json and intent.json that are damaged: they are put aside, the story says so, and the run continues."""
 
 from __future__ import annotations
 
