@@ -160,7 +160,7 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
 
 
 def without_unsaved(spans: Sequence[Span], saved: int) -> list[Span]:
-    """Steps past the last checkpoint of a run that came to its end otherwise than well were not kept.
+    """Steps past the last checkpoint of a run that did not succeed were not kept.
 
     When they were made is known for the ends of spans, and taken for even in between.
     """

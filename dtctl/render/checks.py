@@ -121,7 +121,7 @@ def show_findings(checked: Checked) -> None:
 
 
 def show_brief(checked: Checked) -> None:
-    """Of the check by the way, where a bar may be moving: what is wrong, and the time, if it took any."""
+    """Of the checks during a start, where a bar may be moving: what is wrong, and the time, if it took any."""
     with still():
         for found in checked.found:
             what, *remedies = paragraph(found)
@@ -131,7 +131,7 @@ def show_brief(checked: Checked) -> None:
 
 
 def worded(found: Finding) -> list[str]:
-    """`problem` or `warning`, what is so, and what to type."""
+    """`problem` or `warning`, the finding, and what to type."""
     first, *rest = paragraph(found)
     return [f"{'problem' if fails(found) else 'warning'}: {first}", *rest]
 

@@ -174,7 +174,7 @@ def _news(report: Report) -> str:
 
 
 def _problems(report: Report) -> Html:
-    """Who gives no answer; then what is wrong, the most important first: what is so, what it means, what to type."""
+    """Who gives no answer; then what is wrong, the most important first: the finding, what it means, what to type."""
     found = problems_of(report.status)
     shown = [_unreachable(report)] if report.errors else []
     for one in found[:MOST_PROBLEMS]:

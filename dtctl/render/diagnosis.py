@@ -1,4 +1,4 @@
-"""What is wrong with a run, in words: what is so, what it means, and what to type."""
+"""Problems of a run as text: the finding, what it means, and what to type."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def remedies(found: Finding) -> list[str]:
 
 
 def happened(seen: Match) -> str:
-    """What is so, by who waits for it; empty where the signature's own sentence says that."""
+    """The finding, by who waits for it; empty where the signature's own sentence says that."""
     names = fold_tasks(seen.tasks)
     if seen.end is not None:
         if seen.waiting:

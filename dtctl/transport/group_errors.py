@@ -13,7 +13,7 @@ MOST_KINDS = 20
 """Lines of different reasons; more are told by their hosts alone."""
 
 APART = "    "
-"""Between what is so and what to type."""
+"""Between the finding and what to type."""
 
 _PLACE = "\0"
 """Stands for the host's own name."""

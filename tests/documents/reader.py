@@ -22,7 +22,7 @@ _PATIENCE_S = 600.0
 
 
 @dataclass(frozen=True)
-class Seen:
+class Output:
     """One command of the page, and what became of it."""
 
     typed: Typed
@@ -47,7 +47,7 @@ class Reader:
         self.shell = Shell(home, {"PATH": path})
         _write_ssh_config(home, fleet)
 
-    def reads(self, page: str, skip: Mapping[tuple[str, str], str] = NOT_TYPED) -> Iterator[Seen]:
+    def reads(self, page: str, skip: Mapping[tuple[str, str], str] = NOT_TYPED) -> Iterator[Output]:
         """Each command as soon as it has ended."""
         for block in blocks(page):
             if isinstance(block, Written):
@@ -57,7 +57,7 @@ class Reader:
             elif (page, block.command) not in skip:
                 yield self._types(block)
 
-    def _types(self, typed: Typed) -> Seen:
+    def _types(self, typed: Typed) -> Output:
         command, awaited = typed.command, PATIENCE.get(typed.command, "")
         deadline = time.monotonic() + _PATIENCE_S
         while True:
@@ -65,7 +65,7 @@ class Reader:
             code, said = self.shell.run(command, answer=answer, until=CTRL_C.get(command, ""))
             said = said.replace("[y/N]: ", f"[y/N]: {answer}")  # as the terminal echoes it
             if re.search(awaited, said):
-                return Seen(typed, code, tuple(said.splitlines()))
+                return Output(typed, code, tuple(said.splitlines()))
             assert time.monotonic() < deadline, said
             assert not re.search(HAS_ENDED, said), said
 

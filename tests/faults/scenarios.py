@@ -120,9 +120,9 @@ def cut(host: str, seconds: float) -> Strike:
     return strike
 
 
-def cut_one_way(host: str, seconds: float, *, deaf: bool) -> Strike:
+def cut_one_way(host: str, seconds: float, *, drop_incoming: bool) -> Strike:
     def strike(scene: Scene) -> None:
-        with (faults.deaf if deaf else faults.mute)(scene.fleet[host]):
+        with (faults.drop_incoming if drop_incoming else faults.drop_outgoing)(scene.fleet[host]):
             time.sleep(seconds)
 
     return strike
@@ -232,9 +232,9 @@ SCENARIOS = [
     Scenario("a worker's host is cut off for 60 s", ASYNC, cut("gpu-5", 60), within_s=150),
     Scenario("a ps host is cut off for 60 s", ASYNC, cut("gpu-1", 60), within_s=150),
     Scenario("the coordinator's host is cut off for 60 s", ASYNC, cut("gpu-3", 60), within_s=150),
-    Scenario("a worker's host hears nothing for 15 s", ASYNC, cut_one_way("gpu-5", 15, deaf=True), quick=True),
-    Scenario("a ps host is not heard for 15 s", ASYNC, cut_one_way("gpu-2", 15, deaf=False)),
-    Scenario("the coordinator's host hears nothing for 15 s", ASYNC, cut_one_way("gpu-3", 15, deaf=True)),
+    Scenario("a worker's host hears nothing for 15 s", ASYNC, cut_one_way("gpu-5", 15, drop_incoming=True), quick=True),
+    Scenario("a ps host is not heard for 15 s", ASYNC, cut_one_way("gpu-2", 15, drop_incoming=False)),
+    Scenario("the coordinator's host hears nothing for 15 s", ASYNC, cut_one_way("gpu-3", 15, drop_incoming=True)),
     Scenario("a worker's host reboots", ASYNC, reboot("gpu-5"), "worker:2"),
     Scenario("a ps host loses its power", ASYNC, reboot("gpu-2", silent=True), "ps:1", loses_steps=True, quick=True),
     Scenario("the coordinator's host reboots", ASYNC, reboot("gpu-3"), "worker:0", loses_steps=True),

@@ -54,7 +54,7 @@ def test_a_process_is_frozen_and_thawed(fleet: Fleet, pid: int) -> None:
 
 
 def test_packets_are_lost_in_one_direction(fleet: Fleet, pid: int) -> None:
-    for way in (faults.deaf, faults.mute):
+    for way in (faults.drop_incoming, faults.drop_outgoing):
         with way(fleet["gpu-1"]):
             assert not answers(fleet)
         eventually(lambda: answers(fleet))

@@ -92,8 +92,8 @@ def actions(tasks: dict[str, str]) -> list[Action]:
         *((f"kill -9 of all on {host}", scenarios.kill_everything(host)) for host in used),
         *((f"{host} is cut off", scenarios.cut(host, 5)) for host in used),
         *((f"{host} reboots", scenarios.reboot(host)) for host in used),
-        *((f"{host} hears nothing", scenarios.cut_one_way(host, 12, deaf=True)) for host in used),
-        *((f"{host} is not heard", scenarios.cut_one_way(host, 12, deaf=False)) for host in used),
+        *((f"{host} hears nothing", scenarios.cut_one_way(host, 12, drop_incoming=True)) for host in used),
+        *((f"{host} is not heard", scenarios.cut_one_way(host, 12, drop_incoming=False)) for host in used),
     ]
 
 

@@ -23,7 +23,7 @@ from typing import Any
 from tests.hostile.beside import CHECKPOINTS, LASTING, stay
 
 NOBODY = 65534
-CROWD = 1000
+CONNECTIONS = 1000
 
 Facts = dict[str, Any]
 Deed = Callable[[Facts], Any]
@@ -50,12 +50,12 @@ def beside(facts: Facts) -> None:
 # At a port
 
 
-def crowd(open_: Callable[[socket.socket, Facts], object]) -> Deed:
+def many_connections(open_: Callable[[socket.socket, Facts], object]) -> Deed:
     """A thousand connections at once, each opened so."""
 
     def deed(facts: Facts) -> int:
         held = []
-        for _ in range(CROWD):
+        for _ in range(CONNECTIONS):
             one = socket.socket()
             one.settimeout(0.5)
             with suppress(OSError):  # sent away already
@@ -93,10 +93,12 @@ def repeat(one: socket.socket, facts: Facts) -> None:
 
 
 PORT: dict[str, Deed] = {
-    "a thousand who say nothing": crowd(nothing),
-    "a thousand who repeat a knock": crowd(repeat),
-    "a thousand who begin TLS without a knock": crowd(lambda one, facts: one.sendall(bytes.fromhex(facts["tls"]))),
-    "a thousand who say anything": crowd(lambda one, facts: one.sendall(os.urandom(4096))),
+    "a thousand who say nothing": many_connections(nothing),
+    "a thousand who repeat a knock": many_connections(repeat),
+    "a thousand who begin TLS without a knock": many_connections(
+        lambda one, facts: one.sendall(bytes.fromhex(facts["tls"]))
+    ),
+    "a thousand who say anything": many_connections(lambda one, facts: one.sendall(os.urandom(4096))),
     "a hundred who say a byte a second": drip,
 }
 
@@ -222,7 +224,7 @@ DEEDS: dict[str, Deed] = {
 
 def main() -> None:
     deed, facts = DEEDS[sys.argv[1]], json.loads(sys.stdin.buffer.readline())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * CROWD, 2 * CROWD))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2 * CONNECTIONS, 2 * CONNECTIONS))
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)

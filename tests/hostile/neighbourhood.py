@@ -103,7 +103,7 @@ def ports() -> tuple[int, int, int]:
             return first, first + 1, first + 2
 
 
-class Neighbourhood:
+class SharedHost:
     """A desk whose run writes its checkpoints into a directory that all users share, as teams have one."""
 
     def __init__(self, place: Path) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from tests.agent.link.links import client_hello
 from tests.hostile.beside import CHECKPOINTS
-from tests.hostile.neighbour import CROWD, PORT
-from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, Neighbourhood, doing, names, open_home
+from tests.hostile.neighbour import CONNECTIONS, PORT
+from tests.hostile.neighbourhood import LEAD, OTHER, SECRET, SETUP, SharedHost, doing, names, open_home
 from tests.nights import at_night
 from tests.unit.agent.poisons import left_in
 from tests.waiting import PATIENCE_S, eventually
@@ -45,9 +45,9 @@ SQUAT_S = 10.0
 
 
 @pytest.fixture(scope="module")
-def place() -> Iterator[Neighbourhood]:
+def place() -> Iterator[SharedHost]:
     with open_home() as directory:
-        made = Neighbourhood(directory)
+        made = SharedHost(directory)
         try:
             with doing("read command lines") as looking:
                 looking.hear()
@@ -58,7 +58,7 @@ def place() -> Iterator[Neighbourhood]:
             made.desk.remove()
 
 
-def goes_on(place: Neighbourhood) -> dict[str, str]:
+def goes_on(place: SharedHost) -> dict[str, str]:
     """It trains, and answers. What it answers."""
     place.trains_on()
     began = time.monotonic()
@@ -69,7 +69,7 @@ def goes_on(place: Neighbourhood) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("what", at_night(CHECKPOINTS, but=BY_DAY))
-def test_foreign_files_beside_checkpoints_block_no_command(place: Neighbourhood, what: str) -> None:
+def test_foreign_files_beside_checkpoints_block_no_command(place: SharedHost, what: str) -> None:
     before, attempts = place.untouched(), set(place.steps())
     try:
         with doing("beside checkpoints", what=what, directory=str(place.output)) as deed:
@@ -84,7 +84,7 @@ def test_foreign_files_beside_checkpoints_block_no_command(place: Neighbourhood,
     assert place.genuine == names(place.output)
 
 
-def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: Neighbourhood) -> None:
+def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: SharedHost) -> None:
     """Then damaged checkpoints are moved, and `checkpoint` is written."""
     before = place.untouched()
     with doing("beside checkpoints", what="links to what is the user's own", directory=str(place.output)) as deed:
@@ -98,7 +98,7 @@ def test_what_is_set_aside_when_a_ps_is_lost_goes_nowhere_else(place: Neighbourh
 
 
 @pytest.mark.parametrize("what", at_night(PORT, but=STRANGERS_BY_DAY))
-def test_an_agent_gets_in_beside_strangers(place: Neighbourhood, what: str) -> None:
+def test_an_agent_gets_in_beside_strangers(place: SharedHost, what: str) -> None:
     facts = {"port": place.port, "knock": place.knock().hex(), "tls": client_hello().hex()}
     with doing(what, **facts) as deed:
         deed.hear()
@@ -108,24 +108,24 @@ def test_an_agent_gets_in_beside_strangers(place: Neighbourhood, what: str) -> N
             if measured[-1] < DIAL_S:
                 break
         goes_on(place)
-        assert deed.end() in (100, CROWD)
+        assert deed.end() in (100, CONNECTIONS)
     print(f"{what}: an agent got in after {min(measured):.2f} s")
     assert min(measured) < DIAL_S
     eventually(place.connected, MOST_S, "the agents to be connected")
 
 
-def own_files(place: Neighbourhood) -> list[Path]:
+def own_files(place: SharedHost) -> list[Path]:
     return [path for own in (".dtctl", ".local", ".cache") for path in (place.desk.home / own).rglob("*")]
 
 
-def test_nothing_of_a_run_can_be_opened_or_locked_by_another_user(place: Neighbourhood) -> None:
+def test_nothing_of_a_run_can_be_opened_or_locked_by_another_user(place: SharedHost) -> None:
     paths = own_files(place)
     assert {"state.json", "link.key", "log", "secrets.json"} & {path.name for path in paths}
     with doing("open", paths=[str(path) for path in paths]) as deed:
         assert deed.end() == []
 
 
-def test_processes_of_a_run_are_closed_to_another_user(place: Neighbourhood) -> None:
+def test_processes_of_a_run_are_closed_to_another_user(place: SharedHost) -> None:
     pids = list(place.desk.processes())
     assert len(pids) > 5
     with doing("read environments", pids=pids) as deed:
@@ -135,7 +135,7 @@ def test_processes_of_a_run_are_closed_to_another_user(place: Neighbourhood) -> 
     goes_on(place)
 
 
-def test_no_command_line_holds_a_secret(place: Neighbourhood) -> None:
+def test_no_command_line_holds_a_secret(place: SharedHost) -> None:
     """Of all that ran from before the start until every task did."""
     seen = "\n".join(place.seen)
     assert re.search("-IS\0[^\0]*\0supervise", seen)  # isolated from what stands where it was typed
@@ -147,7 +147,7 @@ def test_no_command_line_holds_a_secret(place: Neighbourhood) -> None:
         assert secret not in seen
 
 
-def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(place: Neighbourhood) -> None:
+def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(place: SharedHost) -> None:
     assert list(place.temporary.iterdir()) == []
     assert place.genuine == names(place.output)
     home = {".dtctl", ".local", ".cache", "project", "victim"}
@@ -162,7 +162,7 @@ def test_dtctl_makes_nothing_outside_of_directories_that_are_closed_to_others(pl
             assert not leads.startswith("/") or leads.startswith((str(place.desk.home / ".dtctl"), "/dev/null")), leads
 
 
-def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: Neighbourhood) -> None:
+def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: SharedHost) -> None:
     with doing("take a port", port=place.port) as deed:
         deed.hear()
         os.kill(place.supervisor(LEAD), signal.SIGKILL)
@@ -182,11 +182,11 @@ def test_agents_return_after_the_coordinators_port_was_taken_and_left(place: Nei
     place.trains_on()
 
 
-def tells(place: Neighbourhood, words: tuple[str, ...]) -> bool:
+def tells(place: SharedHost, words: tuple[str, ...]) -> bool:
     return any(all(word in reason for word in words) for reason in place.story())
 
 
-def test_a_failure_names_the_port_taken_between_two_attempts(place: Neighbourhood) -> None:
+def test_a_failure_names_the_port_taken_between_two_attempts(place: SharedHost) -> None:
     task = place.desk.task("worker:0")
     with doing("take a port", port=place.worker_port) as deed:
         deed.hear()
@@ -199,7 +199,7 @@ def test_a_failure_names_the_port_taken_between_two_attempts(place: Neighbourhoo
     place.trains_on()
 
 
-def test_the_run_is_stopped_and_removed_as_ever_after_all_that(place: Neighbourhood) -> None:
+def test_the_run_is_stopped_and_removed_as_ever_after_all_that(place: SharedHost) -> None:
     place.desk.dtctl("stop", "--grace", "2s")
     assert place.desk.outcome() == "Stopped"
     place.desk.dtctl("down", "--yes")

@@ -52,21 +52,21 @@ def power_up(fleet: Fleet, host: FleetHost) -> None:
 
 
 @contextmanager
-def deaf(host: FleetHost) -> Iterator[None]:
+def drop_incoming(host: FleetHost) -> Iterator[None]:
     """What is sent to the host is lost; it can still send."""
     with _firewall(host, "INPUT", "-i", "eth0", "-j", "DROP"):
         yield
 
 
 @contextmanager
-def mute(host: FleetHost) -> Iterator[None]:
+def drop_outgoing(host: FleetHost) -> Iterator[None]:
     """What the host sends is lost; it can still hear."""
     with _firewall(host, "OUTPUT", "-o", "eth0", "-j", "DROP"):
         yield
 
 
 @contextmanager
-def deaf_to(host: FleetHost, *others: FleetHost) -> Iterator[None]:
+def drop_incoming_from(host: FleetHost, *others: FleetHost) -> Iterator[None]:
     """What these send to the host is lost; whoever else reaches it still does."""
     with ExitStack() as stack:
         for other in others:

@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.agent.host import compiled_program
 from tests.desk import Desk, desk
 
 
 @pytest.fixture
 def home(tmp_path: Path) -> Iterator[Desk]:
+    """With the agent's program, which the first session on each host would compile."""
     with desk(tmp_path / "home", elsewhere=lambda: False) as made:
+        root = made.home / ".dtctl"
+        root.mkdir(mode=0o700)
+        shutil.copytree(compiled_program(sys.executable), root / "agent")
         yield made

@@ -64,7 +64,8 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     assert home.outcome() == "Stopped"
     refused = home.run("restart", "worker:1")
     assert (refused.returncode, "has ended: Stopped" in refused.stderr, "dtctl up" in refused.stderr) == (1, True, True)
-    requests = [(event["reason"], "@" in event["by"]) for event in _events(home) if event["kind"] == "request"]
+    events = json.loads(home.dtctl("events", "-o", "json"))["events"]
+    requests = [(event["reason"], "@" in event["by"]) for event in events if event["kind"] == "request"]
     assert requests == [(words, True) for words in ("up", "stop worker:1", "restart worker:1", "stop")]
 
 
@@ -102,23 +103,15 @@ def test_events_show_a_loss_with_its_recovery(home: Desk) -> None:
 def test_a_stop_is_completed_after_its_command_is_interrupted(home: Desk) -> None:
     home.write_cluster(ignore_sigterm=True)
     home.dtctl("up", "--local")
-    with home.start("stop", "--grace", "3s") as stopping:
-        eventually(
-            lambda: any(one["kind"] == "request" and one["reason"] == "stop" for one in _events(home)),
-            60,
-            "the request to arrive",
-        )
+    intents = [*home.home.glob(".dtctl/runs/*/*/intent.json")]
+    with home.start("stop", "--grace", "5s") as stopping:
+        eventually(lambda: all('"stop"' in file.read_text() for file in intents), 60, "the request to arrive")
         stopping.send_signal(signal.SIGINT)
         said = stopping.stdout.read() if stopping.stdout else ""
     assert stopping.returncode == 130
     assert "still carried out there" in said
     eventually(lambda: not home.processes(), 60, "every process to end")
     assert home.outcome() == "Stopped"
-
-
-def _events(home: Desk) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(home.dtctl("events", "-o", "json"))["events"]
-    return found
 
 
 @pytest.mark.nightly

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -142,6 +143,7 @@ def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_hel
 
 
 def test_a_run_on_this_machine_that_cannot_be_remembered_is_not_begun(home: Desk) -> None:
+    shutil.rmtree(home.home / ".dtctl")
     home.write_cluster()
     (home.home / ".local").mkdir()
     (home.home / ".local" / "state").write_text("a file where the directory should be")
@@ -153,6 +155,7 @@ def test_a_run_on_this_machine_that_cannot_be_remembered_is_not_begun(home: Desk
 
 
 def test_a_state_directory_that_others_may_write_to_stops_every_command(home: Desk) -> None:
+    shutil.rmtree(home.home / ".dtctl")
     home.write_cluster()
     state = home.home / ".local" / "state" / "dtctl"
     state.mkdir(parents=True)

@@ -34,7 +34,7 @@ MODULE_LIMIT_S = 3600.0
 
 
 @dataclass
-class Seen:
+class TimedTest:
     """What one test did with the module as it is."""
 
     index: int
@@ -123,11 +123,11 @@ class _Trial:
                 (self.result.survivors if chosen else self.result.unseen).append(mutant)
         return True
 
-    def _watch(self, file: str) -> list[Seen]:
+    def _watch(self, file: str) -> list[TimedTest]:
         """The tests in the order of their time, with the lines of the file that each has run."""
         seen = []
         for index, item in enumerate(self._items):
-            one = Seen(index, 0.0)
+            one = TimedTest(index, 0.0)
             began = time.process_time()
             with _watched(file, one.lines):
                 one.fails = not _passes(item)
@@ -135,7 +135,7 @@ class _Trial:
             seen.append(one)
         return sorted(seen, key=lambda one: one.seconds)
 
-    def _survives(self, mutant: Mutant, chosen: Sequence[Seen]) -> bool:
+    def _survives(self, mutant: Mutant, chosen: Sequence[TimedTest]) -> bool:
         cpu_s = 5 + int(5 * sum(one.seconds for one in chosen))
 
         def run() -> bool:
@@ -148,7 +148,7 @@ class _Trial:
         return in_a_fork(run, _LONGEST_S + 5 * cpu_s) is True
 
 
-def _chosen(seen: Iterable[Seen], mutant: Mutant) -> list[Seen]:
+def _chosen(seen: Iterable[TimedTest], mutant: Mutant) -> list[TimedTest]:
     """The tests that run the changed statement; all, first those of the module, when it is in no function.
 
     None where only the import runs it.

@@ -12,7 +12,7 @@ import traceback
 
 from tests.nightly import running
 from tests.nightly.parts import PARTS
-from tests.nightly.running import Row, Seen
+from tests.nightly.running import PartResult, Row
 
 
 def main() -> int:
@@ -34,7 +34,7 @@ def ran(name: str) -> bool:
         seen = PARTS[name]()
     except Exception as error:  # a part that breaks says so in its row, and the others have their turn
         traceback.print_exc()
-        seen = Seen(False, f"broke: {type(error).__name__}: {error}"[:300])
+        seen = PartResult(False, f"broke: {type(error).__name__}: {error}"[:300])
     took = f"{(time.monotonic() - began) / 60:.1f} min"
     row = Row(name, seen.result, when, commit, took, seen.text)
     running.write(PARTS, {name: row})

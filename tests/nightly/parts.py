@@ -14,7 +14,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 from tests.desk import CLUSTER, LOCAL_HOSTS, STAND_IN
-from tests.nightly.running import JOBS, ROOT, Seen, environment, pytest, run
+from tests.nightly.running import JOBS, ROOT, PartResult, environment, pytest, run
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -47,18 +47,18 @@ CONTROLLER = [f"3.{minor}" for minor in range(10, 15)]
 EXTRAS = ("top", "dashboard")
 
 
-def templates() -> Seen:
+def templates() -> PartResult:
     """Every template with its variants: a loss and a stop on this machine, and on separate hosts."""
     return pytest(sys.executable, "-m", "nightly", "tests/templates", "tests/training", DTCTL_NIGHTLY="1")
 
 
-def faults() -> Seen:
+def faults() -> PartResult:
     """Everything that breaks, and the soak; writes docs/faults.md."""
     others = ("tests/faults", "tests/fleet", f"--ignore={SEQUENCES_ON_HOSTS}")
     return pytest(sys.executable, *others, DTCTL_NIGHTLY="1", DTCTL_FAULT_REPORT="docs/faults.md")
 
 
-def sequences() -> Seen:
+def sequences() -> PartResult:
     """Faults in pairs and sequences: with processes in memory, and on hosts."""
     in_memory = pytest(
         sys.executable,
@@ -68,23 +68,23 @@ def sequences() -> Seen:
         SEQUENCES_FROM=SEQUENCES_FROM,
     )
     on_hosts = pytest(sys.executable, SEQUENCES_ON_HOSTS, DTCTL_NIGHTLY="1", FAULTS=FAULTS)
-    return Seen.of_all(
+    return PartResult.of_all(
         {f"{SEQUENCES} sequences in memory, ten a test": in_memory, f"{FAULTS} faults on hosts": on_hosts}
     )
 
 
-def lies() -> Seen:
+def lies() -> PartResult:
     """Every lie of a host on every command that it reaches."""
     return pytest(sys.executable, *BESIDE, PATIENT, "-m", "nightly", "tests/hostile", DTCTL_NIGHTLY="1")
 
 
-def cases() -> Seen:
+def cases() -> PartResult:
     """What a day has no time for of the commands, of agents and of logins; the screen of `dtctl top` on a terminal."""
     folders = ("tests/unit", "tests/agent", "tests/local", "tests/ssh")
     return pytest(sys.executable, *BESIDE, "-m", "nightly", *folders, DTCTL_NIGHTLY="1")
 
 
-def fuzz() -> Seen:
+def fuzz() -> PartResult:
     """Every test with cases of its own making, with a hundred times as many."""
     files = sorted({str(file.relative_to(ROOT)) for file in ROOT.glob("tests/**/test_*.py") if _is_fuzzed(file)})
     seen = pytest(sys.executable, *BESIDE, PATIENT, *files, FUZZ=CASES)
@@ -95,7 +95,7 @@ def _is_fuzzed(file: Path) -> bool:
     return "from tests.fuzz import" in file.read_text()
 
 
-def lowest() -> Seen:
+def lowest() -> PartResult:
     """The oldest dependencies that pyproject.toml allows: on the oldest Python everything, on the others a part."""
     pieces = {}
     for version in CONTROLLER:
@@ -104,11 +104,11 @@ def lowest() -> Seen:
             tests = WITHOUT_TENSORFLOW if version == CONTROLLER[0] else ("tests/unit",)
             pieces[f"on {version}"] = _lowest_on(version, python, *tests)
     if f"on {CONTROLLER[0]}" not in pieces:
-        pieces[f"on {CONTROLLER[0]}"] = Seen(False, "not to be had here")
-    return Seen.of_all(pieces)
+        pieces[f"on {CONTROLLER[0]}"] = PartResult(False, "not to be had here")
+    return PartResult.of_all(pieces)
 
 
-def _lowest_on(version: str, python: str, *tests: str) -> Seen:
+def _lowest_on(version: str, python: str, *tests: str) -> PartResult:
     bounds = [*lower_bounds(dependencies(ROOT), version), *OF_THEIR_TIME]
     with tempfile.TemporaryDirectory() as directory:
         constraints = Path(directory, "lowest.txt")
@@ -118,15 +118,15 @@ def _lowest_on(version: str, python: str, *tests: str) -> Seen:
     return replace(seen, text=f"{seen.text}; {', '.join(bounds)}")
 
 
-def agents(python: str) -> Seen:
+def agents(python: str) -> PartResult:
     """The tests that otherwise run on the oldest Python."""
     words = (*BESIDE, "-k", "oldest", "tests/agent")
     return pytest(sys.executable, *words, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
 
 
-def pythons() -> Seen:
+def pythons() -> PartResult:
     """Agents on every Python of theirs, and the rest on every one of its own, as far as they are to be had."""
-    pieces: dict[str, Seen] = {}
+    pieces: dict[str, PartResult] = {}
     absent = []
     for version in AGENT:
         python = interpreter(version)
@@ -137,11 +137,11 @@ def pythons() -> Seen:
         if version in CONTROLLER:
             with environment(python, ["-e", f"{ROOT}[dev]"]) as own:
                 pieces[f"the rest on {version}"] = pytest(own, *BESIDE, *WITHOUT_TENSORFLOW)
-    seen = Seen.of_all(pieces)
+    seen = PartResult.of_all(pieces)
     return replace(seen, text=seen.text + (f"; not to be had here: {', '.join(absent)}" if absent else ""))
 
 
-def documents() -> Seen:
+def documents() -> PartResult:
     """README and the quick start, typed in fresh environments."""
     return pytest(sys.executable, "-m", "nightly", "tests/documents", DTCTL_NIGHTLY="1")
 
@@ -174,7 +174,7 @@ def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:
         yield f"{requirement.name}=={bounds[0]}"
 
 
-def wheel() -> Seen:
+def wheel() -> PartResult:
     """The wheel as a user has it: built, installed in an environment of its own, and used far from the checkout."""
     with tempfile.TemporaryDirectory(prefix="dtctl-wheel-") as directory:
         run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", directory, str(ROOT)])
@@ -183,7 +183,7 @@ def wheel() -> Seen:
             home = Path(directory, "home")
             home.mkdir()
             User(python, home).tries_it()
-        return Seen(True, f"{built.name}: --help, init, up --local, logs, wait, stop, down")
+        return PartResult(True, f"{built.name}: --help, init, up --local, logs, wait, stop, down")
 
 
 class User:
@@ -232,7 +232,7 @@ class User:
             self.dtctl("down", "--yes", directory="second")
 
 
-PARTS: dict[str, Callable[[], Seen]] = {
+PARTS: dict[str, Callable[[], PartResult]] = {
     "wheel": wheel,
     "documents": documents,
     "lowest": lowest,

@@ -26,7 +26,7 @@ WRITTEN_BY_ITSELF = ("docs/nightly.md", "docs/faults.md", "docs/performance.md")
 
 
 @dataclass(frozen=True)
-class Seen:
+class PartResult:
     """What became of a part, or of a piece of it."""
 
     passed: bool
@@ -41,14 +41,14 @@ class Seen:
         return "passed" if self.whole else "passed in part"
 
     @classmethod
-    def of_all(cls, pieces: Mapping[str, Seen]) -> Seen:
+    def of_all(cls, pieces: Mapping[str, PartResult]) -> PartResult:
         """Nothing at all is no success."""
         texts = [f"{name}: {seen.text}" for name, seen in pieces.items()]
         passed = bool(pieces) and all(seen.passed for seen in pieces.values())
         return cls(passed, "; ".join(texts), all(seen.whole for seen in pieces.values()))
 
 
-def pytest(python: str, *words: str, **environment: str) -> Seen:
+def pytest(python: str, *words: str, **environment: str) -> PartResult:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
         command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *words]
@@ -59,7 +59,7 @@ def pytest(python: str, *words: str, **environment: str) -> Seen:
         return judged(report, done.returncode)
 
 
-def judged(report: Path, code: int) -> Seen:
+def judged(report: Path, code: int) -> PartResult:
     """By pytest's exit code and its report in JUnit's format."""
     cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     reasons = [each.get("message") for case in cases for each in case.iter("skipped")]
@@ -74,7 +74,7 @@ def judged(report: Path, code: int) -> Seen:
     if not numbers["passed"] and not failed:
         wrong.append("no test has run")
     counts = [f"{count} {what}" for what, count in numbers.items() if count]
-    return Seen(not wrong, "; ".join([", ".join(counts) or "nothing has run", *wrong]), whole=not late)
+    return PartResult(not wrong, "; ".join([", ".join(counts) or "nothing has run", *wrong]), whole=not late)
 
 
 @contextmanager

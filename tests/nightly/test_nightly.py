@@ -14,7 +14,7 @@ from tests.faults import report
 from tests.nightly import __main__ as nightly
 from tests.nightly import running, until
 from tests.nightly.parts import CONTROLLER, PARTS, dependencies, lower_bounds
-from tests.nightly.running import ROOT, Row, Seen, judged
+from tests.nightly.running import ROOT, PartResult, Row, judged
 from tests.skips import expected
 from tests.tables import read_table
 
@@ -49,10 +49,14 @@ def test_the_page_describes_and_has_a_row_for_every_part() -> None:
 
 
 def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks() -> Seen:
+    def breaks() -> PartResult:
         raise RuntimeError("no wheel")
 
-    parts = {"first": breaks, "second": lambda: Seen(False, "1 failed"), "third": lambda: Seen(True, "2 passed")}
+    parts = {
+        "first": breaks,
+        "second": lambda: PartResult(False, "1 failed"),
+        "third": lambda: PartResult(True, "2 passed"),
+    }
     monkeypatch.setattr(nightly, "PARTS", parts)
     monkeypatch.setattr(running, "PAGE", empty)
     monkeypatch.setattr("sys.argv", ["nightly"])
@@ -63,26 +67,26 @@ def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: py
 
 
 def test_nothing_at_all_is_no_success() -> None:
-    assert not Seen.of_all({}).passed
-    assert not Seen.of_all({"3.8": Seen(True, "ok"), "3.9": Seen(False, "no")}).passed
+    assert not PartResult.of_all({}).passed
+    assert not PartResult.of_all({"3.8": PartResult(True, "ok"), "3.9": PartResult(False, "no")}).passed
 
 
 @pytest.mark.parametrize(
     ("cases", "code", "seen"),
     [
-        ("<testcase/><testcase/>", 0, Seen(True, "2 passed")),
-        ('<testcase classname="a" name="b"><failure/></testcase>', 1, Seen(False, "1 failed; failed: a.b")),
+        ("<testcase/><testcase/>", 0, PartResult(True, "2 passed")),
+        ('<testcase classname="a" name="b"><failure/></testcase>', 1, PartResult(False, "1 failed; failed: a.b")),
         (
             '<testcase classname="a" name="b"><error/></testcase>',
             2,
-            Seen(False, "1 failed; failed: a.b; pytest ended with 2"),
+            PartResult(False, "1 failed; failed: a.b; pytest ended with 2"),
         ),
-        ("<testcase/>", 1, Seen(False, "1 passed; pytest ended with 1")),
-        ("", 0, Seen(False, "nothing has run; no test has run")),
+        ("<testcase/>", 1, PartResult(False, "1 passed; pytest ended with 1")),
+        ("", 0, PartResult(False, "nothing has run; no test has run")),
     ],
 )
 def test_a_report_is_judged_by_what_failed_and_by_the_exit_code(
-    tmp_path: Path, cases: str, code: int, seen: Seen
+    tmp_path: Path, cases: str, code: int, seen: PartResult
 ) -> None:
     (tmp_path / "report.xml").write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
     assert judged(tmp_path / "report.xml", code) == seen
@@ -97,10 +101,10 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
     (tmp_path / "test_three.py").write_text(THREE)
     words = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
     monkeypatch.setattr(running, "MINUTES", 5)
-    assert running.pytest(sys.executable, *words) == Seen(True, "3 passed", whole=True)
+    assert running.pytest(sys.executable, *words) == PartResult(True, "3 passed", whole=True)
     monkeypatch.setattr(running, "MINUTES", -1)
     none = running.pytest(sys.executable, *words)
-    assert none == Seen(False, "3 not begun in -1 min; no test has run", whole=False)
+    assert none == PartResult(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
 def test_a_short_night_begins_with_other_tests_each_time_and_every_worker_with_the_same(

@@ -177,7 +177,7 @@ def test_two_files_are_an_error_unless_they_are_one(
     with pytest.raises(UsageError, match="are two cluster files"):
         Scope("up", config=Path(other)).cluster(Path("cluster.yaml"))
     assert Scope("up", config=Path("../one/cluster.yaml")).cluster(Path("cluster.yaml")).name == "digits"
-    with pytest.raises(UsageError, match="both say which cluster"):
+    with pytest.raises(UsageError, match="both select a cluster"):
         Scope("up", named="digits").cluster(Path("cluster.yaml"))
 
 

@@ -99,7 +99,7 @@ class Answers(Generic[F]):
 
 @dataclass(frozen=True)
 class Line:
-    """What is so, for people who want to see it: hosts with the same value are shown as one.
+    """A fact to show: hosts with the same value are shown as one.
 
     `what` is a label (`tensorflow`), or a name whose end names the unit (`memory_bytes`, `connect_s`).
     """
@@ -111,7 +111,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Statement:
-    """What is so of the cluster as a whole: a row of a table of `render`, and its fields."""
+    """A fact about the whole cluster: a row of a table of `render`, and its fields."""
 
     kind: str
     fields: Fields = field(default_factory=dict)
@@ -122,7 +122,7 @@ class Topic(Generic[Q, F]):
     """`name` is that of its question in records.checks.Questions, its facts in CheckFacts, and the agent's module.
 
     `ask` gives the hosts' questions of the next round, by host; nobody: it is done. `judge` finds what is wrong, and
-    `describe` what is so. All of them see what was heard so far.
+    `describe` the facts. Each receives all answers so far.
     """
 
     name: str

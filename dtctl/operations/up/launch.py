@@ -61,7 +61,7 @@ class Start:
     hooks: tuple[Post, ...] = field(default=(), repr=False)
     """Those that the coordinator tells."""
     context: CheckContext | None = None
-    """What the hosts are asked of themselves by the way."""
+    """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None
     """So many hosts may be done without; None where that is no choice of the command's."""
 

@@ -161,7 +161,7 @@ class UpResult:
     unseen: UnusedCheckpoint | None = None
     """What an earlier run has saved, if this one begins at step 0 beside it."""
     checked: Checked | None = None
-    """What the hosts told of themselves by the way."""
+    """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that the run continues without, and why."""
     lead: Session | None = None

@@ -64,7 +64,7 @@ def descriptors() -> Iterator[None]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-class Crowd:
+class Connections:
     """Connections from `source`, by several threads. A flood makes them as fast as it can, and leaves the last open;
     otherwise as many are made as are held, and then `opening` is said on each.
     """
@@ -111,7 +111,7 @@ class Crowd:
             if not self._over.is_set():
                 self._opening(connection, self._key)
 
-    def __enter__(self) -> Crowd:
+    def __enter__(self) -> Connections:
         for thread in self._threads:
             thread.start()
         return self
@@ -157,8 +157,8 @@ def test_a_thousand_who_hold_connections_delay_no_agent(links: Links, source: st
     before = links.agent("h2")
 
     def beside_them() -> float:
-        with Crowd(links, source, opening, flood=False) as crowd:
-            eventually(lambda: crowd.made >= HELD, PATIENCE_S)
+        with Connections(links, source, opening, flood=False) as connections:
+            eventually(lambda: connections.made >= HELD, PATIENCE_S)
             return dial(links)
 
     assert fastest(beside_them) < MOST_S
@@ -177,7 +177,7 @@ def test_a_flood_delays_no_agent_and_costs_no_more_than_the_door_may_take(
     """Who holds the run's knock and floods from an agent's own host delays that host's agent, and no other's."""
     come_first(links.hub)
     before = links.agent("h2")
-    with Crowd(links, source, opening, flood=True) as flood:
+    with Connections(links, source, opening, flood=True) as flood:
         eventually(lambda: flood.made > HELD, PATIENCE_S)
         begin, held = time.monotonic(), links.hub.measure()
         assert fastest(lambda: dial(links)) < MOST_S

@@ -135,13 +135,13 @@ def test_a_message_that_is_too_long_ends_the_connection_and_not_the_process(link
 
 
 def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
-    deaf = links.keyholder()
-    deaf.say(hello("h1"))
+    slow_reader = links.keyholder()
+    slow_reader.say(hello("h1"))
     links.hub.expect_type("hello", "h1")
     for _ in range(40):
         links.hub.ask("send", "h1", orders(size=900_000))
         with suppress(OSError):  # given up already
-            deaf.say({"type": "beat"})
+            slow_reader.say({"type": "beat"})
     assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
 
 

@@ -369,14 +369,14 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def told(launch: Start, lost: str = "", deaf: str = "") -> tuple[list[str], FakeTransport, Any]:
+def told(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
     """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
     order: list[str] = []
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] in ("up", "start", "keep", "down"):
             order.append(fields["type"])
-        if (fields["type"], session.host.name) in (("keep", lost), ("down", deaf)):
+        if (fields["type"], session.host.name) in (("keep", lost), ("down", unreachable)):
             return [ConnectionLost(f"{session.host.name} has gone")]
         return [taken_down()] if fields["type"] == "down" else willing(session, fields)
 
@@ -419,7 +419,7 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
 
 
 def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
-    order, _, error = told(launch, lost="b", deaf="c")
+    order, _, error = told(launch, lost="b", unreachable="c")
     assert "take back the start" in error.summary
     assert "take_back" not in order
 
@@ -444,14 +444,14 @@ def test_a_run_on_this_machine_of_which_nothing_could_be_known_again_is_not_begu
     assert transport.opened == []
 
 
-def interrupted_at(launch: Start, kind: str, deaf: str = "", notes: Notes | None = None) -> Interrupted:
+def interrupted_at(launch: Start, kind: str, unreachable: str = "", notes: Notes | None = None) -> Interrupted:
     """Ctrl-C when b is told this; the host `deaf` gives no answer to an abort any more."""
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == kind and session.host.name == "b":
             raise KeyboardInterrupt
-        if fields["type"] == "abort" and session.host.name == deaf:
-            return [ConnectionLost(f"{deaf} has gone")]
+        if fields["type"] == "abort" and session.host.name == unreachable:
+            return [ConnectionLost(f"{unreachable} has gone")]
         return willing(session, fields)
 
     with pytest.raises(Interrupted) as caught:
@@ -468,7 +468,7 @@ def test_an_interrupt_before_the_start_has_left_nothing(launch: Start) -> None:
 
 def test_an_interrupted_start_names_the_hosts_that_did_not_say_that_they_took_it_back(launch: Start) -> None:
     notes = Notes()
-    left = interrupted_at(launch, "start", deaf="c", notes=notes).left
+    left = interrupted_at(launch, "start", unreachable="c", notes=notes).left
     assert (left.kept, left.started, left.unclear) == (False, True, ("c",))
     assert notes.order == ["begin"], "what may go on is found again"
 

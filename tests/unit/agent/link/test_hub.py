@@ -94,7 +94,7 @@ class Door:
         self._far.close()
 
 
-class Crowd:
+class ManyAgents:
     """A hub and agents that have said hello; the time is 100."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -124,10 +124,10 @@ class Crowd:
 
 @pytest.fixture
 def gather(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    made: list[Crowd] = []
+    made: list[ManyAgents] = []
 
-    def gather(count: int) -> Crowd:
-        made.append(Crowd(monkeypatch, count))
+    def gather(count: int) -> ManyAgents:
+        made.append(ManyAgents(monkeypatch, count))
         return made[-1]
 
     yield gather
@@ -136,47 +136,47 @@ def gather(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_one_look_serves_several_of_many_agents(gather: Any) -> None:
-    crowd = gather(MANY)
-    crowd.say(0)
-    assert crowd.heard(100.0) == ["h0"], "who speaks first is heard at once"
-    assert not crowd.is_awaited
-    assert crowd.hub.due() <= 100.0 + REST_S
-    crowd.say(1)
-    crowd.say(2)
-    assert crowd.heard(100.0 + REST_S / 2) == []
-    assert not crowd.is_awaited
-    assert sorted(crowd.heard(100.0 + REST_S)) == ["h1", "h2"]
-    assert crowd.heard(100.0 + 2 * REST_S) == []
-    assert crowd.is_awaited
+    agents = gather(MANY)
+    agents.say(0)
+    assert agents.heard(100.0) == ["h0"], "who speaks first is heard at once"
+    assert not agents.is_awaited
+    assert agents.hub.due() <= 100.0 + REST_S
+    agents.say(1)
+    agents.say(2)
+    assert agents.heard(100.0 + REST_S / 2) == []
+    assert not agents.is_awaited
+    assert sorted(agents.heard(100.0 + REST_S)) == ["h1", "h2"]
+    assert agents.heard(100.0 + 2 * REST_S) == []
+    assert agents.is_awaited
 
 
 def test_of_few_agents_everybody_is_heard_at_once(gather: Any) -> None:
-    crowd = gather(MANY - 1)
+    agents = gather(MANY - 1)
     for number, now in enumerate([100.0, 100.001, 100.002]):
-        crowd.say(number)
-        assert crowd.is_awaited
-        assert crowd.heard(now) == [f"h{number}"]
+        agents.say(number)
+        assert agents.is_awaited
+        assert agents.heard(now) == [f"h{number}"]
 
 
 def test_an_agent_that_does_not_read_is_written_to_when_it_does(gather: Any) -> None:
-    crowd = gather(2)
-    crowd.hub.send("h0", {"type": "welcome", "v": PROTOCOL, "events_from": 0})
-    watched = crowd.hub._selector.get_key(crowd.streams[0])
+    agents = gather(2)
+    agents.hub.send("h0", {"type": "welcome", "v": PROTOCOL, "events_from": 0})
+    watched = agents.hub._selector.get_key(agents.streams[0])
     for _ in range(100):
-        crowd.hub.send("h0", {"type": "orders", "text": "x" * SENT_BYTES})
-    assert crowd.streams[0].is_waiting
-    assert crowd.hub._selector.get_key(crowd.streams[0]) != watched
-    crowd.streams[0].far.setblocking(False)
+        agents.hub.send("h0", {"type": "orders", "text": "x" * SENT_BYTES})
+    assert agents.streams[0].is_waiting
+    assert agents.hub._selector.get_key(agents.streams[0]) != watched
+    agents.streams[0].far.setblocking(False)
     now, read = 100.0, 0
-    while crowd.streams[0].is_waiting:
+    while agents.streams[0].is_waiting:
         try:
-            read += len(crowd.streams[0].far.recv(1 << 20))
+            read += len(agents.streams[0].far.recv(1 << 20))
         except BlockingIOError:
             now += 0.001
-            crowd.hub.step(now)
-    crowd.hub.step(now)
+            agents.hub.step(now)
+    agents.hub.step(now)
     assert read > 50 * SENT_BYTES
-    assert crowd.hub._selector.get_key(crowd.streams[0]) == watched
+    assert agents.hub._selector.get_key(agents.streams[0]) == watched
 
 
 NO_SOCKET: Any = None
@@ -222,10 +222,10 @@ def test_of_one_address_the_newest_begins_first_and_the_oldest_goes_on_first() -
 
 
 def test_a_crowd_from_one_address_makes_no_other_wait_for_its_turn() -> None:
-    crowd, one = strangers("10.0.0.1", 100, 0.0), strangers("10.0.0.2", 1, 1.0)
-    for caller in crowd:
+    agents, one = strangers("10.0.0.1", 100, 0.0), strangers("10.0.0.2", 1, 1.0)
+    for caller in agents:
         caller.begun = True
-    assert one[0] in in_turn([*crowd, *one])[:2]
+    assert one[0] in in_turn([*agents, *one])[:2]
 
 
 def test_a_place_is_held_for_five_seconds() -> None:
