@@ -16,7 +16,7 @@ from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
     from dtctl.cli.scope import Scope
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 T = TypeVar("T")

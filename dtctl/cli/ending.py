@@ -13,7 +13,7 @@ import typer
 from dtctl.errors import DtctlError, ExitCode
 
 if TYPE_CHECKING:
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 @contextmanager

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.config.load import Checked
     from dtctl.model import Host
-    from dtctl.operations.history.record import RunRecord
-    from dtctl.operations.history.store import Memory
+    from dtctl.operations.history import Memory
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending
     from dtctl.transport.connect import Transports
@@ -47,7 +47,7 @@ class Scope:
 
     @functools.cached_property
     def memory(self) -> Memory:
-        from dtctl.operations.history.store import Memory
+        from dtctl.operations.history import Memory
 
         def report(line: str) -> None:
             from dtctl.render.errors import note
@@ -203,7 +203,7 @@ class Scope:
 
     def _of_file(self) -> RunRecord:
         """What the cluster file says by itself; to read it takes a third of a command's CPU."""
-        from dtctl.operations.history.record import record_of
+        from dtctl.operations.run_record import record_of
         from dtctl.plan.roster import plan_roster
 
         return record_of(plan_roster(self.cluster()))
@@ -251,7 +251,7 @@ class Scope:
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
         from dtctl.config import load_cluster
-        from dtctl.operations.history.record import follow_file
+        from dtctl.operations.run_record import follow_file
 
         followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
         now = followed.record

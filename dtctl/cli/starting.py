@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.client.conversation import Progress
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import Coordination, TaskStatus
     from dtctl.operations.stop import Ending, Stopping
     from dtctl.operations.up.result import FailedStart

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from dtctl.cli.options import Scope
     from dtctl.config.cluster import Cluster
     from dtctl.model import TaskId
-    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.render.logs import LogPrinter
 

@@ -13,7 +13,7 @@ from dtctl.cli.table import COMMANDS
 from dtctl.errors import ConfigError, DtctlError, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 _SHOWN = 8
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.model import TaskId
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 Answer = StatusResult | StopResult | RestartResult
 R = TypeVar("R", StatusResult, StopResult, RestartResult)

@@ -13,7 +13,7 @@ from dtctl.operations.client.conversation import Conversations, Request, is_dama
 from dtctl.operations.client.persistent import PersistentTransport
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.gc import GcResult, Written, collect, told_once
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.stop import (
     Before,
     OnStopping,

@@ -12,7 +12,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, about, ask
 from dtctl.operations.client.plausible import about_run, check_tasks, wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message, Transport
 
 WITHIN_S = 180.0

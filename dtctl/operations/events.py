@@ -21,7 +21,7 @@ from dtctl.transport.fanout import fan_out
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.transport.seam import Message, Session, Transport
 
 

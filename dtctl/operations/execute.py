@@ -11,7 +11,7 @@ from dtctl.agent.records.answers import ExecResult, Output
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 

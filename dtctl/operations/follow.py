@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.following import LogStream, Reading
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import TICK_S, Over, Watching
 from dtctl.transport.seam import Transport

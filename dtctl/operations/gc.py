@@ -10,7 +10,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
 
 _QUIET_S = 120.0

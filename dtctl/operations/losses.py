@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Generator
 
 from dtctl.operations.client.streams import Disconnected
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Point, Series, follow_metrics
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
 
 TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")

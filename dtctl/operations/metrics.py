@@ -13,7 +13,7 @@ from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams, Through
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 Key = tuple[str, str, str]

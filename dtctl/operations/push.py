@@ -8,7 +8,7 @@ from dtctl.agent.records.answers import PushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
 from dtctl.model import TaskId
-from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.status import status
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.fanout import SomeHostsFailed

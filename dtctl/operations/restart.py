@@ -12,7 +12,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_part, check_tasks
 from dtctl.operations.coordinator import Own, ask_coordinator, ask_run
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, TaskStatus
 from dtctl.operations.stop import Before, ending, once, pin_current_run
 from dtctl.transport.seam import Transport

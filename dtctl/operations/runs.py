@@ -12,7 +12,7 @@ from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Verdict
 from dtctl.transport.seam import Transport
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dtctl.config.ranges import expand
 from dtctl.errors import UsageError, did_you_mean
 from dtctl.model import TaskId
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 
 GRAMMAR = "write worker:1, worker, worker:0-3, @HOST or @HOST[1-4]"
 

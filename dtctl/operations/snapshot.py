@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
     from dtctl.agent.records.whole_run import Condition, Contact, Incident, RunView
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 class Outcome(str, Enum):

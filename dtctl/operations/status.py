@@ -21,7 +21,7 @@ from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.transport.seam import Transport
 
 _LOST_CONNECT_S = 3.0

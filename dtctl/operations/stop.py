@@ -14,7 +14,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Conversations, Request, knows_no_run
 from dtctl.operations.client.plausible import check_part, check_survivors, check_tasks, wrong
 from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run, status_by_coordinator
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.timeouts import PATIENCE_S

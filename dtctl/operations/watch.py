@@ -25,7 +25,7 @@ from dtctl.operations.coordinator import (
     status_by_coordinator,
     status_of_hosts,
 )
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import CoordinatorUnreachable, RunStatus
 from dtctl.operations.status import status_elsewhere
 from dtctl.transport.seam import Message, Session, Transport

@@ -22,8 +22,8 @@ from dtctl.render.terminal.safe import log_lines
 if TYPE_CHECKING:
     from dtctl.operations.events import EventHistory
     from dtctl.operations.gc import Written
-    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.restart import RestartResult
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.render.logs import LogPrinter

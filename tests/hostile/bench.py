@@ -19,8 +19,8 @@ from pathlib import Path
 
 from dtctl.config import load_cluster
 from dtctl.errors import ExitCode
-from dtctl.operations.history.record import RunRecord, record_of
-from dtctl.operations.history.store import write_record
+from dtctl.operations.history import write_record
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan.roster import plan_roster
 from tests.hostile.commander import WAY
 from tests.hostile.commands import Spoken

@@ -12,7 +12,7 @@ from dtctl.agent.records.run_state import Entry, Intent
 from dtctl.agent.records.spec import Inventory
 from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import AgentError, DtctlError
-from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.snapshot import Coordination
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster

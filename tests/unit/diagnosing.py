@@ -12,7 +12,7 @@ from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
 from dtctl.operations.diagnosis.signature import Facts, Match
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from tests.unit.coordinated import told as view_told
 from tests.unit.tasks import changed, past_attempt, task_status

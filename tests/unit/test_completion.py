@@ -14,8 +14,8 @@ import pytest
 from dtctl.cli import main
 from dtctl.cli.completion import begun, for_fish, for_zsh, rejoined, whole_options, whole_words
 from dtctl.cli.table import GROUPS
-from dtctl.operations.history.record import record_of
-from dtctl.operations.history.store import Memory
+from dtctl.operations.history import Memory
+from dtctl.operations.run_record import record_of
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster
 

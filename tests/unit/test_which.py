@@ -15,9 +15,9 @@ from dtctl.cli.scope import Announced, Scope
 from dtctl.cli.table import COMMANDS, Effect
 from dtctl.errors import ConfigError, ExitCode, UsageError
 from dtctl.model import SshSettings, TaskId
-from dtctl.operations.history.record import RunRecord, record_of
-from dtctl.operations.history.store import Memory
+from dtctl.operations.history import Memory
 from dtctl.operations.local import make_local
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.stop import Ending
 from dtctl.plan.roster import plan_roster
 

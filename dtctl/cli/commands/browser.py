@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.tensorboard.copies import EventFileSources, Location
     from dtctl.operations.tensorboard.tunnel import Upstream
 

@@ -17,7 +17,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.cli.options import Scope
     from dtctl.operations.checkpoints import Checkpoints, Found
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
@@ -241,8 +241,8 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.operations.checkpoints import push
     from dtctl.operations.checkpoints.local import find, read
     from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.history.record import record_of
     from dtctl.operations.local import make_local
+    from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors

@@ -94,8 +94,8 @@ def show_plan(
     every: bool,
     output: OutputOption,
 ) -> None:
-    from dtctl.operations.history.record import record_of
     from dtctl.operations.local import exposure, make_local, scan_code
+    from dtctl.operations.run_record import record_of
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import errors

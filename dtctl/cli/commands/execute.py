@@ -15,7 +15,7 @@ from dtctl.errors import UsageError
 
 if TYPE_CHECKING:
     from dtctl.operations.execute import Target
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 @on_run

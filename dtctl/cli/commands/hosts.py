@@ -66,7 +66,7 @@ def trust(
     output: OutputOption = "text",
 ) -> None:
     """Show the hosts' key fingerprints, ask, and pin them in known_hosts."""
-    from dtctl.operations.history.record import record_of
+    from dtctl.operations.run_record import record_of
     from dtctl.operations.selection import select_hosts
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
@@ -156,8 +156,8 @@ def check(
     """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.history.record import record_of
     from dtctl.operations.local import make_local
+    from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checks, errors
     from dtctl.render.machine import diagnosis as machine

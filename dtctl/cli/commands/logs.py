@@ -18,8 +18,8 @@ from dtctl.errors import UsageError
 if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.events import Folding
-    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.logs import LogRequest
+    from dtctl.operations.run_record import RunRecord
     from dtctl.render.logs import LogPrinter
 
 

@@ -13,8 +13,8 @@ from dtctl.errors import ExitCode, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from dtctl.operations.history.record import RunRecord
     from dtctl.operations.metrics import Point, Series
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.transport.seam import Transport
 

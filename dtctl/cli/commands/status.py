@@ -15,7 +15,7 @@ from dtctl.errors import ExitCode
 if TYPE_CHECKING:
     from dtctl.model import TaskId
     from dtctl.operations.client.streams import Feed
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
 
 

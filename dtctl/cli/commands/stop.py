@@ -18,7 +18,7 @@ from dtctl.errors import DtctlError, ExitCode, UsageError
 if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
     from dtctl.operations.gc import GcResult
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.render.progress import StopProgress
 
 

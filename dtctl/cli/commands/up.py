@@ -162,9 +162,9 @@ def push(
     output: OutputOption = "text",
 ) -> None:
     """Send the code to the hosts and start nothing."""
-    from dtctl.operations.history.record import record_of
     from dtctl.operations.local import make_local, scan_code
     from dtctl.operations.push import push as bring
+    from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.format import by_value, count, size, summarize_hosts

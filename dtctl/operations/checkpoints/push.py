@@ -23,8 +23,8 @@ from dtctl.model import Host
 from dtctl.operations.checkpoints.local import OwnCheckpoint
 from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request
 from dtctl.operations.client.plausible import wrong
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.outputs import strangers
+from dtctl.operations.run_record import RunRecord
 from dtctl.plan.hosts import on_host
 from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out

@@ -12,7 +12,7 @@ from dtctl.model import Host
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found, read_checkpoint
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Transport
 
 _PATIENCE_S = 660.0

@@ -27,8 +27,8 @@ from dtctl.operations.client.conversation import Conversations, Progress, Report
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.diagnosis.signature import Finding
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.local import local_python
+from dtctl.operations.run_record import RunRecord
 from dtctl.plan.roster import RunPlan
 from dtctl.transport.fanout import Outcomes
 from dtctl.transport.seam import Session, Transport

@@ -20,7 +20,7 @@ from dtctl.transport.wire import checked_result, untrue
 
 if TYPE_CHECKING:
     from dtctl.model import Host
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.transport.seam import Message, Session, Transport
 
 R = TypeVar("R")

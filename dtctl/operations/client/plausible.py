@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.whole_run import Account, RunView
     from dtctl.model import Host
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
 
 
 def wrong(field: str, expected: str, found: object) -> InvalidValue:

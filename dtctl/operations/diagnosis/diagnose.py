@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.model import Host
     from dtctl.operations.diagnosis.signature import Finding
-    from dtctl.operations.history.record import RunRecord
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import TaskStatus
     from dtctl.transport.seam import Transport
 

@@ -9,7 +9,7 @@ from typing import Any
 from dtctl.agent.records.answers import Log
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Message
 
 _LINE_BYTES = 64 << 10

@@ -13,8 +13,8 @@ from dtctl.model import Host, TaskState
 from dtctl.operations.client.conversation import about, frames_of, request
 from dtctl.operations.client.plausible import check_states, check_tasks
 from dtctl.operations.client.streams import Streams, Through
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.transport.seam import Message, Session, Transport

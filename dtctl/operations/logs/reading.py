@@ -12,8 +12,8 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import about, final, frames_of, request
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import WIDTH
 from dtctl.transport.seam import Session, Transport
 from dtctl.transport.timeouts import PATIENCE_S

@@ -13,9 +13,9 @@ from dtctl.folder import PRIVATE, Folder
 from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import about
 from dtctl.operations.client.plausible import wrong
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
 from dtctl.operations.logs.reading import received_lines
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Transport
 

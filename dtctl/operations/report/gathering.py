@@ -17,10 +17,10 @@ from dtctl.model import TaskId
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
 from dtctl.operations.events import EventHistory, read_events
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
 from dtctl.operations.report.configuration import Configuration, read_configuration
 from dtctl.operations.report.timeline import Timeline, timeline
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.transport.seam import Transport

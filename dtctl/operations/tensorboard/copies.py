@@ -18,7 +18,7 @@ from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 Key = tuple[str, str, str]

@@ -26,7 +26,7 @@ from dtctl.agent.records.tensorboard import (
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import final, frames_of, request
 from dtctl.operations.client.plausible import check_run
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.webserver import Answer, Visit
 from dtctl.transport.seam import Message, Transport
 from dtctl.transport.wire import untrue

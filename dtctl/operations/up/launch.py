@@ -20,8 +20,8 @@ from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import controller_name, request
-from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan.hosts import output_directories
 from dtctl.plan.roster import RunPlan

@@ -15,7 +15,7 @@ from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError
 from dtctl.operations.client.conversation import Progress, Report, about, final
 from dtctl.operations.client.plausible import check_run, check_tasks, wrong
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.transport.fanout import fan_out
 from dtctl.transport.seam import Message, Session
 from dtctl.transport.wire import untrue

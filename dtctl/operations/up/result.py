@@ -14,7 +14,7 @@ from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run, read_checkpoint, read_checkpoints
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, TaskStatus
 from dtctl.operations.stop import Ending, Stopping, StopResult
 from dtctl.transport.seam import Session, Transport

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.stop import StopResult
 from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
 from dtctl.operations.up.launch import Start

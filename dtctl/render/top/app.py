@@ -17,7 +17,7 @@ from textual.widgets import Input
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Feed
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.render.top.model import Choice, Model, jobs_of
 from dtctl.render.top.page import Page, page
 from dtctl.render.top.screens import TABLE, Block, HelpScreen, Lines, LogScreen, last_line

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.errors import ExitCode, PreflightError, UsageError
 from dtctl.operations.client.streams import Feed
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import moving

@@ -20,7 +20,7 @@ from dtctl.operations.checks import topic
 from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
 from dtctl.operations.checks.topic import CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Progress, silent
-from dtctl.operations.history.record import record_of
+from dtctl.operations.run_record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown
 from dtctl.render.machine import diagnosis as machine_form

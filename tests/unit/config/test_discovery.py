@@ -17,9 +17,9 @@ from dtctl.config import find_cluster_file, load_cluster
 from dtctl.config.cluster import Cluster
 from dtctl.errors import ConfigError, TransportError, UsageError
 from dtctl.model import SshSettings, TaskId
-from dtctl.operations.history.record import RunRecord, record_of
-from dtctl.operations.history.store import Memory
+from dtctl.operations.history import Memory
 from dtctl.operations.init import write_template
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan.roster import RunPlan, plan_roster
 from dtctl.plan.run import plan_run
 from tests.unit.coordinated import inventory

@@ -23,10 +23,10 @@ from dtctl.operations import watch
 from dtctl.operations.client import streams
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.follow import Ended, Event, follow
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogRequest
 from dtctl.operations.logs import following as onwards
 from dtctl.operations.logs.following import PATIENCE_S, Onward, onward
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.render.logs import TOGETHER_S, Narrator

@@ -17,10 +17,10 @@ from dtctl.operations.down import down
 from dtctl.operations.events import read_events
 from dtctl.operations.execute import Target, execute
 from dtctl.operations.gc import collect
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines, LogRequest
 from dtctl.operations.logs.reading import read_logs
 from dtctl.operations.restart import restart
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.runs import known_runs
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status

@@ -14,8 +14,8 @@ from dtctl.agent.records.run_state import Intent
 from dtctl.errors import AgentError, DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.down import down
-from dtctl.operations.history.record import record_of
 from dtctl.operations.restart import restart
+from dtctl.operations.run_record import record_of
 from dtctl.operations.snapshot import Outcome
 from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop

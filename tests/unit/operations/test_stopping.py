@@ -13,9 +13,9 @@ from dtctl.config.cluster import Cluster
 from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.history.record import RunRecord, record_of
 from dtctl.operations.push import push
 from dtctl.operations.replace import check_same, plan_replacement
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying

@@ -18,7 +18,7 @@ from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError,
 from dtctl.model import Local
 from dtctl.operations.checks.checking import Checked, context_of
 from dtctl.operations.client.conversation import Progress
-from dtctl.operations.history.record import RunRecord, record_of
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.launch import Authority, Start
 from dtctl.operations.up.readying import Interrupted
 from dtctl.operations.up.result import UpReport

@@ -18,7 +18,7 @@ from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
-from dtctl.operations.history.record import record_of
+from dtctl.operations.run_record import record_of
 from tests.unit.checks.contexts import context, judged, sentence, told
 from tests.unit.checks.network.rounds import listening
 from tests.unit.checks.network.test_tasks import asked, played

@@ -18,7 +18,7 @@ from dtctl.agent.records.tensorboard import WINDOW_BYTES, EventDirsResult, Event
 from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportError
 from dtctl.folder import Folder
 from dtctl.model import Host
-from dtctl.operations.history.record import RunRecord
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.tensorboard.copies import Copies, EventFileSources, Location, choose
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen

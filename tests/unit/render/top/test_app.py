@@ -25,9 +25,9 @@ from textual.widget import Widget
 from dtctl.errors import AgentError, ExitCode, PreflightError, TransportError, UsageError
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected, Feed
-from dtctl.operations.history.record import RunRecord
 from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics import Point, Series
+from dtctl.operations.run_record import RunRecord
 from dtctl.operations.watch import Over
 from dtctl.render.terminal import console
 from dtctl.render.top import running

@@ -19,7 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, make_private, read_regular, replace_file
-from dtctl.operations.history.record import RECORD_VERSION, RunRecord
+from dtctl.operations.run_record import RECORD_VERSION, RunRecord
 from dtctl.paths import check_private, state_directory
 
 _LIMIT_BYTES = 1 << 26
