@@ -70,8 +70,8 @@ def test_a_step_that_some_contenders_cannot_do_has_only_the_others() -> None:
 
 
 def test_who_was_left_out_is_told_with_the_reason() -> None:
-    told = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
-    assert told == "Left out: pdsh: pdsh is not installed."
+    lines = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
+    assert lines == "Left out: pdsh: pdsh is not installed."
     assert report.left_out([Standings()]) == "Nobody was left out."
 
 

@@ -137,11 +137,11 @@ except Refused as refused:
                     sender.serve(session, need)
                     while session.receive().type != "result":
                         pass
-        told = session.received[-1]["value"]
-    assert told["code"] == "disk_full"
-    assert f"{files * size} bytes are needed" in told["detail"]
-    assert told["detail"].endswith("are free")
-    assert told["left"] == []
+        answer = session.received[-1]["value"]
+    assert answer["code"] == "disk_full"
+    assert f"{files * size} bytes are needed" in answer["detail"]
+    assert answer["detail"].endswith("are free")
+    assert answer["left"] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody who may not write")

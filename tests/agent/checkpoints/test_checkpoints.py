@@ -94,7 +94,7 @@ def test_a_directory_that_is_not_there_has_nothing(tmp_path: Path) -> None:
     nothing: dict[str, Any] = {"newest_complete": None, "incomplete": [], "all": [], "problem": None}
     nothing |= {"identity": "", "guessed": False}
     directories = [str(tmp_path / "none"), str(tmp_path / "file"), str(tmp_path)]
-    assert [{**told, "identity": ""} for told in reading.report(directories)] == [
+    assert [{**report, "identity": ""} for report in reading.report(directories)] == [
         {"dir": each, **nothing} for each in directories
     ]
     assert reading.report([]) == []

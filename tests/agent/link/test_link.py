@@ -182,10 +182,10 @@ def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
     late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
     assert links.hub.expect_type("superseded", "h1") == {"type": "superseded", "run": "r0"}
     assert late.expect_type("welcome")["events_from"] == 7
-    told = late.expect_type("orders")
-    assert told["over"]
-    assert told["intents"]["ps:0"]["want"] == "stop"
-    assert told["intents"]["ps:0"]["version"] == 6
+    answer = late.expect_type("orders")
+    assert answer["over"]
+    assert answer["intents"]["ps:0"]["want"] == "stop"
+    assert answer["intents"]["ps:0"]["version"] == 6
     late.expect_type("gone")
     links.agent("h1")
     assert len(links.hub.said("hello", "h1")) == 1

@@ -103,8 +103,8 @@ def test_a_log_that_becomes_shorter_is_read_from_its_start(run: Run) -> None:
         eventually(lambda: following.text().endswith(b"after\n"))
         run.log(b"more\n")
         eventually(lambda: following.text().endswith(b"more\n"))
-    told = [(message["offset"], message.fields.get("truncated")) for message in following.frames()]
-    assert told == [(0, None), (0, True), (6, None)]
+    offsets = [(message["offset"], message.fields.get("truncated")) for message in following.frames()]
+    assert offsets == [(0, None), (0, True), (6, None)]
 
 
 def test_a_log_that_was_replaced_is_read_from_its_start(run: Run) -> None:

@@ -29,9 +29,9 @@ def replaced(run: Run, what: str) -> Path:
 @pytest.mark.parametrize("what", impostors.NO_FILES)
 def test_what_is_no_log_is_named_in_its_place(run: Run, what: str) -> None:
     log = replaced(run, what)
-    told = f"dtctl: the log of attempt 1 cannot be read: it {impostors.said(what)}\n".encode()
-    assert text(run.serve()) == told
-    assert text(run.serve(lines=5, since=0.0)) == told
+    message = f"dtctl: the log of attempt 1 cannot be read: it {impostors.said(what)}\n".encode()
+    assert text(run.serve()) == message
+    assert text(run.serve(lines=5, since=0.0)) == message
     assert impostors.unharmed(log)
 
 

@@ -126,9 +126,9 @@ def test_the_supervisor_can_be_read_in_ps(make_host: MakeHost, tmp_path: Path, d
     host.root.parent.mkdir(parents=True, exist_ok=True)
     spec = host.spec(task("worker:0", *SLEEP))
     host.up(spec)
-    words = command(host.supervisor(spec)).split()
-    assert words[1] == "-IS"
-    assert words[3:] == ["supervise", str(host.run_directory(spec))]
+    argv = command(host.supervisor(spec)).split()
+    assert argv[1] == "-IS"
+    assert argv[3:] == ["supervise", str(host.run_directory(spec))]
 
 
 def test_no_process_of_an_agent_shows_the_key_of_the_trainer_that_started_it(host: AgentHost) -> None:
@@ -266,9 +266,9 @@ def test_ports_that_are_taken_are_told_before_anything_starts_with_others_that_a
         with host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)))
             talk.send("abort")
-    (told,) = prepared["taken"]
-    assert (told["port"], told["whose"]) == (port, "worker:0")
-    assert told["holder"].startswith(f"pid {os.getpid()} (")
+    (taken_port,) = prepared["taken"]
+    assert (taken_port["port"], taken_port["whose"]) == (port, "worker:0")
+    assert taken_port["holder"].startswith(f"pid {os.getpid()} (")
     assert prepared["free_from"]
 
 
@@ -295,8 +295,8 @@ def test_a_port_that_a_stranger_has_taken_from_the_run_that_is_replaced_is_taken
         with socket.create_server(("127.0.0.1", port)), host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
             talk.send("abort")
-    (told,) = prepared["taken"]
-    assert (told["port"], told["whose"]) == (port, "worker:0")
+    (taken_port,) = prepared["taken"]
+    assert (taken_port["port"], taken_port["whose"]) == (port, "worker:0")
     assert alive(pid)
 
 
@@ -343,20 +343,20 @@ def test_chosen_ports_are_kept_until_the_start_and_a_live_run_keeps_its_own(host
 
 
 def test_an_output_directory_is_told_with_its_last_owner(host: AgentHost) -> None:
-    said = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
+    fields = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
     spec = host.spec(task("worker:0", "sh", "-c", "echo > $HOME/out/model; sleep 1000"), dirs=["\0HOME/out"])
     with host.open() as talk:
-        assert host.prepare(talk, spec, **said)["outputs"] == []
+        assert host.prepare(talk, spec, **fields)["outputs"] == []
         talk.send("abort")
     assert not (host.root / "outputs").exists()
-    host.up(spec, **said)
+    host.up(spec, **fields)
     eventually(lambda: (host.home / "out" / "model").exists(), what="what the trainer writes")
     with host.open() as talk:
         other = host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"], cluster="other")
-        (mark,) = host.prepare(talk, other, **said)["outputs"]
+        (mark,) = host.prepare(talk, other, **fields)["outputs"]
         talk.send("abort")
     assert (mark["path"], mark["cluster"], mark["run"]) == (str(host.home / "out"), spec["cluster"], spec["run"])
-    assert (mark["file"], mark["controller"]) == (said["file"], spec["controller"])
+    assert (mark["file"], mark["controller"]) == (fields["file"], spec["controller"])
 
 
 def test_a_port_that_a_server_has_just_left_is_free(host: AgentHost) -> None:

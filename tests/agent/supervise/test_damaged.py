@@ -59,8 +59,8 @@ def test_a_damaged_state_costs_no_attempt_and_is_told(host: AgentHost) -> None:
     log = (host.run_directory(spec) / "agent.log").read_text()
     assert (log.count("state.json is damaged"), log.count("Traceback")) == (1, 0)
     lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
-    told = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
-    assert told == ["worker:0", "worker:1"]
+    names = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
+    assert names == ["worker:0", "worker:1"]
 
 
 def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:

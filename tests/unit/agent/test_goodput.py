@@ -277,7 +277,7 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "expected"),
     [
         ({}, "goodput 0 %"),
         ({"kept": 0.5}, "goodput 100 %"),
@@ -286,9 +286,9 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
     ],
 )
 def test_in_short_the_largest_parts_come_first_and_the_smallest_not_at_all(
-    seconds: dict[str, float], words: str
+    seconds: dict[str, float], expected: str
 ) -> None:
-    assert sentence(goodput.summary(seconds)) == words  # type: ignore[arg-type]
+    assert sentence(goodput.summary(seconds)) == expected  # type: ignore[arg-type]
 
 
 def test_the_oldest_spans_become_sums() -> None:

@@ -98,10 +98,10 @@ def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itse
 
 
 def test_after_a_browser_there_is_an_address_for_another(visit: Visit) -> None:
-    told: list[str] = []
-    visit.door.on_entry = lambda: told.append(visit.door.token)
+    addresses: list[str] = []
+    visit.door.on_entry = lambda: addresses.append(visit.door.token)
     visit.enter()
-    assert told == [visit.door.token]
+    assert addresses == [visit.door.token]
     visit.cookie = ""
     visit.enter()
     assert visit.ask(visit.door.place).code == 200

@@ -310,8 +310,8 @@ class Sending(Agents):
             {"type": "part", "name": name, "offset": 0, "total": len(data), "identity": "1", "payload": data}
             for name, data in content.items()
         ]
-        told = [{"name": name, "size": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()]
-        return [*parts, {"type": "result", "run": "digits-1", "files": told}]
+        sent = [{"name": name, "size": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()]
+        return [*parts, {"type": "result", "run": "digits-1", "files": sent}]
 
 
 def pulled(tmp_path: Path, one: Found, more: Mapping[str, str] = MappingProxyType({})) -> list[str]:
@@ -384,8 +384,8 @@ def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
             self.asked.append((session.host.name, "prune", fields))
             if session.host.name == "c":
                 return [dict(BEATS_FOR_EVER)]
-            told = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
-            return [{"type": "result", "run": "digits-1", "directories": [told]}]
+            answer = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
+            return [{"type": "result", "run": "digits-1", "directories": [answer]}]
 
     agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
     looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)

@@ -44,13 +44,13 @@ def check(here: Path, one: OutputMark) -> None:
 def test_a_cluster_of_another_directory_of_this_machine_is_another_even_by_the_same_name(here: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         check(here, mark(here / "other" / "cluster.yaml"))
-    told = caught.value
-    assert told.detail.startswith(
+    error = caught.value
+    assert error.detail.startswith(
         f"a: /out, by cluster digits of {here}/other (me@desk), run digits-0, started 1970-01"
     )
-    assert told.detail.endswith(f"this is cluster digits of {here}/mine")
-    assert told.hint.startswith("dtctl up --adopt-output    ")
-    assert f"{here}/mine/cluster.yaml" in told.hint
+    assert error.detail.endswith(f"this is cluster digits of {here}/mine")
+    assert error.hint.startswith("dtctl up --adopt-output    ")
+    assert f"{here}/mine/cluster.yaml" in error.hint
 
 
 def test_the_same_directory_is_the_same_whatever_its_files_and_clusters_are_called(here: Path) -> None:

@@ -140,12 +140,12 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
         order.append(fields["type"])
         if fields["type"] == "look":
             question = fields["ask"]["network"]
-            told = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
-            return [{"type": "looked", "facts": {"network": told}, "facts_s": 0.5}]
+            reached = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
+            return [{"type": "looked", "facts": {"network": reached}, "facts_s": 0.5}]
         usual = willing(session, fields)
         if fields["type"] == "up":
-            told = listening({"x": fields["ask"]["network"]})["x"]
-            return [{**READY, "facts": {"network": told}, "facts_s": 0.1}]
+            reached = listening({"x": fields["ask"]["network"]})["x"]
+            return [{**READY, "facts": {"network": reached}, "facts_s": 0.1}]
         return usual
 
     heard: list[Checked] = []
@@ -187,14 +187,14 @@ def saved(run: str | None, *, seen: bool, step: int = 7, directory: str = "/old"
     return {"run": run, "dir": directory, "checkpoint": checkpoint, "seen": seen}
 
 
-def begun(launch: Start, told: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
+def begun(launch: Start, taken: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
     """What `up` tells before it starts anything, with what hosts have found of earlier runs."""
     order: list[str] = []
 
     def telling(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         order.append(fields["type"])
         usual = willing(session, fields)
-        return [{**READY, "saved": told.get(session.host.name, [])}] if fields["type"] == "up" else usual
+        return [{**READY, "saved": taken.get(session.host.name, [])}] if fields["type"] == "up" else usual
 
     heard: list[Any] = []
 
@@ -338,10 +338,10 @@ def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launc
 
 def test_what_a_setup_prints_is_reported(launch: Start) -> None:
     def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        said: list[dict[str, Any] | DtctlError] = willing(session, fields)
+        answers: list[dict[str, Any] | DtctlError] = willing(session, fields)
         if fields["type"] == "up":
-            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
-        return said
+            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *answers]
+        return answers
 
     reported: list[Progress] = []
 
@@ -350,8 +350,8 @@ def test_what_a_setup_prints_is_reported(launch: Start) -> None:
             reported.append(progress)
 
     up(launch, FakeTransport(talkative), Hearing(), Notes())
-    told = [(one.phase, one.text) for one in reported if one.host == "a"]
-    assert told == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
+    phases = [(one.phase, one.text) for one in reported if one.host == "a"]
+    assert phases == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
 
 
 def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
@@ -369,7 +369,7 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def told(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
+def order_of(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
     """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
     order: list[str] = []
 
@@ -391,13 +391,13 @@ def told(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str
 def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_told_to_keep_it(
     launch: Start,
 ) -> None:
-    order, _, result = told(launch)
+    order, _, result = order_of(launch)
     assert order == ["begin", "up", "up", "up", "up", "start", "start", "start", "start", "save", *["keep"] * 4]
     assert result.unremembered is None
 
 
 def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
-    order, _, error = told(launch, lost="b")
+    order, _, error = order_of(launch, lost="b")
     assert isinstance(error, DtctlError)
     assert order.count("down") == 3
     assert "take_back" not in order, "b may go on: nobody has heard that it has rolled back"
@@ -419,7 +419,7 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
 
 
 def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
-    order, _, error = told(launch, lost="b", unreachable="c")
+    order, _, error = order_of(launch, lost="b", unreachable="c")
     assert "take back the start" in error.summary
     assert "take_back" not in order
 

@@ -88,18 +88,18 @@ def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatc
 
 
 def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def work(host: Host) -> str:
         if host.name == "gpu-2":
             raise TransportError("no answer")
         return host.name
 
-    watched = reporting_failure(work, told.append)
+    watched = reporting_failure(work, reports.append)
     assert watched(Host("gpu-1", Local())) == "gpu-1"
     with pytest.raises(DtctlError):
         watched(Host("gpu-2", Local()))
-    assert told == [Progress("gpu-2", "failed")]
+    assert reports == [Progress("gpu-2", "failed")]
 
 
 PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
@@ -382,8 +382,8 @@ def test_names_from_outside_move_no_cursor() -> None:
 def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     with terminal() as screen:
-        words = iter(range(1_000_000))
-        with moving(LastLine(lambda: f"{next(words)} done")):
+        numbers = iter(range(1_000_000))
+        with moving(LastLine(lambda: f"{next(numbers)} done")):
             eventually(lambda: "3 done" in screen.getvalue())
             with still():
                 written = screen.getvalue()

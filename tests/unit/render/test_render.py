@@ -228,11 +228,11 @@ RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=4, of=4),))
 STEPS: dict[str, Any] = {"step": 3250, "step_time": 99.0, "rate": 61.0, "loss": "0.041"}
 
 
-def status(verdict: Verdict = RUNS, now: float = 100.0, **told: Any) -> RunStatus:
+def status(verdict: Verdict = RUNS, now: float = 100.0, **fields: Any) -> RunStatus:
     found = run_status()
     record = dataclasses.replace(found.record, created=18.0, target_step=20000)
     tasks = {
-        name: changed(task, state=TaskState.RUNNING, **{"step": None, **told}) for name, task in found.tasks.items()
+        name: changed(task, state=TaskState.RUNNING, **{"step": None, **fields}) for name, task in found.tasks.items()
     }
     return dataclasses.replace(found, record=record, tasks=tasks, verdict=verdict, checkpoints=(), time=now)
 
@@ -245,7 +245,7 @@ def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "expected"),
     [
         (status(), " 1m22s · 4 of 4 tasks run"),
         (status(**STEPS), " 1m22s · step 3250/20000 · 61 steps/s · done in 4m34s · loss 0.041"),
@@ -269,8 +269,8 @@ def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
     ],
     ids=["without steps", "training", "saved since", "saved before", "silent", "done", "restarting"],
 )
-def test_the_answer_stands_in_one_line(found: RunStatus, words: str) -> None:
-    assert str(summary(found)) == f"{found.record.run}: {found.verdict.outcome.value}{words}"
+def test_the_answer_stands_in_one_line(found: RunStatus, expected: str) -> None:
+    assert str(summary(found)) == f"{found.record.run}: {found.verdict.outcome.value}{expected}"
 
 
 def workers(number: int) -> list[TaskStatus]:
@@ -357,8 +357,8 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
     screen.setenv("COLUMNS", str(width))
     lines = shown(capsys, of(BAD, *workers(3)))
     assert all(len(line) <= width for line in lines if not line.startswith(("demo", "problem", " ")))
-    words = " ".join(" ".join(lines).split())
-    assert all(word in words for word in ("exit code 2", "unrecognized", "--step_s=0.2", "failed", "worker:7"))
+    text = " ".join(" ".join(lines).split())
+    assert all(word in text for word in ("exit code 2", "unrecognized", "--step_s=0.2", "failed", "worker:7"))
     head = next(line for line in lines if line.startswith("TASK")).split()
     assert {"TASK", "STATE", "NOTE"} <= set(head)
     assert ("PID" in head) == (width == 120)

@@ -95,7 +95,7 @@ from dtctl.render.terminal import console
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
-from tests.unit.coordinated import incident, record, told
+from tests.unit.coordinated import incident, record, viewed
 from tests.unit.tasks import past_attempt, task_status
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
@@ -168,7 +168,7 @@ _SECOND = {"attempt": 2, "restarts": 1, "pid": 9, "since": 1.0, "why": SAID, "le
 FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
 WAITS = task_status("ps:0", attempt=1, pid=7, since=1.0, why=SAID, step=3)
 LOST = task_status("ps:1", "b", "lost", why=SAID)
-TOLD = told(
+TOLD = viewed(
     missing="ps:1",
     warnings=["odd"],
     incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],

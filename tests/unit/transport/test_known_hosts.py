@@ -161,8 +161,8 @@ def test_hashed_names_are_those_of_ssh_keygen(tmp_path: Path) -> None:
 def test_fingerprints_are_those_of_ssh_keygen(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "k")], check=True)
     kind, encoded, *_ = (tmp_path / "k.pub").read_text().split()
-    told = subprocess.run(["ssh-keygen", "-lf", str(tmp_path / "k.pub")], check=True, capture_output=True, text=True)
-    assert HostKey.parse(kind, encoded).fingerprint == told.stdout.split()[1]
+    done = subprocess.run(["ssh-keygen", "-lf", str(tmp_path / "k.pub")], check=True, capture_output=True, text=True)
+    assert HostKey.parse(kind, encoded).fingerprint == done.stdout.split()[1]
 
 
 def test_a_key_that_is_not_base64_is_refused() -> None:
@@ -540,8 +540,8 @@ def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(project: Path, room
     before = file.read_bytes()
     script = [sys.executable, "-c", FULL_DISK, str(file), str(len(before) + room)]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
-    words = f"host keys cannot be kept: the disk of {file} is full" if room else f"cannot write {file}: "
-    assert done.stdout.startswith(words), done.stderr
+    expected = f"host keys cannot be kept: the disk of {file} is full" if room else f"cannot write {file}: "
+    assert done.stdout.startswith(expected), done.stderr
     assert file.read_bytes() == before
 
 
@@ -627,11 +627,11 @@ def test_a_path_is_refused_or_lies_where_it_may(text: str) -> None:
 def test_openssh_is_given_paths_as_they_are(project: Path, name: str) -> None:
     """`ssh -G` shows what it understood; tokens in the name of a key's file it has not expanded yet."""
     settings = SshSettings("gpu-a", identity_file=str(project / name), known_hosts=str(project / name))
-    words = ssh_command(Host("gpu-a", settings))
-    done = subprocess.run([*words[:1], "-F", "none", "-G", *words[1:]], capture_output=True, text=True, check=True)
-    told = dict(text.split(" ", 1) for text in done.stdout.splitlines())
-    assert told["identityfile"] == str(project / name).replace("%", "%%")
-    assert told["userknownhostsfile"].startswith(f"{project / name} ")
+    command = ssh_command(Host("gpu-a", settings))
+    done = subprocess.run([*command[:1], "-F", "none", "-G", *command[1:]], capture_output=True, text=True, check=True)
+    settings_shown = dict(text.split(" ", 1) for text in done.stdout.splitlines())
+    assert settings_shown["identityfile"] == str(project / name).replace("%", "%%")
+    assert settings_shown["userknownhostsfile"].startswith(f"{project / name} ")
 
 
 @pytest.mark.parametrize("name", ["${HOME}", 'a"b', "a\\b", "a\nb", "${PATH}/../x"])

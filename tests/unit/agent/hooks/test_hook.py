@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
-from tests.unit.coordinated import incident, told
+from tests.unit.coordinated import incident, viewed
 
 TAKEN = made(Sent)
 GONE = made(Sent, problem="answer", text="404 Not Found")
@@ -25,12 +25,12 @@ class Receiver:
     """In place of senders: answers when a test says so."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.answer: Sent | None = TAKEN
         self.ended = 0
 
     def __call__(self, post: Post, body: dict[str, Any], inherited: object, now: float) -> Receiver:
-        self.told.append(body["id"].rpartition("/")[2])
+        self.received.append(body["id"].rpartition("/")[2])
         return self
 
     deadline = 1e9
@@ -44,12 +44,12 @@ class Receiver:
 
 
 class Desk:
-    def __init__(self, told: Delivered | None = None, **post: Any) -> None:
-        said = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
+    def __init__(self, delivered: Delivered | None = None, **post: Any) -> None:
+        hook = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
         self.events: list[str] = []
         self.found: list[RunEvent] = []
         self.now = 100.0
-        self.hook = Hook(said, "demo", {}, told, self._tell)
+        self.hook = Hook(hook, "demo", {}, delivered, self._tell)
 
     def _tell(self, why: list[Fact]) -> None:
         self.events.append(sentence(why))
@@ -78,7 +78,7 @@ def test_each_thing_is_told_once_and_in_order(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", "2", "3")
     desk.runs(5)
-    assert receiver.told == ["1", "2", "3"]
+    assert receiver.received == ["1", "2", "3"]
     assert desk.hook.settled
     assert desk.events == []
 
@@ -87,7 +87,7 @@ def test_only_what_was_asked_for_is_told(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", kind="recovered")
     desk.runs()
-    assert receiver.told == []
+    assert receiver.received == []
     assert desk.hook.settled
 
 
@@ -96,11 +96,11 @@ def test_what_may_be_taken_later_is_tried_a_few_times_and_told_of_once(receiver:
     receiver.answer = BUSY
     desk.happens("1")
     desk.runs(60)
-    assert receiver.told == ["1"] * 4
+    assert receiver.received == ["1"] * 4
     assert desk.events == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
     desk.happens("2")
     desk.runs(60)
-    assert receiver.told[4:] == ["2"] * 4
+    assert receiver.received[4:] == ["2"] * 4
     assert len(desk.events) == 1
 
 
@@ -109,7 +109,7 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     receiver.answer = GONE
     desk.happens("1")
     desk.runs(60)
-    assert receiver.told == ["1"]
+    assert receiver.received == ["1"]
     assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
@@ -131,38 +131,38 @@ def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Recei
     desk = Desk()
     desk.happens("1", "2")
     desk.runs()
-    assert receiver.told == ["1"]
+    assert receiver.received == ["1"]
     left = cast("Delivered", dict(desk.hook.record))  # as it is on the disk
     assert left["tries"] == 1
     receiver.answer = TAKEN
     again = Desk(left)
     again.found = desk.found
     again.runs(5)
-    assert receiver.told == ["1", "1", "2"]
+    assert receiver.received == ["1", "1", "2"]
 
 
 def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(receiver: Receiver) -> None:
-    told: Delivered | None = None
+    delivered: Delivered | None = None
     receiver.answer = None
     for _ in range(10):
-        desk = Desk(told)
+        desk = Desk(delivered)
         desk.happens("1")
         desk.hook.step(desk.found, desk.now)
-        told = desk.hook.record
+        delivered = desk.hook.record
         desk.hook.begin(desk.now)  # and is killed
     receiver.answer = BUSY
-    desk = Desk(told)
+    desk = Desk(delivered)
     desk.happens("1")
     desk.runs(60)
     assert desk.hook.settled
-    assert len(receiver.told) <= 11
+    assert len(receiver.received) <= 11
 
 
 def test_one_that_is_far_behind_is_not_told_of_the_oldest(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens(*map(str, range(MOST_WAITING + 7)))
     desk.runs(60)
-    assert receiver.told == [str(number) for number in range(7, MOST_WAITING + 7)]
+    assert receiver.received == [str(number) for number in range(7, MOST_WAITING + 7)]
     assert desk.events == ["hook slack is behind: it does not receive the oldest 7 events"]
 
 
@@ -190,12 +190,12 @@ def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def view(**fields: Any) -> RunView:
-    return cast("RunView", told(**fields))
+    return cast("RunView", viewed(**fields))
 
 
 def ended(kind: str, *why: Fact, cause: str | None = None) -> RunView:
     condition = {"type": kind, "cause": cause, "since": 1020.0, **because(why)}
-    return cast("RunView", {**told(phase="ended"), "condition": condition})
+    return cast("RunView", {**viewed(phase="ended"), "condition": condition})
 
 
 def names(found: list[RunEvent]) -> list[tuple[str, ...]]:

@@ -43,13 +43,13 @@ def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
     for name in ("train", "validation"):
         (out / name).mkdir()
         (out / name / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(2, "loss", 0.25) + scalar(2, "lr", 1.0))
-    told = refresh(out).series(lambda tag: tag == "loss", 100)
-    assert [(folder["dir"], folder["name"]) for folder in told] == [(str(out), "train"), (str(out), "validation")]
-    assert [series["tag"] for folder in told for series in folder["series"]] == ["loss", "loss"]
-    series = told[0]["series"][0]
+    scalars = refresh(out).series(lambda tag: tag == "loss", 100)
+    assert [(folder["dir"], folder["name"]) for folder in scalars] == [(str(out), "train"), (str(out), "validation")]
+    assert [series["tag"] for folder in scalars for series in folder["series"]] == ["loss", "loss"]
+    series = scalars[0]["series"][0]
     assert (series["steps"], series["values"]) == ([1, 2], ["0.5", "0.25"])
     assert (series["count"], series["least"], series["most"]) == (2, "0.25", "0.5")
-    checked(FolderPoints, told[0])
+    checked(FolderPoints, scalars[0])
 
 
 def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:

@@ -171,16 +171,16 @@ def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
 V1 = "4:memory:/box\n1:cpu,cpuacct:/slice/job\n0::/\n"
 
 
-@pytest.mark.parametrize(("told", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
+@pytest.mark.parametrize(("cgroups", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
 def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, group: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cgroups: str, group: str
 ) -> None:
     (tmp_path / group / "job").mkdir(parents=True)
     (tmp_path / group / "job" / "cpu.stat").write_text("nr_periods 0\nnr_throttled 0\n")
     stat = tmp_path / group / "cpu.stat"
     stat.write_text("usage_usec 5\nnr_periods 100\nnr_throttled 90\n")
     monkeypatch.setattr(usage, "CGROUPS", str(tmp_path))
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: cgroups if name == "cgroup" else "")
     looks = Quota(7)
     assert looks.sample() is None
     stat.write_text("usage_usec 9\nnr_periods 150\nnr_throttled 110\n")
@@ -190,8 +190,8 @@ def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
     assert looks.sample() is None
 
 
-@pytest.mark.parametrize("told", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
-def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: told)
+@pytest.mark.parametrize("cgroups", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
+def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, cgroups: str) -> None:
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: cgroups)
     looks = Quota(7)
     assert (looks.sample(), looks.sample()) == (None, None)

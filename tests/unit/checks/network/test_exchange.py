@@ -27,8 +27,8 @@ from tests.fuzz import cases
 from tests.unit.checks.network.networks import names
 
 
-def measured(sent: float = 1e9, received: float = 1e9, latency_s: float = 0.0001, **said: Any) -> Measured:
-    return made(Measured, whose="ps:0", host="p", sent=sent, received=received, latency_s=latency_s, **said)
+def measured(sent: float = 1e9, received: float = 1e9, latency_s: float = 0.0001, **fields: Any) -> Measured:
+    return made(Measured, whose="ps:0", host="p", sent=sent, received=received, latency_s=latency_s, **fields)
 
 
 def played(hosts: list[str], network: Callable[[str, str], Measured]) -> list[Round]:
@@ -127,11 +127,11 @@ def test_hosts_that_nobody_could_measure_are_not_judged() -> None:
 @given(st.integers(1, 40), st.integers(1, 12))
 def test_no_host_measures_or_is_measured_twice_at_the_same_time(workers: int, servers: int) -> None:
     sources = [f"w{number}" for number in range(workers)]
-    told = rounds(sources, [f"p{number}" for number in range(servers)])
-    for pairs in told:
+    schedule = rounds(sources, [f"p{number}" for number in range(servers)])
+    for pairs in schedule:
         hosts = [host for pair in pairs for host in pair]
         assert len(set(hosts)) == len(hosts)
-    everything = [pair for pairs in told for pair in pairs]
+    everything = [pair for pairs in schedule for pair in pairs]
     assert len(set(everything)) == len(everything)
 
 

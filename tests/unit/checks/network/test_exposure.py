@@ -19,7 +19,7 @@ from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
-from tests.unit.checks.contexts import context, judged, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.rounds import listening
 from tests.unit.checks.network.test_tasks import asked, played
 from tests.unit.clusters import cluster, job, ssh_host
@@ -50,7 +50,7 @@ def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
     value = context()
     rounds = played(value)
     rounds[0]["b"]["interfaces"].append({"name": "eth1", "address": "34.1.2.3", "link": None})
-    assert told(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
+    assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
     tried = dataclasses.replace(value, reached_at={"b": "34.1.2.3"})
     assert judged(TOPIC, tried, *rounds) == []
 
@@ -122,7 +122,7 @@ def test_require_private_refuses_what_is_open_and_passes_what_is_not(monkeypatch
     record = record_of(value.plan)
     answers = {host: iter(facts) for host, facts in by_host(played(value)).items()}
 
-    def agent(session: object, said: object) -> list[object]:
+    def agent(session: object, request: object) -> list[object]:
         host = session.host.name  # type: ignore[attr-defined]
         whole = {"software": None, "machine": None, "storage": None, "ssh": None, "network": next(answers[host])}
         return [{"type": "result", "time": 1.0, "facts": whole}]

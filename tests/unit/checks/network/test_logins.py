@@ -11,7 +11,7 @@ from dtctl.operations.checks.ssh import TOPIC
 from dtctl.operations.checks.topic import Answers, fails
 from dtctl.operations.client.persistent import Greeted
 from dtctl.render.checks import shown
-from tests.unit.checks.contexts import context, judged, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster, job
 
 WELL = {
@@ -58,7 +58,7 @@ def test_what_start_up_files_print_is_told_with_its_first_line() -> None:
 def test_a_slow_or_broken_start_up_is_told() -> None:
     slow, broken = facts("b", start_up_s=4.2), facts("c", problem="exit code 1")
     found = judged(TOPIC, context(), {**well(), "b": slow, "c": broken})
-    assert told(found) == {"slow_start_up": ("b",), "start_up_fails": ("c",)}
+    assert hosts_by_signature(found) == {"slow_start_up": ("b",), "start_up_fails": ("c",)}
     assert "take 4.2 s" in sentence(found[0])
 
 

@@ -34,7 +34,7 @@ from dtctl.render.top import running
 from dtctl.render.top.app import Top
 from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
-from tests.unit.render.top.runs import run_status, task, training, words
+from tests.unit.render.top.runs import joined, run_status, task, training
 
 Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
 
@@ -74,7 +74,7 @@ class Table(Top):
     def lines(self, name: str) -> list[str]:
         found = self.screen.query_one(f"#{name}")
         assert isinstance(found, Block | Lines)
-        return [words(line) for line in found._lines]
+        return [joined(line) for line in found._lines]
 
     @property
     def chosen(self) -> str:
