@@ -370,7 +370,7 @@ def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: 
     assert list(found.errors) == ["d"]
     assert why in found.errors["d"].summary
     honest = [lines for lines in shown if lines.data == b"honest\n"]
-    assert sorted(str(lines.task) for lines in honest) == ["ps:0", "ps:1", "worker:0"]
+    assert sorted(lines.log["task"] for lines in honest) == ["ps:0", "ps:1", "worker:0"]
     assert sum(len(lines.data) for lines in shown) < 64 << 20
 
 
@@ -386,7 +386,7 @@ def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch:
 
     found = read_logs(record(), FakeTransport(Talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
     assert found.errors == {}
-    assert [one.data for one in seen if str(one.task) == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
+    assert [one.data for one in seen if one.log["task"] == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
 
 
 def test_a_stream_that_is_neither_output_is_refused() -> None:
