@@ -167,7 +167,7 @@ def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> No
     assert set(home.states().values()) == {"running"}
 
 
-def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None:
+def test_ctrl_c_while_following_detaches_and_the_run_continues(home: Desk) -> None:
     home.write_cluster()
     with home.start("up", "--local", "-f") as following:
         read_until(following.stdout, "step 3")

@@ -202,7 +202,7 @@ def test_it_learns_and_ends(newcomer: Desk) -> None:
     assert is_the_line(model)
 
 
-def test_it_goes_on_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
+def test_it_continues_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
     newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000000")
     eventually(lambda: "step 100 " in newcomer.dtctl("logs", "worker:0"), what="steps")
     newcomer.dtctl("stop")

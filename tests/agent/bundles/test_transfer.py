@@ -42,7 +42,7 @@ def test_only_changed_files_travel_and_deleted_ones_are_gone(code: Path, root: P
     assert content(Path(tree)) == content(code)
 
 
-def test_progress_is_told_on_both_sides(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_on_both_sides(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code / "big.bin").write_bytes(random.Random(2).randbytes(8_000_000))
     bundle = scan(code)
     reported: list[tuple[str, int, int]] = []

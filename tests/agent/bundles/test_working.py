@@ -172,7 +172,7 @@ def test_a_change_that_a_full_disk_breaks_off_is_taken_up_again(
     assert (tree / "train.py").read_text() == "third\n"
 
 
-def test_the_code_is_taken_away_and_what_trainers_wrote_is_told(code: Path, root: Path, tree: Path) -> None:
+def test_the_code_is_taken_away_and_what_trainers_wrote_is_reported(code: Path, root: Path, tree: Path) -> None:
     start(code, root, "r1")
     (tree / "pkg" / "__pycache__").mkdir()
     (tree / "pkg" / "__pycache__" / "x.pyc").write_text("Python's own")

@@ -132,7 +132,7 @@ def test_nothing_is_removed_where_no_setting_leads(directory: Path) -> None:
         serving.prune(run, asked(PruneRequest, dirs=[str(directory)], keep=1), False, lambda: None)
 
 
-def test_what_was_read_is_told(directory: Path) -> None:
+def test_what_was_read_is_reported(directory: Path) -> None:
     run: Any = KnownRun(directory)
     place = {"dir": str(directory), "prefix": "model.ckpt-300"}
     [result] = serving.verify(run, asked(VerifyRequest, wanted=[place]), lambda: None)

@@ -86,7 +86,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     assert {stat.S_IMODE((place / name).stat().st_mode) for name in FILES} == {0o600}
 
 
-def test_it_goes_on_where_it_was_cut_off(begin: Begin, place: Path) -> None:
+def test_it_continues_where_it_was_cut_off(begin: Begin, place: Path) -> None:
     first = begin()
     first.put(SHARD, 0, FILES[SHARD][:10])
     again = begin()

@@ -48,7 +48,7 @@ def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> Non
         }
 
 
-def test_a_python_that_is_none_is_told_as_it_is(host: AgentHost) -> None:
+def test_a_python_that_is_none_is_reported_as_it_is(host: AgentHost) -> None:
     broken = host.home / "python"
     broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     broken.chmod(0o755)
@@ -85,7 +85,7 @@ def test_what_is_written_is_seen_by_others_until_the_conversation_ends(host: Age
     assert not to_come.exists()
 
 
-def test_a_directory_that_takes_nothing_is_told_in_the_systems_words(host: AgentHost) -> None:
+def test_a_directory_that_takes_nothing_is_reported_in_the_systems_message(host: AgentHost) -> None:
     with host.open() as talk:
         answer = ask(host, talk, storage={"token": "ab", "host": "h1", "write": ["/proc/self/none"]})
     (one,) = answer["storage"]["written"]

@@ -105,7 +105,7 @@ def test_a_crowd_of_strangers_keeps_nobody_out(host: AgentHost) -> None:
         ("dtctl check h1\\n" + "." * 99, "cut_off"),
     ],
 )
-def test_what_answers_in_a_tasks_place_is_told_apart(host: AgentHost, banner: str, problem: str) -> None:
+def test_what_answers_in_a_tasks_place_is_distinguished(host: AgentHost, banner: str, problem: str) -> None:
     script = (
         "import socket, sys\n"
         "listener = socket.create_server(('127.0.0.1', 0)); print(listener.getsockname()[1], flush=True)\n"
@@ -124,7 +124,7 @@ def test_what_answers_in_a_tasks_place_is_told_apart(host: AgentHost, banner: st
         stranger.communicate()
 
 
-def test_a_port_that_somebody_has_is_told_with_who_that_is(host: AgentHost) -> None:
+def test_a_port_that_another_process_has_is_reported_with_who_that_is(host: AgentHost) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taker, host.open() as talk:
         port = taker.getsockname()[1]
         (slot,) = ask(talk, host, listen=[{"whose": "worker:0", "port": port}])["bound"]
@@ -149,7 +149,7 @@ def test_a_trainer_of_the_live_run_keeps_its_port_and_is_reached(host: AgentHost
         assert reach(talk, host, peer(port, live=True)) == [""]
 
 
-def test_names_addresses_and_proxies_are_told_without_passwords(host: AgentHost) -> None:
+def test_names_addresses_and_proxies_are_reported_without_passwords(host: AgentHost) -> None:
     with host.open(http_proxy="http://me:hunter2@proxy:3128", NO_PROXY="lab") as talk:
         answer = ask(talk, host, names=["localhost", "127.0.0.1", "192.0.2.77", "no.invalid"])
     assert {each["name"]: each["own"] for each in answer["resolved"]} == {

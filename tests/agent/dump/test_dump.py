@@ -78,7 +78,7 @@ def calls(process: Fields) -> list[str]:
     return [frame["function"] for frame in reversed(main["frames"])]
 
 
-def test_threads_are_told_apart_and_the_trainer_goes_on(host: AgentHost) -> None:
+def test_threads_are_distinguished_and_the_trainer_continues(host: AgentHost) -> None:
     spec = up(host, python("worker:0", TRAINS))
     (one,) = dumped(host, "worker:0")
     (process,) = one["processes"]
@@ -122,7 +122,7 @@ def test_nobody_is_sent_a_signal_that_it_would_not_answer(host: AgentHost) -> No
     assert found["worker:0"]["stacks"] == []
 
 
-def test_a_stopped_trainer_is_told_as_such(host: AgentHost) -> None:
+def test_a_stopped_trainer_is_reported_as_such(host: AgentHost) -> None:
     spec = up(host, python("worker:0", WAITS))
     pid = host.state(spec)["tasks"]["worker:0"]["pid"]
     os.kill(pid, 19)

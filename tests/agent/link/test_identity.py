@@ -31,7 +31,7 @@ def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(
 
 
 @pytest.mark.parametrize("what", [*FORGERIES, "none"])
-def test_who_knocks_and_has_no_certificate_of_the_run_is_told_nothing(links: Links, tmp_path: Path, what: str) -> None:
+def test_who_knocks_and_has_no_certificate_of_the_run_receives_nothing(links: Links, tmp_path: Path, what: str) -> None:
     forged = None
     if what != "none":
         own = links.authority.issue("h1", coordinates=False)

@@ -145,7 +145,7 @@ def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
     assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
 
 
-def test_who_breaks_the_protocol_is_told_so_and_nobody_else_notices(links: Links) -> None:
+def test_who_breaks_the_protocol_is_informed_and_nobody_else_notices(links: Links) -> None:
     agent = links.agent("h2")
     for what, line in CANNOT_BE_A_MESSAGE.items():
         breaker = links.keyholder()
@@ -176,7 +176,7 @@ def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, messa
 RUNNING = {"want": "run", "generation": 2, "version": 5}
 
 
-def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
+def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> None:
     late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))

@@ -71,7 +71,7 @@ def squatter(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
+def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
     tmp_path: Path, port: int, squatter: socket.socket
 ) -> None:
     files, spec = make_run(tmp_path, "r1", port)
@@ -132,7 +132,7 @@ def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: P
         leading.close()
 
 
-def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path, port: int) -> None:
+def test_an_agent_that_lies_again_and_again_is_in_the_history_once(tmp_path: Path, port: int) -> None:
     """Its own supervisor's part, but for the name that it says."""
     authority = Authority("r1")
     files, spec = make_run(tmp_path, "r1", port, authority=authority)

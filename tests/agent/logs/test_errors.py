@@ -116,7 +116,7 @@ def excerpt(log: str, size: int = 1 << 20) -> str:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_error_is_told_as_a_whole_and_nothing_else(name: str) -> None:
+def test_an_error_is_reported_as_a_whole_and_nothing_else(name: str) -> None:
     assert excerpt(STEPS + ERRORS[name] + STEPS) == ERRORS[name]
     assert excerpt(ERRORS[name]) == ERRORS[name]
     assert excerpt(STEPS + ERRORS[name] + STEPS + ERRORS[name]) == ERRORS[name] * 2
@@ -131,7 +131,7 @@ def test_pieces_of_one_line_lose_only_empty_lines(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_error_is_not_told(name: str) -> None:
+def test_what_is_no_error_is_not_reported(name: str) -> None:
     assert excerpt(HARMLESS[name]) == ""
     assert excerpt(HARMLESS[name] + PLAIN + HARMLESS[name]) == PLAIN
 

@@ -56,7 +56,7 @@ def test_follow_begins_before_the_task_does(run: Run) -> None:
         eventually(lambda: following.text() == b"hello\n")
 
 
-def test_follow_goes_on_with_the_next_attempts(run: Run) -> None:
+def test_follow_continues_with_the_next_attempts(run: Run) -> None:
     run.log(b"old 1\nold 2\n")
     with run.follow(lines=1) as following:
         eventually(lambda: following.text() == b"old 2\n")

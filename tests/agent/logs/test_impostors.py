@@ -35,7 +35,7 @@ def test_what_is_no_log_is_named_in_its_place(run: Run, what: str) -> None:
     assert impostors.unharmed(log)
 
 
-def test_the_logs_of_the_other_tasks_go_on_and_what_is_no_log_is_told_once(run: Run) -> None:
+def test_the_logs_of_the_other_tasks_continue_and_what_is_no_log_is_reported_once(run: Run) -> None:
     run.states = {"worker:0": "running", "ps:0": "running"}
     log = replaced(run, "is a FIFO")
     run.log(b"parameters\n", task="ps:0")

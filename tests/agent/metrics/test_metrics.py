@@ -8,7 +8,7 @@ from tests.event_files import scalar
 NAME = "events.out.tfevents.1.host"
 
 
-def test_scalars_are_told_as_they_are_written_until_the_run_ends(host: AgentHost) -> None:
+def test_scalars_are_reported_as_they_are_written_until_the_run_ends(host: AgentHost) -> None:
     out = host.home / "out" / "train"
     out.mkdir(parents=True)
     (out / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(1, "lr", 1.0))

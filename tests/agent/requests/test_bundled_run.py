@@ -172,7 +172,7 @@ def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(
     assert (host.root / "work" / "other" / "tree" / "model" / "step").exists()
 
 
-def test_a_run_of_an_earlier_build_goes_on_in_its_bundle_and_what_it_wrote_is_named(
+def test_a_run_of_an_earlier_build_continues_in_its_bundle_and_what_it_wrote_is_named(
     host: AgentHost, trains: Callable[[str], Bundle]
 ) -> None:
     code = trains("# first")

@@ -280,14 +280,14 @@ def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> 
             host.ask("stop", tasks=None, grace_s=None, reason="", by="ada", **fields)
 
 
-def test_a_root_that_cannot_be_made_is_told(host: AgentHost) -> None:
+def test_a_root_that_cannot_be_made_is_reported(host: AgentHost) -> None:
     host.root.write_text("a file")
     with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.open()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_told(host: AgentHost) -> None:
+def test_a_full_disk_is_reported(host: AgentHost) -> None:
     host.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(host.root)], check=True)
     try:
@@ -300,7 +300,7 @@ def test_a_full_disk_is_told(host: AgentHost) -> None:
         subprocess.run(["umount", str(host.root)], check=True)
 
 
-def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_reported(tmp_path: Path) -> None:
     aged = "import sys;sys.version_info=(3,7,16);i=sys.stdin.buffer;" + (
         'exec(compile(i.read(int(i.readline())),"dtctl","exec"))'
     )

@@ -183,7 +183,7 @@ def lines(path: Path, *more: str) -> None:
     path.write_text("".join(line + "\n" for line in [*path.read_text().splitlines(), *more]))
 
 
-def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
+def test_lines_of_the_history_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
     spec = ended(host)
     path = host.run_directory(spec) / "history.jsonl"
     good = path.read_text().splitlines()

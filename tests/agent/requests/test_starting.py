@@ -43,7 +43,7 @@ def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_
     assert "coordinator.port" in frame["hint"]
 
 
-def test_a_port_that_a_trainer_of_another_run_has_is_told_with_the_run(host: AgentHost) -> None:
+def test_a_port_that_a_trainer_of_another_run_has_is_reported_with_the_run(host: AgentHost) -> None:
     script = "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); input()"
     command = [sys.executable, "-c", script]
     environment = {**os.environ, "DTCTL_RUN": "digits-1"}

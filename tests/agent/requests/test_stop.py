@@ -156,7 +156,7 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
         late.wait()
 
 
-def test_what_a_finished_trainer_left_behind_is_ended_and_told(host: AgentHost) -> None:
+def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
     host.up(spec)
     entry = host.wait_state(spec, "worker:0", "succeeded")

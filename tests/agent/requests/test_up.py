@@ -209,7 +209,7 @@ def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
     assert {run["run"] for run in host.ask("runs")["runs"]} == {first["run"], second["run"]}
 
 
-def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None:
+def test_a_second_controller_is_informed_who_holds_the_lock(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", *SLEEP))
     with host.open() as talk:
         host.prepare(talk, spec, pid=4711)
@@ -247,7 +247,7 @@ def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_s
     assert not alive(int((tmp_path / "begun").read_text()))
 
 
-def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
+def test_a_port_that_is_taken_is_reported_with_its_holder(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spec = host.spec(task("worker:0", *SLEEP, port=port))
@@ -260,7 +260,7 @@ def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"  # now it is free
 
 
-def test_ports_that_are_taken_are_told_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
+def test_ports_that_are_taken_are_reported_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with host.open() as talk:
@@ -342,7 +342,7 @@ def test_chosen_ports_are_kept_until_the_start_and_a_live_run_keeps_its_own(host
     assert again["worker:9"] not in (first, second)
 
 
-def test_an_output_directory_is_told_with_its_last_owner(host: AgentHost) -> None:
+def test_an_output_directory_is_reported_with_its_last_owner(host: AgentHost) -> None:
     fields = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
     spec = host.spec(task("worker:0", "sh", "-c", "echo > $HOME/out/model; sleep 1000"), dirs=["\0HOME/out"])
     with host.open() as talk:
@@ -379,7 +379,7 @@ def test_directories_are_made_before_the_start(host: AgentHost) -> None:
     assert (host.directory / "data").is_dir()
 
 
-def test_a_directory_that_cannot_be_made_is_told(host: AgentHost) -> None:
+def test_a_directory_that_cannot_be_made_is_reported(host: AgentHost) -> None:
     (host.home / "out").write_text("a file")
     with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.up(host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"]))

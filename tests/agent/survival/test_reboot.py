@@ -271,7 +271,7 @@ def test_a_run_that_came_back_to_life_needs_it_again(account: Account) -> None:
     assert account.table is not None
 
 
-def test_a_damaged_state_counts_as_one_that_goes_on(account: Account) -> None:
+def test_a_damaged_state_counts_as_one_that_continues(account: Account) -> None:
     run = account.keep_run("r1")
     account.offer()
     (run / "state.json").write_text("{")

@@ -78,7 +78,7 @@ def got(talk: Conversation, channel: int, path: str, *, taken: bool = True) -> b
     return data
 
 
-def test_where_event_files_are_and_which_python_has_tensorboard_is_told(host: AgentHost) -> None:
+def test_where_event_files_are_and_which_python_has_tensorboard_is_reported(host: AgentHost) -> None:
     up(host, "out/train", "logs/eval")
     answer = host.ask("event_dirs")
     assert answer["dirs"] == [str(host.home / "out"), str(host.home / "logs")]

@@ -41,7 +41,7 @@ def test_a_complaint_is_kept_until_a_step_and_its_secrets_are_masked(host: Agent
     assert "hunter2" not in str(host.ask("diagnose"))
 
 
-def test_the_log_of_a_lost_attempt_is_told_while_the_next_one_runs(host: AgentHost) -> None:
+def test_the_log_of_a_lost_attempt_is_reported_while_the_next_one_runs(host: AgentHost) -> None:
     script = "[ $DTCTL_ATTEMPT = 1 ] && { echo odd words of $PASSWORD; exit 3; }; echo well; exec sleep 1000"
     recovery = {"max_restarts": 5, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
     spec = host.spec(shell("worker:0", script, secrets=["PASSWORD"]), recovery=recovery)

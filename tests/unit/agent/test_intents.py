@@ -165,7 +165,7 @@ def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files:
     assert len(reported) == 1
 
 
-def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
+def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})

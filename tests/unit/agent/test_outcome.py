@@ -160,7 +160,7 @@ def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     assert (found and (found.kind, sentence(found.why))) == expected
 
 
-def test_what_waits_for_its_restart_is_told_with_its_end() -> None:
+def test_what_waits_for_its_restart_is_reported_with_its_end() -> None:
     backoff = {"state": "backoff", "exit": made(Exit, code=3)}
     waiting = outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff}))
     assert waiting == [fact("task_lost", task="ps:0"), fact("exited", code=3)]

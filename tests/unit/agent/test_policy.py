@@ -369,7 +369,7 @@ def test_who_aborts_did() -> None:
     assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
 
 
-def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
+def test_state_json_holds_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
     ending = code(127, "cannot run it")
     exit_ = exit_record(ending, Verdict(retry=False), "last words")
     assert exit_ == {

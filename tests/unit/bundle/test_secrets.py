@@ -239,7 +239,7 @@ def test_a_gitignore_is_no_word_on_secrets(code: Path) -> None:
     assert withheld(scan(write(code, {".env": "X=1", ".gitignore": "*.log\n!.env\n"}))) == (".env",)
 
 
-def test_what_the_users_rules_leave_out_is_not_told(code: Path) -> None:
+def test_what_the_users_rules_leave_out_is_not_reported(code: Path) -> None:
     bundle = scan(write(code, {".env": "X=1", ".gitignore": ".env\n"}))
     assert (withheld(bundle), bundle.skipped) == ((), ((".env", ".gitignore:1 .env"),))
 
@@ -315,7 +315,7 @@ def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])
-def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reported_line_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {name: "X"})))
     rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})

@@ -98,7 +98,7 @@ def test_clocks_are_bounded_by_question_and_answer() -> None:
     assert found.failed
 
 
-def test_a_host_that_answers_something_else_is_not_believed() -> None:
+def test_a_host_that_answers_something_else_is_not_trusted() -> None:
     class Silent(Hosts):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             (answer,) = super().__call__(session, fields)
@@ -112,7 +112,7 @@ def test_a_host_that_answers_something_else_is_not_believed() -> None:
     assert "invalid record: facts.machine" in found.errors["d"].detail + found.errors["d"].summary
 
 
-def test_how_far_it_is_is_told_by_host() -> None:
+def test_how_far_it_is_is_reported_by_host() -> None:
     reports: list[Progress] = []
     checked(FakeTransport(Hosts()), report=reports.append)
     assert [one.phase for one in reports if one.host == "d"] == ["connect", "check", "prepared"]

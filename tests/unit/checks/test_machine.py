@@ -41,7 +41,7 @@ def test_hosts_with_room_pass() -> None:
     assert judged(TOPIC, context(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
 
 
-def test_hosts_that_share_a_full_disk_are_told_once() -> None:
+def test_hosts_that_share_a_full_disk_are_reported_once() -> None:
     facts = {host: machine(disks=[disk(free=0)]) for host in "abd"}
     found = judged(TOPIC, context(), facts)
     assert hosts_by_signature(found) == {"disk_full_before": ("a", "b", "d")}
@@ -106,7 +106,7 @@ def test_who_uses_a_gpu_is_named() -> None:
     assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"
 
 
-def test_limits_that_are_low_are_told() -> None:
+def test_limits_that_are_low_are_reported() -> None:
     low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
     facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}
     found = hosts_by_signature(judged(TOPIC, context(), facts))
@@ -181,7 +181,7 @@ def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off:
         ((299.6, 400.0), "300 s ahead"),
     ],
 )
-def test_a_clock_is_told_against_this_machines(interval: tuple[float, float], expected: str) -> None:
+def test_a_clock_is_reported_against_this_machines(interval: tuple[float, float], expected: str) -> None:
     assert clock_text(interval) == expected
 
 
@@ -215,7 +215,7 @@ def test_of_two_hosts_the_one_that_differs_from_the_other_and_from_here_is_wrong
     assert found(a=(0, 0), b=(8.0, 8.0)) == [("clock_off", ("b",), 8.0, "ahead of", ("a", HERE))]
 
 
-def test_hosts_that_are_off_alike_are_told_together_and_are_no_others_of_anybody() -> None:
+def test_hosts_that_are_off_alike_are_reported_together_and_are_no_others_of_anybody() -> None:
     findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(20.2, 21), e=(20.4, 21), f=(-300.0, -299.6))
     others = ("a", "b", "c", HERE)
     assert findings == [
@@ -229,7 +229,7 @@ def test_a_clock_that_is_just_off_speaks_for_nobody() -> None:
     assert [one[-1] for one in findings] == [("a", "b", "c", HERE)] * 2
 
 
-def test_this_machine_is_told_as_such_whichever_way_it_is_off() -> None:
+def test_this_machine_is_reported_as_such_whichever_way_it_is_off() -> None:
     assert found(a=(90.0, 90.0), b=(90.0, 90.0)) == [("clock_wrong_here", (), 90.0, "behind", ("a", "b"))]
     assert found(a=(-8.0, -8.0), b=(-8.0, -8.0)) == [("clock_wrong_here", (), 8.0, "ahead of", ("a", "b"))]
 
@@ -303,7 +303,7 @@ def lines(heard: Answers[Any]) -> Mapping[str, Mapping[str, object]]:
     return {one.what: one.values for one in TOPIC.describe(context(), heard) if isinstance(one, Line)}
 
 
-def test_each_figure_of_a_machine_is_told_by_host() -> None:
+def test_each_figure_of_a_machine_is_reported_by_host() -> None:
     full = machine(
         available=3,
         took={"worker:0": 1, "worker:1": 2},
@@ -381,13 +381,13 @@ def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given(
     }
 
 
-def test_gpus_are_told_in_short_by_their_kind() -> None:
+def test_gpus_are_reported_in_short_by_their_kind() -> None:
     gpus = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
     assert gpu_text(gpus) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
     assert gpu_text([]) == ""
 
 
-def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:
+def test_drivers_that_differ_are_reported_with_those_that_fewer_hosts_have() -> None:
     other = gpu(0, driver="535.1")
     facts = {"a": machine(gpus=[gpu(0), gpu(1)]), "b": machine(gpus=[gpu(0)]), "c": machine(gpus=[other])}
     (one,) = gpu_findings(context(), facts)

@@ -66,7 +66,7 @@ def test_a_program_that_is_no_python_is_not_asked_about() -> None:
     assert TOPIC.ask(context(value), Answers()) == {}
 
 
-def test_a_missing_module_is_told_with_the_version_that_the_others_have() -> None:
+def test_a_missing_module_is_reported_with_the_version_that_the_others_have() -> None:
     facts = {**SAME, "d": {"pythons": [python(missing=["tensorflow", "sklearn"])]}}
     found = judged(TOPIC, context(), facts)
     assert hosts_by_signature(found) == {"modules_missing": ("d",)}
@@ -88,7 +88,7 @@ def test_without_a_python_a_task_cannot_start() -> None:
     assert hosts_by_signature(found) == {"python_missing": ("d",)}
 
 
-def test_a_python_that_does_not_answer_is_told_with_its_words() -> None:
+def test_a_python_that_does_not_answer_is_reported_with_its_message() -> None:
     found = judged(TOPIC, context(), {**SAME, "d": {"pythons": [python(problem="No module named 'encodings'")]}})
     assert hosts_by_signature(found) == {"python_broken": ("d",)}
     assert "No module named 'encodings'" in sentence(found[0])
@@ -132,7 +132,7 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
         (["summaries"], {"torch": "2.2.0"}, None),
     ],
 )
-def test_known_traps_are_told_before_they_snap(
+def test_known_traps_are_reported_before_they_snap(
     uses: list[str], packages: dict[str, str], signature: str | None
 ) -> None:
     found = judged(TOPIC, context(uses=uses), {host: software(**packages) for host in "abcd"})
@@ -140,7 +140,7 @@ def test_known_traps_are_told_before_they_snap(
     assert all(one.seen.hosts == ("a", "b", "c", "d") for one in found)
 
 
-def test_what_cannot_be_imported_is_told_with_its_error() -> None:
+def test_what_cannot_be_imported_is_reported_with_its_error() -> None:
     facts = {
         "c": {"pythons": [python(imported={"tensorflow": {"seconds": 3, "problem": "ImportError: libcuda.so.1"}})]}
     }
@@ -169,7 +169,7 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
         ({}, None),
     ],
 )
-def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str | None) -> None:
+def test_gpus_that_would_stay_idle_are_reported(has: dict[str, Any], signature: str | None) -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
     value = context(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
     assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["cuda"] is True

@@ -60,7 +60,7 @@ def test_of_two_hosts_the_slower_one_is_named() -> None:
     assert hosts_by_signature(found(a=fast(), b=fast(70e9))) == {"host_computes_slowly": ("b",)}
 
 
-def test_slow_memory_is_told_of_a_host_that_computes_as_the_others() -> None:
+def test_slow_memory_is_reported_for_a_host_that_computes_as_the_others() -> None:
     assert hosts_by_signature(found(a=fast(), b=fast(), c=fast(copied=2e9))) == {"host_copies_slowly": ("c",)}
 
 
@@ -68,7 +68,7 @@ def test_only_what_was_measured_alike_is_compared() -> None:
     assert found(a=fast(), b=fast(), c=fast(1e6, kind="python")) == []
 
 
-def test_a_host_that_could_not_be_measured_is_told() -> None:
+def test_a_host_that_could_not_be_measured_is_reported() -> None:
     one = found(a=fast(), b=fast(0, kind="", problem="it did not answer within 64 s"))
     assert hosts_by_signature(one) == {"speed_not_measured": ("b",)}
 
@@ -97,7 +97,7 @@ def test_gpus_of_several_kinds_are_not_compared() -> None:
     assert found(a=fast(gpus=[gpu(0)]), b=fast(gpus=[gpu(0, 4e12, "K80")])) == []
 
 
-def test_gpus_that_the_framework_does_not_see_are_told() -> None:
+def test_gpus_that_the_framework_does_not_see_are_reported() -> None:
     one = found(a=fast(gpus=[gpu(0)]), b=fast(gpu_problem="tensorflow sees none of them"))
     assert hosts_by_signature(one) == {"gpus_not_measured": ("b",)}
     assert sentence(one[0]) == "the GPUs of b could not be measured: tensorflow sees none of them"
@@ -145,14 +145,14 @@ def test_another_model_explains_it_where_all_others_have_one_and_it_is_known() -
     assert fields(fast(**SLOWLY, governor="powersave")) == {}, "nobody knows that of the others"
 
 
-def test_both_speeds_are_told_with_the_middle_of_the_others() -> None:
+def test_both_speeds_are_reported_with_the_middle_of_the_others() -> None:
     (one,) = found(a=fast(), b=fast(), d=fast(50e9))
     assert one.seen.fields == {"own_flops": 50e9, "usual_flops": 100e9}
     (one,) = found(a=fast(), b=fast(), d=fast(copied=1e9))
     assert one.seen.fields == {"own_bytes": 1e9, "usual_bytes": 5e9}
 
 
-def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> None:
+def test_hosts_that_could_not_be_measured_are_reported_by_what_was_in_the_way() -> None:
     none: dict[str, Any] = {"flops": 0.0, "kind": ""}
     late = fast(**none, problem="late")
     one = found(a=fast(problem="late"), b=late, c=fast(**none), d=late)
@@ -162,7 +162,7 @@ def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> N
     ]
 
 
-def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_host() -> None:
+def test_before_the_second_round_nothing_is_reported_and_after_it_each_figure_by_host() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
         return {one.what: one.values for one in TOPIC.describe(DEEP, Answers(rounds)) if isinstance(one, Line)}
 

@@ -92,7 +92,7 @@ def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
     assert not fails(found[0])
 
 
-def test_what_cannot_be_written_is_told_with_the_systems_words() -> None:
+def test_what_cannot_be_written_is_reported_with_the_systems_message() -> None:
     wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
     found = judged(TOPIC, context(), wrote)
     assert hosts_by_signature(found) == {"place_unwritable": ("d",)}
@@ -179,14 +179,14 @@ def test_a_checkpoint_of_no_size_or_elsewhere_takes_no_room(saved: dict[str, Any
     assert lines(facts)["room for checkpoints"] == {"c": None}
 
 
-def test_room_is_told_by_the_directory_with_the_least_and_data_by_host() -> None:
+def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> None:
     written = [SAVED, {**SAVED, "path": "/more", "free_bytes": 50 * GB}, {**SAVED, "path": "/gone", "at": ""}]
     saved = [ROOM, {**ROOM, "path": "/more"}, {**ROOM, "path": "/gone", "size_bytes": 100 * GB}]
     facts = {"c": storage(written=written, checkpoints=saved), "d": storage(data=[DATA])}
     assert lines(facts) == {"room for checkpoints": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
 
 
-def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
+def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> None:
     def statements(*rounds: Any) -> list[tuple[str, Any]]:
         return [
             (one.kind, dict(one.fields))
@@ -219,14 +219,14 @@ def found(*answers: tuple[str, dict[str, Any]]) -> list[tuple[str, tuple[str, ..
     ]
 
 
-def test_data_that_is_missing_is_told_with_those_who_would_read_it_there() -> None:
+def test_data_that_is_missing_is_reported_with_those_who_would_read_it_there() -> None:
     gone = {"there": False, "path": HOME + "/data"}
     assert found(("a", gone), ("b", gone), ("c", {"path": HOME + "/data"})) == [
         ("data_missing", ("a", "b"), ("worker:0", "worker:1"), {"where": "~/data"})
     ]
 
 
-def test_each_problem_is_told_once_with_its_hosts() -> None:
+def test_each_problem_is_reported_once_with_its_hosts() -> None:
     assert found(("a", {"problem": "x"}), ("b", {"problem": "y"}), ("c", {"problem": "x"})) == [
         ("data_unreadable", ("a", "c"), (), {"where": "/data", "said": "x"}),
         ("data_unreadable", ("b",), (), {"where": "/data", "said": "y"}),
@@ -236,7 +236,7 @@ def test_each_problem_is_told_once_with_its_hosts() -> None:
 EMPTY = {"files": 0, "size_bytes": 0, "digest": ""}
 
 
-def test_an_empty_directory_is_told_beside_those_that_have_data() -> None:
+def test_an_empty_directory_is_reported_beside_those_that_have_data() -> None:
     assert found(("a", {}), ("b", EMPTY)) == [("data_empty", ("b",), (), {"where": "/data", "others": ("a",)})]
     assert found(("a", EMPTY), ("b", EMPTY)) == []
 
@@ -268,7 +268,7 @@ def test_directories_are_judged_by_themselves() -> None:
         ([{}, {"there": False}], "missing"),
     ],
 )
-def test_what_a_host_has_is_told_in_short(disks: list[dict[str, Any]], expected: str) -> None:
+def test_what_a_host_has_is_reported_in_short(disks: list[dict[str, Any]], expected: str) -> None:
     assert data_text(storage(data=[{**DATASET, **each} for each in disks])) == expected
 
 

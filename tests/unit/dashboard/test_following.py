@@ -58,7 +58,7 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
     assert reports[-1].errors == {}
 
 
-def test_of_the_story_only_what_is_new_is_asked_for() -> None:
+def test_of_the_history_only_what_is_new_is_asked_for() -> None:
     agents = Growing(viewed())
     with Following(record(), FakeTransport(agents), {}) as following:
         lengths = [len(following.report().events) for _ in range(3)]
@@ -97,7 +97,7 @@ def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.M
         assert "b" in found.errors
 
 
-def test_without_its_coordinator_the_others_tell_what_they_know_and_the_story_is_read_anew_after() -> None:
+def test_without_its_coordinator_the_others_tell_what_they_know_and_the_history_is_read_anew_after() -> None:
     agents = Growing(viewed())
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
@@ -131,7 +131,7 @@ def test_nobody_is_asked_while_nobody_reads() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_that_nobody_answers_is_told_and_it_goes_on() -> None:
+def test_that_nobody_answers_is_reported_and_it_continues() -> None:
     agents = Told(viewed())
     transport = FakeTransport(agents)
     board = Board()
@@ -246,7 +246,7 @@ def test_every_part_has_its_place_and_every_link_leads_to_one(read: Read) -> Non
     assert {str(one["href"])[1:] for one in read.named("a")} <= set(ids)
 
 
-def test_a_page_of_parts_is_the_same_as_one_that_was_told_them_later() -> None:
+def test_a_page_of_parts_is_the_same_as_one_that_received_them_later() -> None:
     held = parts(report())
     text = whole(held, 1)
     for name, part in held.items():
@@ -269,7 +269,7 @@ def test_a_screen_reader_says_by_itself_what_seldom_changes() -> None:
     assert parts(one)["news"].startswith("Failed: 1 task failed")
 
 
-def test_the_end_is_said_once_nothing_goes_on() -> None:
+def test_the_end_is_said_once_nothing_runs() -> None:
     ending = "The run has ended, and this page stays as it is."
     assert ending not in parts(running())["answer"]
     assert ending not in parts(report())["answer"], "three tasks still run"

@@ -216,7 +216,7 @@ def test_a_reader_that_takes_nothing_slows_neither_the_writer_nor_another_reader
         quick.close()
 
 
-def test_readers_are_told_of_the_end_and_the_server_has_ended_then() -> None:
+def test_readers_are_informed_of_the_end_and_the_server_has_ended_then() -> None:
     board, door = Board(), Door()
     board.put({"a": "begin"})
     with served(board, door) as server:
@@ -244,7 +244,7 @@ def test_there_are_only_so_many_readers() -> None:
             reader.close()
 
 
-def test_what_hosts_say_is_escaped_in_what_is_told_later_too() -> None:
+def test_what_hosts_say_is_escaped_in_what_is_reported_later_too() -> None:
     board = Board()
     board.put(parts(report()))
     text = json.dumps(board.since(0)[1])

@@ -88,7 +88,7 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
         (FRAMES + "ModuleNotFoundError: No module named 'models.net'\n", "models/net.py"),
     ],
 )
-def test_a_file_that_was_not_pushed_is_told_with_its_rule(log: str, path: str) -> None:
+def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: str) -> None:
     asked = facts(ended("worker:0", log))
     found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
     assert names(found)[0] == "left_out"
@@ -306,7 +306,7 @@ def test_every_row_is_tried() -> None:
     }
 
 
-def test_who_waits_for_what_has_ended_is_told_with_its_cause() -> None:
+def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
     log = FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n"
     found = facts(WAITS, ended("ps:0", log, "gpu-b"))
     first, *rest = findings(found)
@@ -322,7 +322,7 @@ def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
     assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
 
 
-def test_a_lost_connection_is_not_told_beside_the_loss_that_it_follows_from() -> None:
+def test_a_lost_connection_is_not_reported_beside_the_loss_that_it_follows_from() -> None:
     lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
     assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
     assert names(facts(lost, PS)) == ["peer_lost"]
@@ -484,7 +484,7 @@ def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
     assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
 
 
-def test_a_thousand_tasks_that_all_wait_are_told_at_once() -> None:
+def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
     tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
     (found,) = findings(facts(*tasks))
     assert len(found.seen.waiting) == 1000
@@ -550,5 +550,5 @@ def test_a_start_may_take_its_time() -> None:
     assert names(facts(young, PS)) == []
 
 
-def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
+def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:
     assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]

@@ -11,14 +11,14 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
 from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
-from tests.unit.tasks import changed, past_attempt
+from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
 TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
@@ -30,7 +30,7 @@ def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
     assert signatures.port(facts(TASK), running("worker:9"), {}) == {"port": "?"}
 
 
-def test_who_holds_a_port_is_told_as_it_was_at_the_end_before_what_it_is_now() -> None:
+def test_who_holds_a_port_is_reported_as_it_was_at_the_end_before_what_it_is_now() -> None:
     hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
     assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
@@ -61,16 +61,16 @@ def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
     assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
 
 
-SAVED = Checkpoint("model.ckpt-7", 7, 900.0, 1, 1, True, "")
+SAVED = checkpoint("model.ckpt-7", 7)
 
 
 @pytest.mark.parametrize(
     ("directories", "fields"),
     [
         ((), {}),
-        ((Checkpoints("gpu-a", "/o", None, (), (SAVED,)),), {}),
+        ((checkpoint_directory("gpu-a", "/o", SAVED, newest_complete=None),), {}),
         (
-            (Checkpoints("gpu-b", "/o", SAVED, (), (SAVED,)),),
+            (checkpoint_directory("gpu-b", "/o", SAVED),),
             {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"},
         ),
     ],
@@ -131,7 +131,7 @@ def test_each_host_is_asked_in_one_conversation() -> None:
     assert found.errors == {}
 
 
-def test_what_others_tell_is_told_where_the_coordinator_is_away() -> None:
+def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
     transport = FakeTransport(Agents(viewed()), {"c": GONE})
     found = diagnose(record(), transport)
     assert sorted(found.facts.hosts) == ["a", "b", "d"]
@@ -140,7 +140,7 @@ def test_what_others_tell_is_told_where_the_coordinator_is_away() -> None:
     assert found.status.verdict.outcome is not Outcome.FAILED
 
 
-def test_a_host_that_tells_of_foreign_tasks_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
     agents = Agents(viewed())
     monkeypatch.setattr(type(record()), "names_on", lambda self, host: frozenset({"ps:0", "ps:1", "worker:0"}))
     found = diagnose(record(), FakeTransport(agents))

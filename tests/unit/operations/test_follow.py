@@ -221,7 +221,7 @@ def test_a_run_that_ends_for_good_is_the_last() -> None:
     assert found(Agents(), STOPPED) == (None, [])
 
 
-def test_a_newer_run_of_the_cluster_goes_on() -> None:
+def test_a_newer_run_of_the_cluster_continues() -> None:
     newer, _ = found(Later(0), STOPPED)
     assert newer is not None
     assert newer.record is not None

@@ -39,7 +39,7 @@ def test_a_process_that_outlives_sigkill_is_shown(capsys: pytest.CaptureFixture[
     assert document.gc(found, dry_run=False)["hosts"][0]["survivors"] == left["survivors"]
 
 
-def test_every_host_is_asked_and_told_whether_it_is_serious(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_host_is_asked_and_informed_whether_it_is_serious(capsys: pytest.CaptureFixture[str]) -> None:
     asked = []
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -72,7 +72,7 @@ def test_hosts_that_share_a_home_directory_name_it_once() -> None:
     )
 
 
-def test_directories_that_are_alike_are_told_in_one_line_and_others_not() -> None:
+def test_directories_that_are_alike_are_reported_in_one_line_and_others_not() -> None:
     alike, other = told_once([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
     assert (alike.hosts, alike.directories) == (("gpu-1", "gpu-2"), 2)
     assert "501 MB each, with 1 file " in written_line(alike)
@@ -101,7 +101,7 @@ def result(*folders: dict[str, Any], run: str = "digits-1") -> dict[str, Any]:
     return {"type": "result", "run": run, "time": 2000.0, "dirs": ["/shared"], "folders": list(folders)}
 
 
-def test_a_directory_that_hosts_share_is_told_once_and_one_of_the_same_name_twice() -> None:
+def test_a_directory_that_hosts_share_is_reported_once_and_one_of_the_same_name_twice() -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         own = folder("/own", f"{session.host.name}-events", 1)
         return [result(folder("/shared", "7-events", 0, 1), own)]
@@ -149,7 +149,7 @@ def task(name: str, state: TaskState = TaskState.RUNNING, **fields: Any) -> Task
     return task_status(name, state=state, **fields)
 
 
-def test_a_run_that_has_told_no_step_has_a_target_alone() -> None:
+def test_a_run_that_has_reported_no_step_has_a_target_alone() -> None:
     assert progress_of([task("ps:0"), task("chief:0")], LEAD, 100) == Progress(target=100)
 
 

@@ -59,7 +59,7 @@ def test_each_event_runs_the_command_once_and_in_order(monkeypatch: pytest.Monke
     assert runs.received == ["1", "2"]
 
 
-def test_who_comes_later_is_told_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_later_receives_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs()
     made, _ = commands(monkeypatch, runs, fresh=False)
     made.see([happened("1"), happened("end", "failed")])
@@ -80,7 +80,7 @@ def test_a_command_that_hangs_holds_nobody_up_and_its_queue_is_bounded(monkeypat
     assert len(runs.received) <= MOST_WAITING + 1
 
 
-def test_a_command_that_fails_is_told_of_once_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_fails_is_reported_once_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([[fact("exited", code=1)], [fact("exited", code=1)], [], [fact("exited", code=1)]])
     runs = Runs(lambda: next(ends))
     made, failed = commands(monkeypatch, runs)

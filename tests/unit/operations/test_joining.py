@@ -66,7 +66,7 @@ def test_what_the_missing_host_will_need_is_kept_where_the_run_is_decided_and_no
     assert "PRIVATE KEY" in heard.requests["c", "start"]["latecomers"]["d"]["key"]
 
 
-def test_each_task_keeps_its_place_in_the_cluster_that_trainers_are_told(launch: Start) -> None:
+def test_each_task_keeps_its_place_in_the_cluster_that_trainers_receive(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
     (task,) = heard.requests["c", "up"]["spec"]["tasks"]
     assert "--worker_hosts=c:2222,d:2222" in task["argv"]
@@ -158,7 +158,7 @@ def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> No
     assert notes.order == ["begin", "take_back"], "there is no new run"
 
 
-def test_what_it_is_told_is_what_the_others_know(launch: Start) -> None:
+def test_it_receives_what_the_others_know(launch: Start) -> None:
     live = Live(launch, joining(launch))
     again(launch, live)
     asked = [fields for host, fields in live.requests if host == "d" and fields["type"] == "up"][1]
@@ -203,7 +203,7 @@ def test_a_host_that_nobody_keeps_a_place_for_is_an_error(launch: Start) -> None
         again(launch, Live(launch, None))
 
 
-def test_only_the_coordinators_host_is_believed_about_who_may_join(launch: Start, tmp_path: Path) -> None:
+def test_only_the_coordinators_host_is_trusted_about_who_may_join(launch: Start, tmp_path: Path) -> None:
     live = Live(launch, None)
 
     def lying(session: FakeSession, fields: Mapping[str, Any]) -> Script:

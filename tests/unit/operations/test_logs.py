@@ -17,6 +17,7 @@ from dtctl.operations.logs.reading import Merging, read_logs
 from dtctl.operations.logs.saving import save_logs
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S
 
 TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
@@ -41,7 +42,7 @@ def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str
 
 
 def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
-    return LogLines(TaskId.parse(task), 1, time, data)
+    return log_lines_of(task, data, time=time)
 
 
 def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
@@ -74,10 +75,10 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
         begun(ahead)
         begun(behind)
         merged = merging.all()
-        assert next(merged).time == 0.0
+        assert next(merged).log["time"] == 0.0
         assert len(passed) < 30, "of a thousand, those that fit"
         going.set()
-        times = [0.0, *(one.time for one in merged)]
+        times = [0.0, *(one.log["time"] for one in merged)]
     assert times == sorted([*map(float, range(1000)), 500.5])
 
 
@@ -97,8 +98,8 @@ def test_a_host_of_which_nothing_waits_may_always_add() -> None:
         begun(lambda: merging.add("a", lines("ps:0", 2.0, b"x" * 1000)))
         merged = merging.all()
         begun(late)
-        assert next(merged).time == 1.0
-        assert next(merged).time == 2.0
+        assert next(merged).log["time"] == 1.0
+        assert next(merged).log["time"] == 2.0
         merging.end("a")
         assert list(merged) == []
 
@@ -124,14 +125,14 @@ def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
         read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL), lambda one: None)
 
 
-def test_what_a_host_told_before_it_was_lost_is_shown() -> None:
+def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:
     def script_of(task: str) -> Script:
         return [log(task, b"x\n"), ConnectionLost("gone") if task == "ps:1" else dict(END)]
 
     shown: list[LogLines] = []
     transport = FakeTransport(Printed(script_of), {"a": TransportError("no route to a")})
     found = read_logs(record(), transport, LogRequest(ALL), shown.append)
-    assert sorted(str(one.task) for one in shown) == ["ps:1", "worker:0", "worker:1"]
+    assert sorted(one.log["task"] for one in shown) == ["ps:1", "worker:0", "worker:1"]
     assert set(found.errors) == {"a", "b"}
     assert sorted(found.answered) == ["c", "d"]
 
@@ -148,7 +149,7 @@ def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_p
     assert (directory / "worker-1.attempt-2.log").read_bytes() == b"again\n"
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
     assert directory.stat().st_mode & 0o777 == 0o700
-    assert [(str(one.task), one.attempt, one.size_bytes) for one in found.files[:2]] == [("ps:0", 1, 8), ("ps:0", 2, 6)]
+    assert [(one.task, one.attempt, one.size_bytes) for one in found.files[:2]] == [("ps:0", 1, 8), ("ps:0", 2, 6)]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +193,7 @@ def test_a_directory_that_holds_something_is_not_written_to(tmp_path: Path) -> N
         save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path / "precious")
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def write(self, data: bytes) -> int:
             raise OSError(28, "No space left on device")

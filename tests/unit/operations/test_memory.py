@@ -95,7 +95,7 @@ def test_a_directory_of_somebody_else_is_refused(state: Path) -> None:
         Memory()
 
 
-def test_a_missing_directory_is_fine_and_one_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_fine_and_one_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     check_private(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
@@ -228,7 +228,7 @@ def reached(**settings: object) -> str:
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],
 )  # fmt: skip
-def test_a_damaged_record_is_put_aside_and_told_once(state: Path, text: str) -> None:
+def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str) -> None:
     messages: list[str] = []
     memory = Memory(messages.append)
     memory.save(record("digits-1"))
@@ -258,7 +258,7 @@ def test_a_record_that_cannot_be_read_now_stays_where_it_is(
     assert memory.load("digits-1") == record("digits-1")
 
 
-def test_a_record_of_another_run_is_not_believed_by_its_name(state: Path) -> None:
+def test_a_record_of_another_run_is_not_trusted_by_its_name(state: Path) -> None:
     memory = Memory()
     memory.save(record("digits-1"))
     (state / "runs" / "digits-1.json").rename(state / "runs" / "digits-2.json")
@@ -336,7 +336,7 @@ def test_no_change_of_a_record_is_more_than_a_damaged_record(data: st.DataObject
         json.dumps(found.to_json())
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     memory.save(record())
     old = (state / "runs" / "digits-1.json").read_text()
@@ -353,7 +353,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch:
     assert not list((state / "runs").glob(".*"))
 
 
-def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path, state: Path) -> None:
+def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path, state: Path) -> None:
     state.parent.mkdir()
     state.write_text("")
     memory = Memory()

@@ -154,7 +154,7 @@ def test_a_word_against_it_leaves_everything_as_it_is(end: Callable[[FakeTranspo
         assert {kind for _, kind, _ in agents.asked} == {"status"}
 
 
-def test_without_a_coordinator_what_is_about_to_end_is_told_once() -> None:
+def test_without_a_coordinator_what_is_about_to_end_is_reported_once() -> None:
     heard: list[Ending] = []
     down(record(), FakeTransport(Agents(), {"c": GONE}), ORDER, before=heard.append)
     assert [(one.run, len(one.tasks)) for one in heard] == [("digits-1", 4)]
@@ -287,7 +287,7 @@ WITHOUT_D = viewed(hosts={"d": {"connected": False, "heard": None, "state": None
 """The run was started without d."""
 
 
-def test_tasks_of_a_host_that_the_run_goes_on_without_are_pending_and_it_is_not_asked() -> None:
+def test_tasks_of_a_host_that_the_run_continues_without_are_pending_and_it_is_not_asked() -> None:
     transport = FakeTransport(Agents(WITHOUT_D), {"d": GONE})
     found = status(record(), transport)
     assert transport.opened == ["c"]
@@ -352,7 +352,7 @@ def test_the_reachable_hosts_say_how_a_run_ended_whose_coordinator_is_gone(order
     assert found.going_on_after_the_end == ()
 
 
-def test_a_run_with_a_task_that_was_not_told_to_end_goes_on() -> None:
+def test_a_run_with_a_task_that_was_not_told_to_end_continues() -> None:
     agents = _ended_by("stopped_by", but="d")
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 
@@ -395,7 +395,7 @@ def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() 
     assert agents.asked_of("restart") == ["c"]
 
 
-def test_no_run_at_all_is_told_as_such() -> None:
+def test_no_run_at_all_is_reported_as_such() -> None:
     def empty(session: object, fields: object) -> list[dict[str, object]]:
         return [{"type": "result", "run": None, "time": 1.0}]
 

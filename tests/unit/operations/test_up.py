@@ -164,7 +164,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
     assert checked.seconds == pytest.approx(0.6)
 
 
-def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
+def test_an_earlier_checkpoint_on_the_leads_host_is_reported(launch: Start) -> None:
     checkpoint = saved(None, seen=True)["checkpoint"]
     report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
 
@@ -174,8 +174,8 @@ def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
         return [{**READY, "checkpoints": [report]}] if leads else usual
 
     result, _ = started(launch, FakeTransport(resuming))
-    assert (result.earlier.host, result.earlier.directory) == ("c", "/out")
-    assert result.earlier.newest_complete.step == 7
+    assert (result.earlier.host, result.earlier.report["dir"]) == ("c", "/out")
+    assert result.earlier.report["newest_complete"]["step"] == 7
     assert started(launch, FakeTransport(willing))[0].earlier is None
 
 
@@ -211,14 +211,14 @@ def begun(launch: Start, taken: Mapping[str, list[dict[str, Any]]], **known: Any
 def test_a_run_that_begins_at_0_beside_a_checkpoint_says_so_before_it_starts(launch: Start) -> None:
     result, _ = begun(launch, {"c": [saved("digits-0", seen=False)], "a": [saved(None, seen=False, step=9)]})
     assert (result.unseen.host, result.unseen.run, result.unseen.lead) == ("a", None, "c"), "the newest"
-    assert (result.unseen.directory, result.unseen.checkpoint.step) == ("/old", 9)
+    assert (result.unseen.directory, result.unseen.checkpoint["step"]) == ("/old", 9)
     assert result.earlier is None
 
 
-def test_a_checkpoint_that_the_run_sees_is_told_as_what_it_continues_from(launch: Start) -> None:
+def test_a_checkpoint_that_the_run_sees_is_reported_as_what_it_continues_from(launch: Start) -> None:
     result, _ = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
     assert result.unseen is None
-    assert (result.earlier.host, result.earlier.newest_complete.step) == ("c", 7)
+    assert (result.earlier.host, result.earlier.report["newest_complete"]["step"]) == ("c", 7)
 
 
 def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:
@@ -275,7 +275,7 @@ def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0
     return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
 
-def test_a_run_that_goes_on_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
+def test_a_run_that_continues_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
     def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         answers = going_on(session, fields)
         return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
@@ -299,11 +299,11 @@ def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> N
     assert [str(task) for task in result.ended] == ["worker:0", "worker:1"]
 
 
-def test_a_host_where_all_has_ended_belongs_to_the_run_that_goes_on(launch: Start) -> None:
+def test_a_host_where_all_has_ended_belongs_to_the_run_that_continues(launch: Start) -> None:
     assert started(launch, FakeTransport(going_on))[0].run == "digits-0"
 
 
-def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
+def test_a_run_that_continues_in_part_only_is_an_error(launch: Start) -> None:
     def mixed(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "abort":
             return [rolled_back()]
@@ -473,7 +473,7 @@ def test_an_interrupted_start_names_the_hosts_that_did_not_say_that_they_took_it
     assert notes.order == ["begin"], "what may go on is found again"
 
 
-def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told(launch: Start) -> None:
+def test_an_interrupt_while_hosts_are_asked_to_keep_comes_when_all_have_been_informed(launch: Start) -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "keep" and session.host.name == "a":
             signal.raise_signal(signal.SIGINT)

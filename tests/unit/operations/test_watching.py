@@ -168,7 +168,7 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
     assert [transport.opened.count(host) for host in "abd"] == [1, 1, 1]
 
 
-def test_a_host_that_is_away_too_is_told_of_as_such() -> None:
+def test_a_host_that_is_away_too_is_reported_as_such() -> None:
     agents = Watched(c=[[states(viewed()), ConnectionLost("gone")]])
 
     class Gone(FakeTransport):
@@ -205,7 +205,7 @@ def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
     assert first.record.coordinator == "d"
 
 
-def test_a_host_that_speaks_of_tasks_of_others_is_not_believed() -> None:
+def test_a_host_that_speaks_of_tasks_of_others_is_not_trusted() -> None:
     lie = viewed(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
     agents = Watched(c=[[states(lie), dict(RESULT)]])
     found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Disconnected))
@@ -230,7 +230,7 @@ def test_the_loss_comes_from_the_host_of_the_lead_alone() -> None:
     assert transport.opened == ["c"]
 
 
-def test_a_feed_keeps_what_is_told_until_it_is_taken_and_the_error_last() -> None:
+def test_a_feed_keeps_what_is_reported_until_it_is_taken_and_the_error_last() -> None:
     def tell() -> Generator[object, None, None]:
         yield from (1, None, 2)
         raise TransportError("gone")
@@ -324,7 +324,7 @@ def test_a_start_is_over_when_every_task_has_begun_or_the_run_is_decided(
     assert has_begun(known(phase, worker1=worker)) is begun
 
 
-def test_tasks_of_hosts_that_the_run_goes_on_without_are_not_waited_for() -> None:
+def test_tasks_of_hosts_that_the_run_continues_without_are_not_waited_for() -> None:
     view = viewed(phase="running", hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
     assert has_begun(Coordination.of(checked(RunView, view), record().roster))
 

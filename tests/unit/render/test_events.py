@@ -73,7 +73,7 @@ def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
     assert events.away is not None
 
 
-def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_continues_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_RETRY_S", (0.01,))
 
     class Breaks(Tellers):

@@ -28,6 +28,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal import moving as module
 from dtctl.render.terminal.moving import LastLine, moving, still
 from dtctl.transport.connect import Transports
+from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S, eventually
 
 HOSTS = [f"gpu-{number}" for number in range(1, 31)]
@@ -248,7 +249,7 @@ def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
 
 
 def log_of(task: TaskId, text: str) -> LogLines:
-    return LogLines(task, 1, 1.0, text.encode())
+    return log_lines_of(str(task), text.encode())
 
 
 def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:

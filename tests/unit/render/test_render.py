@@ -12,7 +12,6 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.up.result import UpResult
@@ -30,7 +29,7 @@ from tests.unit.clusters import cluster, job
 from tests.unit.diagnosing import ended, facts, machine, running
 from tests.unit.ended_logs import LOGS
 from tests.unit.render.test_safe_output import run_status
-from tests.unit.tasks import changed
+from tests.unit.tasks import changed, checkpoint, checkpoint_directory, log_lines_of
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,9 @@ def test_lines_are_left_as_a_terminal_would_leave_them(data: bytes, lines: list[
 def test_each_line_bears_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = (TaskId("ps", 0), TaskId("worker", 0))
     printer = LogPrinter(tasks, prefix=True, timestamps=False)
-    printer.print(LogLines(tasks[0], 1, 0.0, b"a\nb\n"))
-    printer.print(LogLines(tasks[1], 1, 0.0, b"c\n"))
-    printer.print(LogLines(tasks[0], 2, 0.0, b"d\n"))
+    printer.print(log_lines_of("ps:0", b"a\nb\n"))
+    printer.print(log_lines_of("worker:0", b"c\n"))
+    printer.print(log_lines_of("ps:0", b"d\n", attempt=2))
     assert capsys.readouterr().out == (
         "ps:0     | a\nps:0     | b\nworker:0 | c\nps:0     | --- attempt 2 ---\nps:0     | d\n"
     )
@@ -239,9 +238,8 @@ def status(verdict: Verdict = RUNS, now: float = 100.0, **fields: Any) -> RunSta
 
 def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
     (place,) = run_status().checkpoints
-    assert place.newest_complete is not None
-    newest = dataclasses.replace(place.newest_complete, step=step, time=time)
-    return dataclasses.replace(found, checkpoints=(dataclasses.replace(place, newest_complete=newest),))
+    newest = checkpoint("model-7", step, time=time)
+    return dataclasses.replace(found, checkpoints=(checkpoint_directory(place.host, "/dir", newest),))
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
+from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.metrics import MetricsResult
@@ -33,11 +34,11 @@ from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
-from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
+from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
@@ -96,7 +97,7 @@ from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import incident, record, viewed
-from tests.unit.tasks import past_attempt, task_status
+from tests.unit.tasks import checkpoint, checkpoint_directory, log_lines_of, past_attempt, task_status
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
 MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
@@ -160,9 +161,9 @@ def poisoned(value: Any) -> Any:
 ERROR = AgentError("refused", "summary", detail="detail", hint="hint")
 TASK = TaskId("worker", 0)
 SAID = tuple(said("reason"))
-CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
-BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
-FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
+CHECKPOINT = checkpoint("model-7", 7)
+BROKEN = checkpoint("model-8", 7, complete=False, problem="half")
+FOUND = checkpoint_directory("a", "/dir", CHECKPOINT, BROKEN, incomplete=[BROKEN], problem="closed")
 _LEFT = [{"pid": 1, "command": "cmd"}]
 _SECOND = {"attempt": 2, "restarts": 1, "pid": 9, "since": 1.0, "why": SAID, "left": _LEFT, "left_behind": _LEFT}
 FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
@@ -302,7 +303,8 @@ VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
-PRUNED = Pruning((Pruned("a", "/dir", (CHECKPOINT,), (CHECKPOINT,), 10, "no room", False),), {"b": ERROR})
+_GONE = {"removed": [CHECKPOINT], "kept": [CHECKPOINT], "freed_bytes": 10, "problem": "no room", "listed": False}
+PRUNED = Pruning((("a", made(Pruned, dir="/dir", **_GONE)),), {"b": ERROR})
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
@@ -335,8 +337,8 @@ def narrate() -> None:
 
 
 def follow_log() -> None:
-    task = TaskId(f"worker{BAD}", 0)
-    LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
+    log = {**LOG.log, "task": f"worker{BAD}:0", "time": 1e300, "truncated": True}
+    LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(cast("answers.Log", log), b"text\n"))
 
 
 FAILED_TASK = task_status("ps:0", state="backoff", history=[past_attempt(1, 1.0, 2.0, 1, cause="no room")])
@@ -379,7 +381,7 @@ def trust_line() -> None:
     console.say(f"host{BAD}  ssh-ed25519  SHA256:x{BAD}")
 
 
-SAVED = SavedLog(TaskId("worker", 0), 1, Path("logs"), 10)
+SAVED = SavedLog("worker:0", 1, Path("logs"), 10)
 
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
@@ -586,7 +588,7 @@ def test_setup_output_off_a_terminal_holds_no_poison(capsys: pytest.CaptureFixtu
     assert not left_in(written)
 
 
-LOG = LogLines(TASK, 1, 0.0, b"\x1b[31mred\x1b]52;c;eA==\x07\r\nplain\n")
+LOG = log_lines_of(str(TASK), b"\x1b[31mred\x1b]52;c;eA==\x07\r\nplain\n")
 
 
 def test_a_log_on_a_terminal_keeps_its_colours_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -603,9 +605,9 @@ def test_a_log_in_a_pipe_has_no_colours_and_is_as_safe(capsys: pytest.CaptureFix
 
 def test_raw_logs_are_the_bytes_as_they_came(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     data = LOG.data + b"\xff\x9b no end"
-    LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=data))
+    LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(LOG._replace(data=data))
     assert capfdbinary.readouterr().out == data
-    LogPrinter((TASK,), prefix=True, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=b"a\x1bc\n\xff"))
+    LogPrinter((TASK,), prefix=True, timestamps=False, raw=True).print(LOG._replace(data=b"a\x1bc\n\xff"))
     assert capfdbinary.readouterr().out == b"worker:0 | a\x1bc\nworker:0 | \xff\n"
 
 

@@ -87,7 +87,7 @@ class Beating(Told):
 
 
 @pytest.mark.parametrize("hosts", ["c", "b", "bc"])
-def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_told(hosts: str) -> None:
+def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_reported(hosts: str) -> None:
     agents = Beating(hosts)
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == Counter(hosts)
@@ -100,7 +100,7 @@ def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_aske
             assert ": not asked for events and metrics any more" in written
 
 
-def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then() -> None:
+def test_a_coordinator_that_has_no_history_to_tell_is_not_asked_for_scalars_then() -> None:
     agents = Beating("c", ("events",))
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == {"c": 1}
@@ -109,7 +109,7 @@ def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then()
     assert {one.host for one in found.scalars.series} == set("abd")
 
 
-def test_a_coordinator_whose_story_is_not_to_be_believed_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
+def test_a_coordinator_whose_history_is_not_to_be_trusted_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
     class Strange(Told):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             answer = super().__call__(session, fields)
@@ -121,7 +121,7 @@ def test_a_coordinator_whose_story_is_not_to_be_believed_costs_no_time_and_is_as
     assert {one.host for one in found.scalars.series} == set("abcd")
 
 
-def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
+def test_who_reads_the_history_alone_waits_for_each_once_too() -> None:
     agents = Beating("bc")
     events = read_events(record(), FakeTransport(agents), last=None)
     assert agents.waits == Counter("bc")
@@ -138,7 +138,7 @@ def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
     assert list(found.errors) == ["c"]
 
 
-def test_hosts_that_were_spared_the_same_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_were_spared_the_same_are_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show_unasked({"gpu-1": ("metrics",), "a": ("events", "metrics"), "gpu-2": ("metrics",)})
     assert capsys.readouterr().err.splitlines() == [
         "gpu-[1-2]: not asked for metrics any more",
@@ -272,7 +272,7 @@ def shown(tmp_path: Path, environ: dict[str, str] | None = None) -> str:
     return "\n".join(read_configuration(file, environ or {}).lines)
 
 
-def test_what_is_no_secret_is_told_as_it_was_written(tmp_path: Path) -> None:
+def test_what_is_no_secret_is_reported_as_it_was_written(tmp_path: Path) -> None:
     text = shown(tmp_path)
     for line in ("name: digits", "  a: user@10.0.0.1", "    gpus: 2", "  - DB_PASSWORD", "  author: Ann", "  - 10"):
         assert line in text, line
@@ -326,7 +326,7 @@ def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
     assert described(line) == "attempt 1 ended after 52s, attempt 2 failed after 32s"
 
 
-def test_what_goes_on_lasts_until_now() -> None:
+def test_an_open_interval_lasts_until_now() -> None:
     moves = [happening(1.0, "worker:0", "pending", "starting"), happening(3.0, "worker:0", "starting", "running")]
     task = task_status(str(WORKER), "c", attempt=1)
     rows = timeline(moves, [task], 50.0, cut=False)
@@ -334,7 +334,7 @@ def test_what_goes_on_lasts_until_now() -> None:
     assert described(rows.tasks[0]) == "attempt 1 running for 49s"
 
 
-def test_without_a_story_the_tasks_own_history_is_told() -> None:
+def test_without_events_the_tasks_own_history_is_reported() -> None:
     task = status().tasks[WORKER]
     rows = timeline((), [task], 1200.0, cut=False)
     assert [(one.number, one.state) for one in rows.tasks[0].attempts] == [(1, TaskState.FAILED), (2, TaskState.FAILED)]
@@ -349,5 +349,5 @@ def test_among_many_tasks_those_with_trouble_come_first() -> None:
     assert by_trouble(printed.tasks, WORKER)[0].task == WORKER
 
 
-def test_no_task_and_no_story_are_a_timeline_too() -> None:
+def test_no_task_and_no_history_are_a_timeline_too() -> None:
     assert timeline((), (), 7.0, cut=True).tasks == ()

@@ -70,7 +70,7 @@ def test_checkpoints_are_advised_where_steps_are_done_again_and_there_is_none() 
     assert [gain_text(one) for one in goodput.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
 
 
-def test_what_losses_of_a_task_cost_is_told() -> None:
+def test_what_losses_of_a_task_cost_is_reported() -> None:
     lost = incident("worker:0", host="c", noticed=1062.0)
     gain = next(one for one in found(incidents=[lost]).gains if one.kind == "losses")
     assert gain.task == TaskId("worker", 0)

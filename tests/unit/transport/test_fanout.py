@@ -337,7 +337,7 @@ def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
     ]
 
 
-def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
+def test_logins_that_are_refused_for_different_reasons_are_distinguished() -> None:
     stories: dict[str, dict[str, Any]] = {
         "the login is refused": {},
         "the login is refused without a key": {"offered": []},
@@ -386,7 +386,7 @@ def test_what_came_back_differently_is_shown_of_the_first() -> None:
     assert lines(failed) == ["gpu-[1-2]: the setup failed", "  on gpu-1:", "  pip: 1"]
 
 
-def test_what_hosts_advise_is_told_as_theirs() -> None:
+def test_what_hosts_advise_is_reported_as_theirs() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": AgentError("internal", "no", hint="curl x | sh", host=f"gpu-{n}") for n in (1, 2)
     }
@@ -412,6 +412,6 @@ def test_what_the_first_line_says_is_not_said_again_below_it() -> None:
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "No route to host")])
 @pytest.mark.parametrize(("address", "is_example"), [("192.0.2.11", True), ("192.0.3.11", False)])
-def test_an_address_that_no_machine_has_is_told_as_an_examples(error: OSError, address: str, is_example: bool) -> None:
+def test_an_address_of_an_example_is_reported_as_such(error: OSError, address: str, is_example: bool) -> None:
     hint = cannot_connect(Destination("node-1", address, 22, "node-1"), error, 10.0).hint
     assert hint.startswith("that is an example's address: write your machines'") is is_example

@@ -105,7 +105,7 @@ def test_included_files_count_where_they_are_included(home: Path) -> None:
     assert files.lookup(SshSettings("other"))["user"] == "last"
 
 
-def test_a_block_goes_on_after_an_include_within_it(home: Path) -> None:
+def test_a_block_continues_after_an_include_within_it(home: Path) -> None:
     (home / ".ssh" / "more").write_text("Host else\n  Port 1\n")
     files = write(home, "Host gpu-a\n  Include more\n  Port 8\n")
     assert files.lookup(SshSettings("gpu-a"))["port"] == "8"

@@ -112,7 +112,7 @@ def again(data: bytes) -> Iterator[bytes]:
         yield data
 
 
-def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
+def test_a_host_that_hangs_is_reported_once_and_then_given_up() -> None:
     reports: Told = []
     begun = CLOCK.now
     with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
@@ -121,7 +121,7 @@ def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
     assert reports == [("gpu-3", 0.1, 0.3)]
 
 
-def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
+def test_a_host_that_does_not_greet_is_reported_and_given_up() -> None:
     reports: Told = []
     session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: reports.append(what))
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:

@@ -175,7 +175,7 @@ def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_direct
     assert rows(moved, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
 
 
-def test_another_output_directory_of_the_file_is_told(tree: Path, tmp_path: Path) -> None:
+def test_another_output_directory_of_the_file_is_reported(tree: Path, tmp_path: Path) -> None:
     save(tmp_path / "a")
     before = run_of(tree, known=(str(tmp_path / "a"),))
     new = run_of(tree, known=(str(tmp_path / "b"),), name="r-2")
@@ -195,7 +195,7 @@ def test_a_link_to_the_same_directory_is_the_same(tree: Path, tmp_path: Path) ->
     assert seen
 
 
-def test_without_a_setting_only_directories_with_a_checkpoint_are_told(tree: Path, tmp_path: Path) -> None:
+def test_without_a_setting_only_directories_with_a_checkpoint_are_reported(tree: Path, tmp_path: Path) -> None:
     run = run_of(tree, f"--out={tmp_path}/out", "--out=here")
     assert directories.report(run) == []
     save(tmp_path / "out")

@@ -253,7 +253,7 @@ def test_a_size_is_of_what_lies_there(tmp_path: Path) -> None:
     assert file_size(str(tmp_path / "none")) is None
 
 
-def test_each_tensor_that_lies_in_a_shard_is_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+def test_each_tensor_that_lies_in_a_shard_is_passed_to_the_callback(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path, shards=2).tensor("a", 1, shard=1).tensor("b", 2, in_shard=7).tensor("c", 3)
     bundle.index()
     reported: list[tuple[str, int, int]] = []
@@ -447,7 +447,7 @@ def test_many_bytes_at_once_have_the_checksum_of_one_after_the_other(size: int) 
     assert crc32c(data) == plainly(data)
 
 
-def test_a_checksum_goes_on_from_what_stood_before() -> None:
+def test_a_checksum_continues_from_what_stood_before() -> None:
     data = random.Random(1).randbytes(50_000)
     assert crc32c(data[20_000:], crc32c(data[:20_000])) == crc32c(data)
 

@@ -74,7 +74,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Receiver:
     return made
 
 
-def test_each_thing_is_told_once_and_in_order(receiver: Receiver) -> None:
+def test_each_thing_is_reported_once_and_in_order(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", "2", "3")
     desk.runs(5)
@@ -83,7 +83,7 @@ def test_each_thing_is_told_once_and_in_order(receiver: Receiver) -> None:
     assert desk.events == []
 
 
-def test_only_what_was_asked_for_is_told(receiver: Receiver) -> None:
+def test_only_what_was_asked_for_is_reported(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", kind="recovered")
     desk.runs()
@@ -91,7 +91,7 @@ def test_only_what_was_asked_for_is_told(receiver: Receiver) -> None:
     assert desk.hook.settled
 
 
-def test_what_may_be_taken_later_is_tried_a_few_times_and_told_of_once(receiver: Receiver) -> None:
+def test_what_may_be_taken_later_is_tried_a_few_times_and_reported_once(receiver: Receiver) -> None:
     desk = Desk()
     receiver.answer = BUSY
     desk.happens("1")
@@ -113,7 +113,7 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
-def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Receiver) -> None:
+def test_one_that_works_again_is_reported_and_so_is_its_next_failure(receiver: Receiver) -> None:
     desk = Desk()
     for answer, name in ((GONE, "1"), (TAKEN, "2"), (GONE, "3")):
         receiver.answer = answer
@@ -126,7 +126,7 @@ def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Re
     ]
 
 
-def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Receiver) -> None:
+def test_a_new_coordinator_continues_where_the_last_one_was_killed(receiver: Receiver) -> None:
     receiver.answer = None
     desk = Desk()
     desk.happens("1", "2")
@@ -158,7 +158,7 @@ def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(rec
     assert len(receiver.received) <= 11
 
 
-def test_one_that_is_far_behind_is_not_told_of_the_oldest(receiver: Receiver) -> None:
+def test_one_that_is_far_behind_does_not_receive_the_oldest(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens(*map(str, range(MOST_WAITING + 7)))
     desk.runs(60)
@@ -202,7 +202,7 @@ def names(found: list[RunEvent]) -> list[tuple[str, ...]]:
     return [one.kinds for one in found]
 
 
-def test_a_loss_and_its_recovery_are_told_each_at_its_time() -> None:
+def test_a_loss_and_its_recovery_are_reported_each_at_its_time() -> None:
     lost, back = events_of(view(incidents=[incident()]))
     assert (lost.kinds, lost.time, lost.task, lost.host, lost.attempt) == (("restarting",), 1002.0, "ps:1", "b", 1)
     assert (back.kinds, back.time, back.condition) == (("recovered",), 1011.4, "Running")
@@ -223,7 +223,7 @@ def test_what_hung_is_stalled_and_restarting_at_once(why: Fact, kinds: tuple[str
     assert names(found) == [kinds]
 
 
-def test_a_task_that_is_lost_twice_is_told_twice_and_a_culprit_that_is_found_later_too() -> None:
+def test_a_task_that_is_lost_twice_is_reported_twice_and_a_culprit_that_is_found_later_too() -> None:
     found = events_of(
         view(
             incidents=[
@@ -237,7 +237,7 @@ def test_a_task_that_is_lost_twice_is_told_twice_and_a_culprit_that_is_found_lat
 
 
 @pytest.mark.parametrize("kind", ["Succeeded", "Failed", "Stopped"])
-def test_the_end_is_told_when_it_is_certain(kind: str) -> None:
+def test_the_end_is_reported_when_it_is_certain(kind: str) -> None:
     over = ended(kind, fact("said", text="so"), cause="worker:0")
     [end] = events_of(over)
     assert (end.kinds, end.time, end.is_end) == ((kind.lower(),), 1020.0, True)
@@ -246,12 +246,12 @@ def test_the_end_is_told_when_it_is_certain(kind: str) -> None:
     assert events_of(over) == []
 
 
-def test_a_run_that_failed_as_it_hung_is_told_to_those_who_ask_for_stalls() -> None:
+def test_a_run_that_failed_as_it_hung_is_reported_to_those_who_ask_for_stalls() -> None:
     [end] = events_of(ended("Failed", fact("task_failed", task="worker:0"), fact("stalled", seconds=300.0)))
     assert end.kinds == ("failed", "stalled")
 
 
-def test_what_is_told_has_the_same_id_whoever_tells_it() -> None:
+def test_what_is_reported_has_the_same_id_whichever_host_reports_it() -> None:
     [end] = events_of(ended("Failed", fact("said", text="so"), cause="worker:0"))
     alone = run_events.ended("digits-1", "Failed", [fact("said", text="so")], "worker:0", 5.0)
     assert end.id == alone.id == "digits-1/failed"

@@ -62,13 +62,13 @@ KERNEL = "process 7: Name:\tsh\n  thread 7 (sh) waits in do_wait\n"
     ],
     ids=["py-spy", "faulthandler", "no current thread", "kernel", "hidden", "nothing"],
 )
-def test_the_innermost_frame_is_told(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
+def test_the_innermost_frame_is_reported(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
     (tmp_path / "stack").write_text(stack)
     wanted = [] if frame is None else [fact("hung_in", text=frame)]
     assert hung_in(str(tmp_path), log) == wanted
 
 
-def test_without_a_stack_nothing_is_told(tmp_path: Path) -> None:
+def test_without_a_stack_nothing_is_reported(tmp_path: Path) -> None:
     assert hung_in(str(tmp_path), "step 4") == []
 
 

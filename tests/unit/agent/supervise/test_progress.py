@@ -205,7 +205,7 @@ def test_a_log_that_was_truncated_is_read_from_its_start(tmp_path: Path) -> None
         ("lossless 3", None),
     ],
 )
-def test_the_last_loss_is_told_in_its_own_digits(line: str, loss: str | None) -> None:
+def test_the_last_loss_is_reported_in_its_own_digits(line: str, loss: str | None) -> None:
     assert step_reader.read(line.encode()).loss == loss
 
 
@@ -259,7 +259,7 @@ def test_when_and_where_it_was_written_is_left_out() -> None:
     assert complaint["text"] == "CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
 
 
-def test_one_kind_goes_on_whatever_numbers_are_in_it() -> None:
+def test_one_kind_continues_whatever_numbers_are_in_it() -> None:
     first = complaint_after(None, STILL.strip(), 5.0)
     later = complaint_after(first, STILL.replace(b"task:1", b"task:2").strip(), 15.0)
     assert later is not None

@@ -115,7 +115,7 @@ def told_of(state: State, *but: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_a_damaged_state_is_told_again_by_the_events(host: Host, junk: bytes) -> None:
+def test_a_damaged_state_is_reported_again_by_the_events(host: Host, junk: bytes) -> None:
     before = host.supervise()
     assert [entry["state"] for entry in before["tasks"].values()] == ["failed", "running"]
     Path(host.files.state_path).write_bytes(junk)

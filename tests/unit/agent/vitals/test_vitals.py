@@ -20,7 +20,7 @@ from dtctl.agent.vitals.neighbours import Others, gpus_of
 from dtctl.agent.vitals.usage import Quota, Usage
 
 
-def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
+def test_a_busy_process_is_reported_with_its_processors_and_memory() -> None:
     usage = Usage(os.getpid())
     usage.sample(time.monotonic())
     assert usage.cpu is None
@@ -144,7 +144,7 @@ def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -
     assert found == {"ps:1": "refused", "ps:2": "unresolved"}
 
 
-def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
+def test_a_way_that_swallows_everything_is_reported_after_the_limit() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         port = full.getsockname()[1]
         fillers = [socket.socket() for _ in range(4)]
@@ -157,7 +157,7 @@ def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
     assert [one["problem"] for one in found] == ["timeout"]
 
 
-def test_processes_of_others_that_do_nothing_are_not_told() -> None:
+def test_processes_of_others_that_do_nothing_are_not_reported() -> None:
     others = Others(time.monotonic())
     assert all(one["pid"] != os.getpid() for one in others.busy(time.monotonic() + 1.0, {os.getpid()}))
 

@@ -80,7 +80,7 @@ def test_of_two_hosts_nobody_can_tell_which_is_slow() -> None:
     assert judged(played(names(2), shaped("gpu-1"))) == []
 
 
-def test_a_direction_that_is_slow_is_told_alone() -> None:
+def test_a_direction_that_is_slow_is_reported_alone() -> None:
     def network(source: str, target: str) -> Measured:
         return measured(1e8 if source == "gpu-3" else 1e9, 1e8 if target == "gpu-3" else 1e9)
 
@@ -177,7 +177,7 @@ def test_a_step_waits_twice_for_the_way_and_the_bytes() -> None:
     assert least_step_s(speed, 82_000) == pytest.approx(2 * (0.0002 + 0.000082))
 
 
-def test_nothing_measured_is_nothing_told() -> None:
+def test_nothing_measured_is_nothing_reported() -> None:
     assert summed({}) is None
     assert summed({("a", "p"): one(None, 1e9, 1e9)}) is None
     assert summed({("a", "p"): one(0.1, 0.0, 1e9)}) is None

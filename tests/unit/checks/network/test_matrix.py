@@ -52,7 +52,7 @@ def test_a_host_that_reaches_nobody_has_one_for_what_goes_out(count: int, data: 
 
 @cases
 @given(st.integers(3, 7), st.data())
-def test_a_host_that_is_cut_off_both_ways_is_told_once(count: int, data: st.DataObject) -> None:
+def test_a_host_that_is_cut_off_both_ways_is_reported_once(count: int, data: st.DataObject) -> None:
     alone = data.draw(st.sampled_from(names(count)))
     found = causes(count, lambda source, target, port: "timeout" if alone in (source, target) else "")
     assert [(one.kind, one.hosts) for one in found] == [("cut_off", (alone,))]
@@ -226,7 +226,7 @@ def test_where_one_host_alone_was_tried_or_has_tried_it_is_its_fault(
     assert [(cause.kind, cause.hosts) for cause in causes] == [(kind, hosts)]
 
 
-def test_of_the_groups_of_a_partition_each_but_the_largest_is_told_the_smallest_first() -> None:
+def test_of_the_groups_of_a_partition_each_but_the_largest_is_reported_the_smallest_first() -> None:
     groups = [{1, 2, 3}, {4, 5}, {6, 7, 8, 9}]
     of = {f"gpu-{number}": index for index, group in enumerate(groups) for number in group}
     causes = causes_of(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
@@ -252,7 +252,7 @@ def test_groups_of_which_one_reaches_another_are_one_and_apart_from_the_rest() -
     assert {one.kind for one in rest} == {"one_way"}
 
 
-def test_what_fails_inside_a_group_is_told_beside_the_partition() -> None:
+def test_what_fails_inside_a_group_is_reported_beside_the_partition() -> None:
     of = {"gpu-1": 0, "gpu-2": 0, "gpu-3": 0, "gpu-4": 1, "gpu-5": 1}
     causes = causes_of(
         5,
@@ -264,7 +264,7 @@ def test_what_fails_inside_a_group_is_told_beside_the_partition() -> None:
     assert causes[0].fields["mode"] == "drop"
 
 
-def test_a_host_that_is_shut_both_ways_at_some_ports_is_told_for_each_way() -> None:
+def test_a_host_that_is_shut_both_ways_at_some_ports_is_reported_for_each_way() -> None:
     causes = causes_of(
         4, lambda source, target, port: "timeout" if "gpu-2" in (source, target) and port == 1 else "", (1, 2)
     )
@@ -274,7 +274,7 @@ def test_a_host_that_is_shut_both_ways_at_some_ports_is_told_for_each_way() -> N
     ]
 
 
-def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_told_for_each_way() -> None:
+def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_reported_for_each_way() -> None:
     causes = causes_of(
         4,
         lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "",
@@ -302,7 +302,7 @@ def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> Non
 WAYS = [(1, 2), (3, 4), (5, 6), (7, 8), (2, 3), (4, 5), (6, 7)]
 
 
-def test_as_many_pairs_as_fit_are_told_one_by_one_and_more_are_scattered() -> None:
+def test_as_many_pairs_as_fit_are_reported_one_by_one_and_more_are_scattered() -> None:
     causes = causes_of(9, between(*WAYS[:MOST_PAIRS]))
     assert sorted((cause.kind, cause.others, cause.hosts) for cause in causes) == sorted(
         ("one_way", (f"gpu-{source}",), (f"gpu-{target}",)) for source, target in WAYS[:MOST_PAIRS]
@@ -344,7 +344,7 @@ def test_of_a_port_that_one_host_alone_has_one_connection_blames_nobody() -> Non
     assert [cause.kind for cause in found(tried)] == ["one_way"]
 
 
-def test_nothing_that_failed_is_nothing_told() -> None:
+def test_nothing_that_failed_is_nothing_reported() -> None:
     assert matrix_causes(attempts(names(3), lambda *_: "timeout"), []) == []
 
 

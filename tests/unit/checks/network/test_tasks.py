@@ -88,7 +88,7 @@ def test_a_run_on_one_host_tries_no_connection() -> None:
     assert asked(value, listened(value)) == {}
 
 
-def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
+def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> None:
     value = dataclasses.replace(context(), brief=True, network_speed=False)
     first = listened(value, proxies={"http_proxy": "http://p:1"})
     first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
@@ -116,7 +116,7 @@ def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
     assert asked(value) == {}
 
 
-def test_a_network_that_works_is_told_with_the_connections_that_were_tried() -> None:
+def test_a_network_that_works_is_reported_with_the_connections_that_were_tried() -> None:
     value = context()
     rounds = played(value)
     assert judged(TOPIC, value, *rounds) == []
@@ -141,7 +141,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
         ("refused", "refuses them (Connection refused)"),
     ],
 )
-def test_a_firewall_is_told_with_how_it_acts(problem: str, message: str) -> None:
+def test_a_firewall_is_reported_with_how_it_acts(problem: str, message: str) -> None:
     value = context()
     first = listened(value)
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
@@ -154,7 +154,7 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, message: str) -> None
     assert message in sentence(finding)
 
 
-def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
+def test_a_port_that_is_taken_is_reported_with_the_task_that_needs_it() -> None:
     value = context()
     first = listened(value)
     first["d"]["bound"][0].update(state="taken", holder="pid 7 (nginx) of www")
@@ -163,7 +163,7 @@ def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
     assert sentence(finding) == "port 2222 of worker:1 on d is taken: pid 7 (nginx) of www listens there"
 
 
-def test_a_proxy_of_a_login_is_told_and_harms_nobody() -> None:
+def test_a_proxy_of_a_login_is_reported_and_harms_nobody() -> None:
     value = context()
     (finding,) = judged(TOPIC, value, *played(value, proxies={"http_proxy": "http://p:1", "no_proxy": "x"}))
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy_left_out", tuple("abcd"), False)
@@ -195,7 +195,7 @@ def test_the_own_name_that_stands_for_loopback_breaks_what_tells_its_own_address
     assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {signature: ("b",)}
 
 
-def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> None:
+def test_the_speed_is_measured_between_workers_and_ps_and_reported_as_a_step() -> None:
     value = dataclasses.replace(context(), network_speed=True)
     rounds = played(value)
     pairs = []
@@ -252,7 +252,7 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
         assert asked(value, *rounds) == {}
 
 
-def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
+def test_a_run_that_continues_and_is_not_reached_is_behind_a_firewall() -> None:
     value, rounds = live_run({"state": "live", "sockets": [72]})
     (finding,) = judged(TOPIC, value, *rounds)
     assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
@@ -313,7 +313,7 @@ def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_dif
     assert "sends a second " in text
 
 
-def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
+def test_a_host_that_can_exchange_data_with_nobody_is_reported() -> None:
     value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value, lambda source, target: None if "b" in (source, target) else 1e9)
     (finding,) = judged(TOPIC, value, *rounds)

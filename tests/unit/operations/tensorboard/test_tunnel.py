@@ -156,7 +156,7 @@ def test_who_sends_more_than_there_is_room_for_waits() -> None:
     ],
     ids=["of nobody", "before any", "of another kind", "ready again"],
 )
-def test_a_host_that_says_what_cannot_be_is_not_believed(frame: dict[str, Any], payload: bytes) -> None:
+def test_a_host_that_says_what_cannot_be_is_not_trusted(frame: dict[str, Any], payload: bytes) -> None:
     context = Scene()
     context.far.tell(frame, payload)
     assert isinstance(context.ended(), TransportError)
