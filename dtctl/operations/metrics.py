@@ -187,7 +187,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
 
 
 class _WithoutRepeats:
-    """Of a shared directory the host that reports it first goes on; of what is sent again only what is new counts."""
+    """Of a shared directory the host that reports it first continues; of what is sent again only what is new counts."""
 
     def __init__(self) -> None:
         self._owner: dict[Key, str] = {}

@@ -247,7 +247,7 @@ def _parts(name: str) -> list[str]:
 
 
 class CopyStream:
-    """The conversation with one host; begun again after a break, it goes on where it was."""
+    """The conversation with one host; begun again after a break, it continues where it was."""
 
     def __init__(
         self, record: RunRecord, host: Host, copies: Copies, streams: Streams, without: Sequence[FolderAt]

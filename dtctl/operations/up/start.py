@@ -1,4 +1,4 @@
-"""The conversations of one start: what every host is told, and what it has to answer."""
+"""The conversations of one start: what every host is reported, and what it has to answer."""
 
 from __future__ import annotations
 
