@@ -47,9 +47,7 @@ def eight() -> Iterator[Fleet]:
 @pytest.fixture
 def user(eight: Fleet, tmp_path: Path) -> Iterator[Desk]:
     with desk(tmp_path / "home", elsewhere=eight.busy) as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(eight.ssh_config.read_text())
+        made.write_ssh_config(eight.ssh_config.read_text())
         made.write_cluster(CLUSTER, hosts=HOSTS)
         (made.project / "train.py").write_text(TRAIN)
         for host in eight.hosts:

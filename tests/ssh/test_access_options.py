@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.hosts.sshd import SSHD, Sshd
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: [gpu]}}}}
-trainer: {{command: [python, stand_in.py], dialect: none, args: {args}}}
-"""
+CLUSTER = cluster_text(jobs="{worker: {hosts: [gpu]}}", trainer="command: [python, stand_in.py], dialect: none")
 
 
 @pytest.fixture(scope="module")

@@ -136,8 +136,7 @@ def write_addresses(user: Desk, fleet: Fleet) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
 def test_it_learns_on_separate_hosts(case: Case, fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
-        (user.home / ".ssh").mkdir(mode=0o700)
-        (user.home / ".ssh" / "config").write_text(fleet.ssh_config.read_text())
+        user.write_ssh_config(fleet.ssh_config.read_text())
         project = Project(user, case)
         write_addresses(user, fleet)
         project.up(case.steps)

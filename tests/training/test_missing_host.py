@@ -32,9 +32,7 @@ def fleet() -> Iterator[Fleet]:
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
     """A desk with the template of `dtctl init`, its ps on gpu-1 and its workers on the others; gpu-4 is down."""
     with desk(tmp_path / "home", name="digits") as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        made.write_ssh_config(fleet.ssh_config.read_text())
         made.project = made.home / "digits"
         made.dtctl("init", "digits", cwd=made.home)
         write_inventory(made, fleet, workers="gpu-[2-4]")

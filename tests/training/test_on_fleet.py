@@ -49,9 +49,7 @@ def write_inventory(user: Desk, fleet: Fleet, workers: str = "gpu-[2-3]") -> Non
 
 def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home", name="digits") as user:
-        config = user.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        user.write_ssh_config(fleet.ssh_config.read_text())
         user.project = user.home / "digits"
         user.dtctl("init", "digits", cwd=user.home)
         write_inventory(user, fleet)

@@ -82,9 +82,7 @@ def fleet() -> Iterator[Fleet]:
 @pytest.fixture
 def user(tmp_path: Path, fleet: Fleet) -> Iterator[Desk]:
     with desk(tmp_path / "home") as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        made.write_ssh_config(fleet.ssh_config.read_text())
         (made.project / "train.py").write_text(TRAINER)
         hosts = "".join(f"  {host.name}: {host.address}\n" for host in fleet.hosts)
         (made.project / "cluster.yaml").write_text(CLUSTER.format(hosts=hosts, python=sys.executable))
