@@ -156,11 +156,15 @@ def compiled_program(python: str) -> Path:
 class AgentHost:
     """`name` in the inventory, for cluster `c`; `env` is what sshd would give to the session."""
 
-    def __init__(self, directory: Path, python: str, name: str = "h1", root: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, python: str, name: str = "h1", root: Path | None = None, *, is_new: bool = False
+    ) -> None:
         self.directory = directory
         self.name = name
         self.root = root or directory / "root"
         self._python = python
+        self._is_new = is_new
+        """The first session has to be sent the agent's program, and compiles it."""
         self.home = directory / "home"
         self.mark = f"TEST_MARK={uuid.uuid4().hex}"
         self._open: list[Conversation] = []
@@ -175,6 +179,9 @@ class AgentHost:
         self.env[name_] = value
 
     def open(self, **env: str) -> Conversation:
+        if not self._is_new and not os.path.lexists(self.root):
+            self.root.mkdir(mode=0o700)
+            shutil.copytree(compiled_program(self._python), self.root / "agent")
         process = subprocess.Popen(
             ["/bin/sh", "-c", LOADER],
             stdin=subprocess.PIPE,
@@ -252,10 +259,7 @@ class AgentHost:
         return talk.await_type("prepared")
 
     def up(self, spec: Fields, **fields: Any) -> Fields:
-        """The whole of `up`; the state once all has begun. On a new host the agent's program is there already."""
-        if not self.root.exists():
-            self.root.mkdir(mode=0o700)
-            shutil.copytree(compiled_program(self._python), self.root / "agent")
+        """The whole of `up`; the state once all has begun."""
         with self.open() as talk:
             self.prepare(talk, spec, **fields)
             talk.start()
