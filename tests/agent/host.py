@@ -265,6 +265,24 @@ class AgentHost:
             talk.start()
         return self.begun(spec)
 
+    def started(self, *tasks: Fields, **fields: Any) -> Fields:
+        """The spec of a run on this host alone whose tasks have begun."""
+        spec = self.spec(*tasks, **fields)
+        self.up(spec)
+        return spec
+
+    def running(self, first: Fields, *others: Fields, **fields: Any) -> tuple[Fields, int]:
+        """As `started`, with the pid of the first task."""
+        spec = self.spec(first, *others, **fields)
+        return spec, int(self.up(spec)["tasks"][first["id"]]["pid"])
+
+    def finished(self, *tasks: Fields, **fields: Any) -> Fields:
+        """The spec of a run that has ended, all its processes too."""
+        spec = self.started(*tasks, **fields)
+        eventually(lambda: self.state(spec)["finished"])
+        eventually(lambda: not self.processes(), what=f"the end of {self.remains()}")
+        return spec
+
     def begun(self, spec: Fields) -> Fields:
         """The state once every task has begun, and is ready if others need it, or one has failed."""
 
