@@ -386,6 +386,10 @@ def _is_to_come(entry: Fields, is_needed: bool) -> bool:
     return is_needed and not (entry["ready"] or entry["state"] in ("succeeded", "failed", "stopped"))
 
 
+def budget(max_restarts: int, **fields: float) -> Fields:
+    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600, **fields}
+
+
 def task(id_: str, *argv: str, **fields: Any) -> Fields:
     return {"id": id_, "argv": list(argv), "env": {}, "secrets": [], "code": False, **fields}
 

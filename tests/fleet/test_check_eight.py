@@ -15,7 +15,7 @@ from tests.desk import Desk, desk
 from tests.fleet.test_check import TRAIN, make_environment
 from tests.fleet.test_check_network import log_in_with, rules, taken
 from tests.hosts import faults
-from tests.hosts.fleet import Fleet, FleetHost, missing
+from tests.hosts.fleet import Fleet, FleetHost, module_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -36,12 +36,7 @@ HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{address: gpu-{number}}}\n" for 
 VERSIONS = {"gpu-8": "", "gpu-2": "2.19.0"}
 
 
-@pytest.fixture(scope="module")
-def eight() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(8) as made:
-        yield made
+eight = module_fleet(8)
 
 
 @pytest.fixture

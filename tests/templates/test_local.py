@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ import pytest
 from dtctl.operations.init import template_names, templates_directory
 from tests import environments
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.templates.cases import CASES, ENDLESS, OFTEN, ONE_PS, TRAINED_ELSEWHERE, Case
 from tests.templates.project import Project
 from tests.waiting import eventually
@@ -104,13 +103,7 @@ def _are_anew(project: Project, attempts: Mapping[str, int], names: str) -> bool
     return {name for name, task in project.tasks().items() if task["attempt"] > attempts[name]} == set(names.split())
 
 
-@pytest.fixture(scope="module")
-def three_hosts() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    visible = (Path(sys.base_prefix), Path(sys.prefix), environments.root())
-    with Fleet(3, visible=visible) as made:
-        yield made
+three_hosts = module_fleet(3, visible=(*Fleet.visible, environments.root()))
 
 
 @pytest.fixture

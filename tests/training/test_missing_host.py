@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.training.test_on_fleet import idle, newest_step, write_inventory
 from tests.waiting import eventually
 
@@ -20,12 +20,7 @@ START_S = 300.0
 """Three imports of TensorFlow at once on two cores."""
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(4) as made:
-        yield made
+fleet = module_fleet(4)
 
 
 @pytest.fixture

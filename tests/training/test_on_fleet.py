@@ -6,13 +6,12 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.waiting import eventually, read_until
 
 # By day tests/documents/test_typed.py types the same: README, on two hosts.
@@ -22,12 +21,7 @@ START_S = 180.0
 """Three imports of TensorFlow at once on two cores, and the wait of a non-chief for the chief."""
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(3, trusted=False) as made:
-        yield made
+fleet = module_fleet(3, trusted=False)
 
 
 def idle(fleet: Fleet) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -71,12 +71,7 @@ grace: 2s
 """
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(3) as made:
-        yield made
+fleet = module_fleet(3)
 
 
 @pytest.fixture

@@ -46,6 +46,10 @@ def state_of(host: str, tasks: Mapping[str, Mapping[str, Any]], run: str = "digi
     return {"run": run, "host": host, "tasks": dict(tasks)}
 
 
+def states(view: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "states", "run": "digits-1", "coordination": view}
+
+
 def told(
     condition: str = "Running",
     reason: str = "4 of 4 tasks run",

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
+from tests.agent.host import AgentHost, Fields, alive, budget, kill, shell, task
 from tests.waiting import eventually
 
 HERE = "HERE=$DTCTL_RUN_DIR/tasks/worker-0/attempt-$DTCTL_ATTEMPT"
 ONCE = "[ $DTCTL_ATTEMPT = 1 ] || exec sleep 1000"
-
-
-def budget(max_restarts: int) -> Fields:
-    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
 
 
 def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:

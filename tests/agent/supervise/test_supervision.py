@@ -9,14 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
+from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
 from tests.waiting import eventually
 
 WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"
-
-
-def budget(max_restarts: int, **fields: float) -> Fields:
-    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600, **fields}
 
 
 def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentHost) -> None:

@@ -30,7 +30,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.render.logs import TOGETHER_S, Narrator
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, states, told
 from tests.unit.fakes import FakeSession, FakeTransport
 
 END = told("Succeeded", "worker:0 finished", phase="ended")
@@ -63,10 +63,6 @@ class Watched(Agents):
             tasks = {str(task): entry("succeeded") for task in self.run.tasks_on(host)}
             return [{"type": "states", "run": "digits-1", "state": state_of(host, tasks)} for _ in range(1000)]
         return super().__call__(session, fields)
-
-
-def states(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "states", "run": "digits-1", "coordination": view}
 
 
 def followed(agents: Agents, *tasks: str, unreachable: Mapping[str, DtctlError] | None = None) -> list[Event]:

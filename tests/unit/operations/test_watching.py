@@ -27,7 +27,7 @@ from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, told
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, states, told
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import PATIENCE_S
 
@@ -80,10 +80,6 @@ class Watched(Agents):
             rest = {"time": 1.0, "dirs": [], "folders": [], "problems": [], "unread_bytes": 0, "omitted": 0}
             return [dict(POINTS), {**RESULT, **rest}]
         return super().__call__(session, fields)
-
-
-def states(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "states", "run": "digits-1", "coordination": view}
 
 
 def seen(stream: Generator[object, None, None], enough: Callable[[list[object]], bool]) -> list[object]:
