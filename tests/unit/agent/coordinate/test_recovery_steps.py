@@ -349,6 +349,9 @@ def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
     run.dies("ps:0")
     failure = run.step()
     assert (failure is not None) is trained
+    if failure is not None:
+        assert (failure.kind, failure.cause) == ("Failed", "ps:0")
+        assert [one["kind"] for one in failure.why] == ["task_failed", "killed", "no_checkpoint"]
 
 
 def test_a_lead_that_takes_ps_with_it_needs_a_checkpoint_too() -> None:
