@@ -12,6 +12,7 @@ import pytest
 from tests import environments, skips
 from tests.hosts import keys, private_network
 from tests.hosts.fleet import Fleet, missing
+from tests.nights import at_night
 
 # A suite that a shell runs in the background is started with Ctrl-C ignored, and so would be all that it starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -49,10 +50,11 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`nightly` is left out unless DTCTL_NIGHTLY is set. What takes long begins first."""
+    """`nightly` is left out unless DTCTL_NIGHTLY is set, or it is `daily` too. What takes long begins first."""
     if not os.environ.get("DTCTL_NIGHTLY"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("nightly")])
-        items[:] = [item for item in items if not item.get_closest_marker("nightly")]
+        left_out = {item for item in items if _marks(item) & {"nightly", "daily"} == {"nightly"}}
+        config.hook.pytest_deselected(items=[*left_out])
+        items[:] = [item for item in items if item not in left_out]
     items.sort(key=_rank)
 
 
@@ -63,6 +65,12 @@ def pytest_collection() -> Iterator[None]:
     yield
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture(scope="session", params=at_night(["fabric", "openssh"], but=["fabric"]))
+def client(request: pytest.FixtureRequest) -> str:
+    """What speaks SSH, as `ssh: {client: ...}` names it. A test that is marked `daily` has both by day."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -42,13 +42,17 @@ CLUSTER = cluster_text()
 
 
 class Desk:
-    """Everything that `dtctl` writes lies below `home`; its local agents are there too."""
+    """Everything that `dtctl` writes lies below `home`; its local agents are there too.
 
-    def __init__(self, home: Path, *, name: str = "demo") -> None:
+    `client`: what speaks SSH, for those who write its cluster.yaml.
+    """
+
+    def __init__(self, home: Path, *, name: str = "demo", client: str = "fabric") -> None:
         self.home = home
         self.project = home / "project"
         self.project.mkdir(parents=True)
         self.name = name
+        self.client = client
         shutil.copy(STAND_IN, self.project / "stand_in.py")
         self.env = {
             "PATH": os.environ["PATH"],
@@ -141,6 +145,13 @@ class Desk:
                         found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
         return found
 
+    def hang_up(self) -> None:
+        """Ends the connections that `ssh` keeps."""
+        for pid, words in self.processes().items():
+            if words.startswith("ssh ") and " -fN " in words:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGTERM)
+
     def remove(self) -> None:
         eventually(self._kill_all, what="the desk's processes to end")
 
@@ -155,17 +166,23 @@ class Desk:
 
 @contextmanager
 def desk(
-    home: Path, *, name: str = "demo", kind: type[Desk] = Desk, elsewhere: Callable[[], object] = lambda: True
+    home: Path,
+    *,
+    name: str = "demo",
+    client: str = "fabric",
+    kind: type[Desk] = Desk,
+    elsewhere: Callable[[], object] = lambda: True,
 ) -> Iterator[Desk]:
     """A desk whose processes must all have ended when the test is over.
 
     It takes down what still runs first; `elsewhere` tells whether something does on other machines.
     """
-    made = kind(home, name=name)
+    made = kind(home, name=name, client=client)
     try:
         yield made
         if made.processes() or elsewhere():
             made.dtctl("down", "--yes", "--grace", "1s", code=None)
+        made.hang_up()
         eventually(lambda: not made.processes(), what="no process to be left")
     finally:
         made.remove()

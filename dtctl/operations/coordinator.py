@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dtctl.agent.records.answers import RestartResult, StatusResult, StopResult
 from dtctl.agent.records.reasons import Fact, fact
 from dtctl.errors import AgentError, DtctlError, TransportError
-from dtctl.operations.checkpoints import read_checkpoints
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.client.conversation import Request, ask, knows_no_run
 from dtctl.operations.client.plausible import check_status
 from dtctl.operations.snapshot import (
@@ -147,7 +147,7 @@ def status_by_coordinator(record: RunRecord, answer: StatusResult) -> RunStatus:
         record=record,
         tasks=coordination.tasks,
         verdict=coordination.verdict,
-        checkpoints=tuple(read_checkpoints(record.coordinator, answer["checkpoints"])),
+        checkpoints=tuple(Checkpoints(record.coordinator, one) for one in answer["checkpoints"]),
         time=answer["time"],
         coordination=coordination,
         machines=_machines({host: one["state"] for host, one in coordination.contacts.items()}),
@@ -200,9 +200,9 @@ def _put_together(
         tasks=tasks,
         verdict=verdict,
         checkpoints=tuple(
-            checkpoints
+            Checkpoints(host, report)
             for host in sorted(with_run, key=lambda name: name != known.coordinator)
-            for checkpoints in read_checkpoints(host, with_run[host]["checkpoints"])
+            for report in with_run[host]["checkpoints"]
         ),
         time=clock["time"] if clock else 0.0,
         errors={host: error for host, error in errors.items() if not knows_no_run(error)},

@@ -21,8 +21,8 @@ from dtctl.model import TaskId
 from dtctl.operations.snapshot import Outcome
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.agent.records.whole_run import Account, Incident
-    from dtctl.operations.checkpoints import Checkpoint
     from dtctl.operations.metrics import Point, Series
     from dtctl.operations.snapshot import RunStatus
 
@@ -145,14 +145,18 @@ def goodput_of(status: RunStatus, points: Sequence[Point] = ()) -> Goodput | Non
     spans = _spans(account)
     if by_scalars:
         spans = with_points(spans, points, account["since"], status.verdict.outcome)
-    newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
-    if status.verdict.outcome in (Outcome.FAILED, Outcome.STOPPED) and newest is not None and newest.step is not None:
-        spans = without_unsaved(spans, newest.step)
+    newest = status.newest_complete
+    if (
+        status.verdict.outcome in (Outcome.FAILED, Outcome.STOPPED)
+        and newest is not None
+        and newest["step"] is not None
+    ):
+        spans = without_unsaved(spans, newest["step"])
     seconds: dict[str, float] = {what: account["before"].get(what, 0.0) for what in rules.PARTS}
     for one in spans:
         seconds[one.what] += one.seconds
     found = Goodput(account["since"], account["seconds"], seconds, tuple(spans))
-    saves = status.newest_checkpoint.all if status.newest_checkpoint else ()
+    saves = status.newest_checkpoint.report["all"] if status.newest_checkpoint else ()
     incidents = status.coordination.view["incidents"] if status.coordination else ()
     gains = [*_by_saving(found, saves), *_by_noticing(found, incidents, account["gap_s"]), *_by_cause(found, incidents)]
     worth = sorted((one for one in gains if one.share >= LEAST_GAIN), key=lambda one: -one.share)
@@ -193,14 +197,14 @@ def _spans(account: Account) -> list[Span]:
 def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
     """By Young's rule (1974): the interval that costs least is the root of 2 * (cost of a save) * (time to a loss)."""
     rollbacks = sum(one.what == "again" for one in found.spans)
-    times = sorted(one.time for one in saves if one.complete)
+    times = sorted(one["time"] for one in saves if one["complete"])
     gaps = [later - before for before, later in pairwise(times) if later > before]
     if rollbacks and not times:
         return [Gain("checkpoints", found.share_of("again"))]
     if not rollbacks or not gaps:
         return []
     now_s = median(gaps)
-    cost_s = max(LEAST_SAVE_S, median(one.size_bytes for one in saves) / WRITE_BYTES_S)
+    cost_s = max(LEAST_SAVE_S, median(one["size_bytes"] for one in saves) / WRITE_BYTES_S)
     best_s = _rounded(math.sqrt(2 * cost_s * found.elapsed_s / rollbacks))
     saved_s = found.seconds["again"] * (1 - best_s / now_s) - cost_s * found.elapsed_s * (1 / best_s - 1 / now_s)
     return [Gain("save", saved_s / found.elapsed_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []

@@ -19,6 +19,7 @@ from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 
 if TYPE_CHECKING:
     from dtctl.agent.records.answers import StatusResult
+    from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.agent.records.run_state import Intent
     from dtctl.agent.records.spec import Inventory
     from dtctl.agent.records.vitals import Machine
@@ -318,12 +319,16 @@ class RunStatus:
     def progress(self) -> Progress:
         """With the step of a checkpoint that was saved after the last step was reported."""
         known = progress_of(self.tasks.values(), self.record.lead, self.record.target_step)
-        saved = self.newest_checkpoint.newest_complete if self.newest_checkpoint else None
-        if saved is None or saved.step is None or known.step is None or known.step_time is None:
+        saved = self.newest_complete
+        if saved is None or saved["step"] is None or known.step is None or known.step_time is None:
             return known
-        newer = saved.step > known.step and saved.time >= known.step_time
-        return dataclasses.replace(known, step=saved.step, step_time=saved.time) if newer else known
+        newer = saved["step"] > known.step and saved["time"] >= known.step_time
+        return dataclasses.replace(known, step=saved["step"], step_time=saved["time"]) if newer else known
 
     @property
     def newest_checkpoint(self) -> Checkpoints | None:
         return newest_of_run(self.checkpoints)
+
+    @property
+    def newest_complete(self) -> Checkpoint | None:
+        return self.newest_checkpoint.report["newest_complete"] if self.newest_checkpoint else None

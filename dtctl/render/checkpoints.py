@@ -14,7 +14,8 @@ from dtctl.render.terminal import console
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+    from dtctl.agent.records.checkpoints import Checkpoint
+    from dtctl.operations.checkpoints import Checkpoints, Found
     from dtctl.operations.checkpoints.pull import Pulled
     from dtctl.operations.checkpoints.push import Pushed
     from dtctl.operations.checkpoints.upkeep import Pruning, Verification
@@ -26,23 +27,23 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
     if found is None:
         return []
     lines = []
-    newest = found.newest_complete
+    report, newest = found.report, status.newest_complete
     if newest:
-        step = f"step {newest.step}, " if newest.step is not None else ""
+        step = f"step {newest['step']}, " if newest["step"] is not None else ""
         lines.append(
             f"checkpoint: {step}{age(newest, status.time)} old,"
-            f" {size(newest.size_bytes)} in {count(newest.shards, 'shard')},"
-            f" {found.host}:{found.directory}/{newest.prefix}"
+            f" {size(newest['size_bytes'])} in {count(newest['shards'], 'shard')},"
+            f" {found.host}:{report['dir']}/{newest['prefix']}"
         )
-    elif found.problem:
+    elif report["problem"]:
         lines.append(f"checkpoint: none known on {found.host}")
     else:
-        lines.append(f"checkpoint: no complete one in {found.host}:{found.directory}")
-    if found.problem:
-        lines.append(f"            there may be others: {found.problem}")
-    if found.incomplete:
-        newer = found.incomplete[0]
-        lines.append(f"            a newer one, {newer.prefix}, is not complete: {newer.problem}")
+        lines.append(f"checkpoint: no complete one in {found.host}:{report['dir']}")
+    if report["problem"]:
+        lines.append(f"            there may be others: {report['problem']}")
+    if report["incomplete"]:
+        newer = report["incomplete"][0]
+        lines.append(f"            a newer one, {newer['prefix']}, is not complete: {newer['problem']}")
     return lines
 
 
@@ -53,39 +54,38 @@ def show_checkpoints(
 ) -> None:
     """`elsewhere`: the shards that a host lacks of a checkpoint, and who holds them."""
     out = console.out()
-    for directory in found:
-        hosts = fold((directory.host, *directory.others))
-        out.print(f"{hosts}:{directory.directory}" + (" (which no setting names)" if directory.guessed else ""))
-        if directory.problem:
-            out.print(f"  there may be more than those found: {directory.problem}", style="yellow")
-        if not directory.all:
-            out.print("  none found" if directory.problem else "  no checkpoint")
+    for place in found:
+        report, hosts = place.report, fold((place.host, *place.others))
+        out.print(f"{hosts}:{report['dir']}" + (" (which no setting names)" if report["guessed"] else ""))
+        if report["problem"]:
+            out.print(f"  there may be more than those found: {report['problem']}", style="yellow")
+        if not report["all"]:
+            out.print("  none found" if report["problem"] else "  no checkpoint")
             continue
         columns: dict[str, list[str] | list[Text]] = {
-            "CHECKPOINT": [one.prefix for one in directory.all],
-            "STEP": ["" if one.step is None else str(one.step) for one in directory.all],
-            "AGE": [age(one, now) for one in directory.all],
-            "SIZE": [size(one.size_bytes) for one in directory.all],
-            "SHARDS": [str(one.shards) for one in directory.all],
-            "STATE": [_state(one, directory, elsewhere(directory, one)) for one in directory.all],
+            "CHECKPOINT": [one["prefix"] for one in report["all"]],
+            "STEP": ["" if one["step"] is None else str(one["step"]) for one in report["all"]],
+            "AGE": [age(one, now) for one in report["all"]],
+            "SIZE": [size(one["size_bytes"]) for one in report["all"]],
+            "SHARDS": [str(one["shards"]) for one in report["all"]],
+            "STATE": [_state(one, report["newest_complete"], elsewhere(place, one)) for one in report["all"]],
         }
         print_table(table(columns))
 
 
-def _state(one: Checkpoint, directory: Checkpoints, lacking: Mapping[int, str]) -> Text:
-    newest = directory.newest_complete
-    if newest and one.prefix == newest.prefix:
+def _state(one: Checkpoint, newest: Checkpoint | None, lacking: Mapping[int, str]) -> Text:
+    if newest and one["prefix"] == newest["prefix"]:
         return styled("complete, newest", "bold")
     if lacking:
-        return styled(f"incomplete here: {_held_by(one, lacking)}", "" if one.complete else "yellow")
-    return styled("complete", "") if one.complete else styled(f"incomplete: {one.problem}", "yellow")
+        return styled(f"incomplete here: {_held_by(one, lacking)}", "" if one["complete"] else "yellow")
+    return styled("complete", "") if one["complete"] else styled(f"incomplete: {one['problem']}", "yellow")
 
 
 def _held_by(one: Checkpoint, lacking: Mapping[int, str]) -> str:
     hosts = fold(dict.fromkeys(lacking.values()))
-    if len(one.held) + len(lacking) < one.shards:
-        return f"{count(len(lacking), 'shard')} of {one.shards} on {hosts}, others on no host that answers"
-    return f"{count(len(lacking), 'shard')} of {one.shards} on {hosts} alone, which a restore here does not see"
+    if len(one["held"]) + len(lacking) < one["shards"]:
+        return f"{count(len(lacking), 'shard')} of {one['shards']} on {hosts}, others on no host that answers"
+    return f"{count(len(lacking), 'shard')} of {one['shards']} on {hosts} alone, which a restore here does not see"
 
 
 def show_verified(outcome: Verification) -> None:
@@ -136,23 +136,23 @@ def show_pushed(outcome: Pushed) -> None:
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
     """What goes, and what stays where nothing does."""
     would = "would be removed" if dry_run else "removed"
-    for one in outcome.directories:
-        where = f"{one.host}:{one.directory}"
-        for each in one.removed:
-            console.say(f"{where}/{each.prefix}{_at_step(each)}: {would}")
-        freed = f", {size(one.freed_bytes)}" if one.removed else ""
-        console.say(f"{where}: {len(one.removed)} {would}{freed}, {len(one.kept)} complete kept")
-        if one.problem:
-            console.out().print(f"  not all: {one.problem}", style="yellow")
-        if one.removed and not one.listed:
+    for host, one in outcome.directories:
+        where = f"{host}:{one['dir']}"
+        for each in one["removed"]:
+            console.say(f"{where}/{each['prefix']}{_at_step(each)}: {would}")
+        freed = f", {size(one['freed_bytes'])}" if one["removed"] else ""
+        console.say(f"{where}: {len(one['removed'])} {would}{freed}, {len(one['kept'])} complete kept")
+        if one["problem"]:
+            console.out().print(f"  not all: {one['problem']}", style="yellow")
+        if one["removed"] and not one["listed"]:
             console.report("  the trainer lists its checkpoints in `checkpoint` itself, at its next save")
     if not outcome.directories and not outcome.errors:
         console.report("no complete checkpoint was found, so nothing is removed")
 
 
 def _at_step(checkpoint: Checkpoint) -> str:
-    return f" (step {checkpoint.step})" if checkpoint.step is not None else ""
+    return f" (step {checkpoint['step']})" if checkpoint["step"] is not None else ""
 
 
 def age(checkpoint: Checkpoint, now: float) -> str:
-    return duration((now or time.time()) - checkpoint.time)
+    return duration((now or time.time()) - checkpoint["time"])

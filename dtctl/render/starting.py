@@ -85,9 +85,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
     present_hosts = summarize_hosts(host for host in plan.hosts if host not in result.absent)
     where = f"{count(len(result.started), 'task')} on {present_hosts}"
     console.err().print(text("run ", (result.run, "bold"), f" started: {where}"))
-    if result.earlier is not None and result.earlier.newest_complete is not None:
-        checkpoint = result.earlier.newest_complete
-        place = f"{result.earlier.directory}/{checkpoint.prefix} on {result.earlier.host}"
+    if result.earlier is not None and (newest := result.earlier.report["newest_complete"]) is not None:
+        place = f"{result.earlier.report['dir']}/{newest['prefix']} on {result.earlier.host}"
         note(f"an earlier checkpoint is there, {place}: a trainer that restores continues from it")
     for why, hosts in by_value(result.without_revival).items():
         note(f"after a restart of {summarize_hosts(hosts)} the run waits there for the next dtctl command: {why}")
@@ -224,8 +223,8 @@ def show_unseen(unseen: UnusedCheckpoint) -> None:
                 hint=f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
             )
             return
-        step = f"step {unseen.checkpoint.step}" if unseen.checkpoint.step is not None else "a checkpoint"
-        path = f"{unseen.directory}/{unseen.checkpoint.prefix}"
+        step = f"step {unseen.checkpoint['step']}" if unseen.checkpoint["step"] is not None else "a checkpoint"
+        path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
         moved = unseen.host != unseen.lead
         why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
         show_warning(

@@ -80,9 +80,8 @@ def in_short(status: RunStatus) -> list[str]:
         shown += _pace(status)
     if progress.loss is not None:
         shown.append(f"loss {progress.loss}")
-    newest = status.newest_checkpoint
-    if newest is not None and newest.newest_complete is not None:
-        shown.append(f"checkpoint {age(newest.newest_complete, status.time)} ago")
+    if (newest := status.newest_complete) is not None:
+        shown.append(f"checkpoint {age(newest, status.time)} ago")
     return shown
 
 

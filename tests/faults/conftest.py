@@ -21,18 +21,24 @@ NUMBERS = itertools.count(1)
 
 
 @pytest.fixture
-def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
+def user(fleet: Fleet, tmp_path: Path, client: str) -> Iterator[Desk]:
     """Its cluster has a name of its own, as trainers' output stays. In the end no process and no run is left."""
-    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}") as made:
+    with desk(tmp_path / "home", name=f"fault-{next(NUMBERS)}", client=client) as made:
         yield made
     eventually(lambda: not fleet.busy(), what="nothing to be left on any host")
     for host in fleet.hosts:
         assert list((host.home / ".dtctl").glob("runs/*")) == [], host.name
 
 
+@pytest.fixture
+def rows(report_rows: list[Row], client: str) -> list[Row]:
+    """For the report, which has a row for each fault: no recovery depends on the client."""
+    return report_rows if client == "fabric" else []
+
+
 @pytest.fixture(scope="session")
-def rows(pytestconfig: pytest.Config) -> Iterator[list[Row]]:
-    """For the report; `make faults` names its page in DTCTL_FAULT_REPORT."""
+def report_rows(pytestconfig: pytest.Config) -> Iterator[list[Row]]:
+    """`make faults` names its page in DTCTL_FAULT_REPORT."""
     found: list[Row] = []
     yield found
     if page := os.environ.get("DTCTL_FAULT_REPORT"):

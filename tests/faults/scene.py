@@ -240,7 +240,7 @@ class Way:
 def stand_in(fleet: Fleet, user: Desk, way: Way, **more: object) -> Scene:
     """A project on the desk whose trainer is the stand-in; `more` as for Way.cluster_yaml."""
     shutil.copytree(TRAINER, user.project / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
-    (user.project / "cluster.yaml").write_text(way.cluster_yaml(user.name, fleet.cluster_yaml(), more))
+    (user.project / "cluster.yaml").write_text(way.cluster_yaml(user.name, fleet.cluster_yaml(user.client), more))
     return Scene(fleet, user)
 
 

@@ -37,6 +37,6 @@ def tensorflow(fleet: Fleet, user: Desk, steps: int, **recovery: object) -> Scen
         "recovery": {"backoff": "1s..2s", "stall": "120s", **recovery},
         "grace": "20s",
     }
-    text = f"name: {user.name}\n{fleet.cluster_yaml()}"
+    text = f"name: {user.name}\n{fleet.cluster_yaml(user.client)}"
     (user.project / "cluster.yaml").write_text(text + "".join(f"{key}: {json.dumps(keys[key])}\n" for key in keys))
     return Scene(fleet, user, RECOVERY_S)

@@ -68,7 +68,7 @@ def test_the_second_of_two_controllers_is_refused_with_the_name_of_the_first(
 ) -> None:
     gate = Gate(fleet, user.name)
     stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
-    with desk(tmp_path / "other", name=user.name) as other:
+    with desk(tmp_path / "other", name=user.name, client=user.client) as other:
         stand_in(fleet, other, ASYNC)
         with user.start("up") as first:
             eventually(gate.is_reached, RECOVERY_S, "the first to be at work")
@@ -183,7 +183,7 @@ def test_runs_that_share_their_hosts_do_not_touch_each_other(fleet: Fleet, user:
     first = stand_in(fleet, user, ASYNC)
     first.up()
     ports = {"ps": {"hosts": "gpu-[1-2]", "port": 2322}, "worker": {"hosts": "gpu-[3-5]", "port": 2332}}
-    with desk(tmp_path / "other", name=f"{user.name}-too") as other:
+    with desk(tmp_path / "other", name=f"{user.name}-too", client=user.client) as other:
         second = stand_in(fleet, other, ASYNC, jobs=ports, coordinator={"port": 2331})
         second.up()
         before = {name: task["pid"] for name, task in first.tasks().items()}

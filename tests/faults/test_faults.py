@@ -22,7 +22,13 @@ from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.faults]
 
-PARAMETERS = [pytest.param(one, id=one.id, marks=[] if one.quick else [pytest.mark.nightly]) for one in SCENARIOS]
+DAILY = "async-ps: a ps host loses its power"
+"""A connection that is kept stays half open."""
+
+PARAMETERS = [
+    pytest.param(one, id=one.id, marks=[pytest.mark.daily] * (one.id == DAILY) if one.quick else [pytest.mark.nightly])
+    for one in SCENARIOS
+]
 
 
 @pytest.mark.parametrize("scenario", PARAMETERS)
@@ -147,7 +153,7 @@ def test_a_run_without_its_controller_recovers_and_ends(fleet: Fleet, user: Desk
         eventually(lambda: scene.cluster()["phase"] == "ended", RECOVERY_S, "the end of the run")
         eventually(lambda: not any(host.processes() for host in fleet.hosts), RECOVERY_S, "the end of every process")
 
-    with desk(tmp_path / "elsewhere", name=user.name) as other:
+    with desk(tmp_path / "elsewhere", name=user.name, client=user.client) as other:
         (other.project / "cluster.yaml").write_text((user.project / "cluster.yaml").read_text())
         status = other.status()
         assert status["conditions"][0]["type"] == "Succeeded"

@@ -18,6 +18,7 @@ from tests.faults.sequences import SEED, episode, strike
 from tests.hosts.fleet import Fleet
 
 FAULTS = int(os.environ.get("FAULTS", "100"))
+CLIENTS = 2
 
 PATIENCE_S = 300.0
 """Two silences of 120 s, one after the other, and what starts them."""
@@ -36,7 +37,7 @@ RECOVERY = {"max_restarts": 10000, "max_run_restarts": 10000, "stall": "6s", "fi
 def test_a_run_survives_simultaneous_faults(way: Way, fleet: Fleet, user: Desk) -> None:
     scene = stand_in(fleet, user, way, recovery=RECOVERY, target_step=FAR)
     scene.up()
-    worst = strike_and_mend(scene, SEED, FAULTS // len(WAYS))
+    worst = strike_and_mend(scene, SEED, FAULTS // (len(WAYS) * CLIENTS))
     print(f"{way.strategy}: {worst:.0f} s at worst")
     scene.recovery_s = PATIENCE_S
     scene.enough()

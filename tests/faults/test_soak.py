@@ -20,7 +20,8 @@ from tests.faults.sequences import SEED
 from tests.faults.tensorflow_run import TRAINERS, tensorflow
 from tests.hosts.fleet import Fleet
 
-MINUTES = float(os.environ.get("SOAK_MINUTES", "30"))
+MINUTES = float(os.environ.get("SOAK_MINUTES", "30")) / 2
+"""Over each client."""
 
 pytestmark = [
     pytest.mark.fleet,

@@ -43,8 +43,8 @@ FAULTS = [
 
 
 @pytest.fixture(scope="module")
-def scene(lasting_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    with desk(tmp_path_factory.mktemp("digits") / "home", name="digits") as user:
+def scene(lasting_fleet: Fleet, tmp_path_factory: pytest.TempPathFactory, client: str) -> Iterator[Scene]:
+    with desk(tmp_path_factory.mktemp("digits") / "home", name="digits", client=client) as user:
         made = tensorflow(lasting_fleet, user, STEPS)
         made.up()
         yield made

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,8 +26,6 @@ def laptop(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
         rest = f"Host *\n  User {USER}\n  UserKnownHostsFile {made.home}/known_hosts\n"
         (made.home / "config").write_text(names + jumps + rest)
         yield made
-        for pid in (pid for pid, words in made.processes().items() if words.startswith("ssh")):
-            os.kill(pid, signal.SIGTERM)  # kept connections
     eventually(lambda: not fleet.busy(), what="nothing to be left on any host")
 
 

@@ -6,18 +6,27 @@ A command that names `sockets` has conversations over those of lying_host.py in 
 from __future__ import annotations
 
 import os
+import re
 import resource
 import signal
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 AT_REST = 8 << 30
 """Of addresses; what is used is measured."""
 
-WAY = ("target", "user", "port", "identity_file", "jump", "host_keys", "known_hosts")
+WAY = ("target", "user", "port", "identity_file", "jump", "host_keys", "known_hosts", "client")
 """What a host may have no say in."""
+
+OPTION = re.compile(
+    "(BatchMode|ClearAllForwardings|ConnectTimeout|Control(Master|Path|Persist)|Forward(Agent|X11)|HashKnownHosts|"
+    "HostKeyAlgorithms|PermitLocalCommand|PreferredAuthentications|RemoteCommand|RequestTTY|ServerAlive(CountMax|Interval)|"
+    "StrictHostKeyChecking|UpdateHostKeys|(Global|User)KnownHostsFile)=[^\n]+"
+)
+"""What `ssh` is given: none that runs a program, or leads elsewhere."""
 
 
 def before_imports(factor: float) -> None:
@@ -112,13 +121,23 @@ def over_sockets(directory: Path, lies: dict[str, int], ways: dict[str, Any]) ->
     SshTransport.open = open_session  # type: ignore[method-assign]
 
 
-def watch_out(record: Path, addresses: list[str], doors: list[list[object]]) -> None:
-    """Writes down what this process dials and starts, but for sockets of this machine, these addresses and doors."""
+def is_expected_ssh(words: Sequence[str], addresses: list[str], way: dict[str, Any]) -> bool:
+    """Every word is dtctl's own, or says what the cluster file says."""
+    said = {way["user"], str(way["port"]), f'IdentityFile="{way["identity_file"]}"', *addresses}
+    own = {"ssh", "-o", "-l", "-p", "-fN", "-G", "true", *said}
+    return words[0] == "ssh" and all(word in own or OPTION.fullmatch(word) for word in words)
+
+
+def watch_out(record: Path, addresses: list[str], doors: list[list[object]], way: dict[str, Any]) -> None:
+    """Writes down what this process dials and starts, but for sockets of this machine, these addresses and doors, and
+    the `ssh` that the user's `way` to the hosts names."""
     descriptor = os.open(record, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def note(event: str, args: tuple[Any, ...]) -> None:
         tcp = event == "socket.connect" and isinstance(args[1], tuple)
         dialled = tcp and args[1][0] not in addresses and list(args[1][:2]) not in doors
+        if event == "subprocess.Popen" and way["client"] == "openssh" and is_expected_ssh(args[1], addresses, way):
+            return
         if dialled or event in ("subprocess.Popen", "os.exec", "os.posix_spawn", "os.system"):
             os.write(descriptor, f"{event} {args[1:3]!r}\n".encode())
 
@@ -133,4 +152,4 @@ def prepare(job: dict[str, Any]) -> None:
     tempfile.tempdir = None  # of the environment that it has now
     if job["sockets"]:
         over_sockets(Path(job["sockets"]), job["lies"], job["ways"])
-    watch_out(Path(job["dialled"]), job["addresses"], job["doors"])
+    watch_out(Path(job["dialled"]), job["addresses"], job["doors"], job["ways"]["a"])

@@ -51,10 +51,11 @@ def liar_of(what: str) -> str:
     return "b" if NUMBERS[what] % 3 == 0 else "a"
 
 
-def chosen(request: pytest.FixtureRequest, test: str) -> list[tuple[str, str]]:
-    """What the tests of this name that are to run are about."""
+def chosen(request: pytest.FixtureRequest, test: str, **own: str) -> list[tuple[str, str]]:
+    """What the tests of this name that are to run are about, of those with `own` parameters."""
     items = [item for item in request.session.items if getattr(item, "originalname", "") == test]
     parameters = [item.callspec.params for item in items if isinstance(item, pytest.Function)]
+    parameters = [one for one in parameters if {**one, **own} == one]
     named = [(one.get("liar"), str(one["what"])) for one in parameters]
     return [(str(liar) if liar else liar_of(what), what) for liar, what in named]
 

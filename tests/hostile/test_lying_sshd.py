@@ -94,15 +94,18 @@ def sshd(bait: Bait) -> Iterator[Sshd]:
 
 
 @pytest.fixture(scope="module")
-def bench(sshd: Sshd, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Bench]:
+def bench(
+    sshd: Sshd, client: str, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Bench]:
     """With all that is to be tried begun."""
     known = tmp_path_factory.mktemp("known") / "known_hosts"
     every = [address(host, lie) for host in NOBODY for lie in range(len(LIES) + 1)]
     known.write_text("".join(sshd.known_hosts_text(f"[{one}]:{sshd.port}") for one in every))
-    ssh = f"user: {sshd.user}, port: {sshd.port}, identity_file: {sshd.key}, known_hosts: {known}"
+    ssh = f"client: {client}, keep: 10s, user: {sshd.user}, port: {sshd.port}"
+    ssh += f", identity_file: {sshd.key}, known_hosts: {known}"
     hosts = ", ".join(f"{host}: {address(host, 0)}" for host in NOBODY)
     with closing(Bench(tmp_path_factory.mktemp("bench"), ssh, hosts, address=address, factor=1 / 10, width=8)) as made:
-        for liar, what in chosen(request, "test_a_lie_over_ssh_harms_no_command"):
+        for liar, what in chosen(request, "test_a_lie_over_ssh_harms_no_command", client=client):
             made.begin((one, lies(liar, what)) for one in one_of(what))
         yield made
 
@@ -113,7 +116,11 @@ def one_of(what: str) -> list[Spoken]:
     return [every[NUMBERS[what] % len(every)]]
 
 
-SOME = [pytest.param(what, marks=[pytest.mark.nightly] if NUMBERS[what] % 12 else []) for what in LIES]
+DAILY = "an inventory that says how hosts are reached"
+SOME = [
+    pytest.param(what, marks=[pytest.mark.nightly] * (NUMBERS[what] % 12 > 0) + [pytest.mark.daily] * (what == DAILY))
+    for what in LIES
+]
 """Each is two logins and three programs. test_hosts.py has all lies each time."""
 
 
@@ -125,6 +132,7 @@ def test_a_lie_over_ssh_harms_no_command(bench: Bench, bait: Bait, what: str) ->
     assert bait.dialled == 0
 
 
+@pytest.mark.daily
 def test_trust_reads_keys_without_the_agent(bench: Bench) -> None:
     told = lies("c", "silence in place of the greeting")
     bench.begin([(TRUST, told)])
@@ -163,7 +171,9 @@ class Neighbour:
         self._honest, self._liar = honest, liar
         self._rest = f"coordinator: {{port: {free_port(honest.address)}}}\n"
         self._worker = f"worker: {{hosts: [b], port: {free_port(honest.address)}}}"
-        hosts = f"hosts: {{b: {way(honest.address, honest, honest.known_hosts)}}}\njobs: {{{self._worker}}}\n"
+        hosts = (
+            f"hosts: {{b: {way(honest.address, honest, honest.known_hosts, owner.client)}}}\njobs: {{{self._worker}}}\n"
+        )
         owner.write_cluster(CLUSTER, hosts=hosts + self._rest, tick=0.1)
         owner.dtctl("up")
         eventually(lambda: self.task()["step"], what="its first step")
@@ -171,8 +181,8 @@ class Neighbour:
 
     def listen_to(self, what: str) -> None:
         there = (
-            way(place(what), self._liar, self._known),
-            way(self._honest.address, self._honest, self._honest.known_hosts),
+            way(place(what), self._liar, self._known, self.guest.client),
+            way(self._honest.address, self._honest, self._honest.known_hosts, self.guest.client),
         )
         hosts = "hosts: {{a: {}, b: {}}}\n".format(*there)
         self.guest.write_cluster(CLUSTER, hosts=f"{hosts}jobs: {{chief: {{hosts: [a]}}, {self._worker}}}\n{self._rest}")
@@ -185,18 +195,19 @@ def place(what: str) -> str:
     return address("a", NUMBERS[what])
 
 
-def way(target: str, sshd: Sshd, known: Path) -> str:
+def way(target: str, sshd: Sshd, known: Path, client: str) -> str:
     """As a cluster file says it."""
-    login = f"target: {target}, port: {sshd.port}, user: {sshd.user}, identity_file: {sshd.key}"
+    login = f"client: {client}, target: {target}, port: {sshd.port}, user: {sshd.user}, identity_file: {sshd.key}"
     return f"{{ssh: {{{login}, known_hosts: {known}}}}}"
 
 
 @pytest.fixture(scope="module")
-def neighbour(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbour]:
+def neighbour(tmp_path_factory: pytest.TempPathFactory, client: str) -> Iterator[Neighbour]:
     homes = tmp_path_factory.mktemp("desks")
     bait, liar = Bait(), Sshd(address=None)
     make_liar(liar, bait)
-    with liar, Sshd(address="127.0.81.1") as honest, desk(homes / "owner") as owner, desk(homes / "guest") as guest:
+    owners, guests = (desk(homes / name, client=client) for name in ("owner", "guest"))
+    with liar, Sshd(address="127.0.81.1") as honest, owners as owner, guests as guest:
         for each in (owner, guest):
             each.env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         yield Neighbour(owner, guest, honest, liar)

@@ -223,9 +223,10 @@ class Fleet:
             host.clear()
         _empty(self.shared)
 
-    def cluster_yaml(self) -> str:
+    def cluster_yaml(self, client: str = "fabric") -> str:
         """The `ssh` and `hosts` sections of a cluster.yaml for this fleet."""
-        lines = ["ssh:", f"  user: {USER}", f"  identity_file: {self.key}", f"  known_hosts: {self.known_hosts}"]
+        lines = ["ssh:", f"  client: {client}", f"  user: {USER}"]
+        lines += [f"  identity_file: {self.key}", f"  known_hosts: {self.known_hosts}"]
         return "\n".join([*lines, "hosts:", *(f"  {host.name}: {{ssh: {host.address}}}" for host in self.hosts)]) + "\n"
 
 

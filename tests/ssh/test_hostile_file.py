@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -85,6 +86,35 @@ def test_a_name_in_the_memory_of_a_run_is_not_believed_either(user: Desk, comman
     (state / "current").write_text("demo-1\n")
     done = user.run(command)
     assert "Traceback" not in done.stderr
+    assert not (user.home / "hit").exists()
+
+
+RECORDING_SSH = """\
+#!/bin/sh
+printf '%s\\n' "$@" >> ~/words
+for word; do [ "$word" != -G ] || exec {ssh} "$@"; done
+exit 255
+"""
+OPTION = "-oProxyCommand=touch $HOME/hit"
+
+
+@pytest.mark.parametrize("key", ["target", "user", "jump", "identity_file", "known_hosts"])
+@pytest.mark.parametrize("text", at_night([OPTION, f'key" {OPTION} "', f"key\n{OPTION}"], but=[OPTION]))
+def test_no_setting_becomes_an_option_of_openssh(user: Desk, key: str, text: str) -> None:
+    program = user.home / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(RECORDING_SSH.format(ssh=shutil.which("ssh")))
+    program.chmod(0o755)
+    user.env["PATH"] = f"{program.parent}:{user.env['PATH']}"
+    (user.home / "words").touch()
+    ssh, host = {"client": "openssh", "user": "train", key: text}, {"target": "127.0.0.1"}
+    host |= {key: ssh.pop(key)} if key == "target" else {}
+    write(user, json.dumps(ssh), f"bad: {json.dumps({'ssh': host})}")
+    for command in ("status", "trust", "ssh"):
+        done = user.run(*words(command))
+        assert "Traceback" not in done.stderr
+        assert done.returncode
+    assert not any(line.startswith(OPTION[:4]) for line in (user.home / "words").read_text().splitlines())
     assert not (user.home / "hit").exists()
 
 

@@ -6,10 +6,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, cast
 
+from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.run_state import Exit, Past
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.snapshot import TaskStatus
 
 _OF_EXIT = ("code", "signal", "tail", "left_behind", "killed_after_s")
@@ -52,3 +54,16 @@ def changed_attempt(attempt: Past, **fields: Any) -> Past:
 
 def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
+
+
+def checkpoint(prefix: str, step: int | None = None, **fields: Any) -> Checkpoint:
+    """A complete one."""
+    usual = {"time": 1.0, "size_bytes": 10, "shards": 1, "complete": True, "problem": None}
+    return made(Checkpoint, **{"prefix": prefix, "step": step, **usual, **fields})
+
+
+def checkpoint_directory(host: str, directory: str, *found: Checkpoint, **fields: Any) -> Checkpoints:
+    """Those of one directory; the newest complete one is the first of them that is complete."""
+    newest = next((one for one in found if one["complete"]), None)
+    known = {"newest_complete": newest, "incomplete": [], "all": list(found), **fields}
+    return Checkpoints(host, made(CheckpointReport, dir=directory, **known))

@@ -171,7 +171,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
         document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
     else:
         shown.show_pulled(pulled)
-    if one.checkpoint.kind == "keras":
+    if one.checkpoint["kind"] == "keras":
         errors.note(f"checkpoints push takes no file of Keras; to begin with this one, {FOR_KERAS}")
 
 

@@ -5,83 +5,30 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
-    from dtctl.agent.records import answers
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """One checkpoint as its files tell it."""
-
-    prefix: str
-    step: int | None
-    time: float
-    """Epoch seconds of the last change, by the host's clock."""
-    size_bytes: int
-    shards: int
-    complete: bool
-    problem: str
-    kind: str = "tensorflow"
-    """Or `keras`: one file; `orbax`: one directory."""
-    held: tuple[int, ...] = ()
-    """Shards that lie on this host."""
-    identity: str = ""
-    """The same on hosts that share it."""
+    from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 
 
 @dataclass(frozen=True)
 class Checkpoints:
-    """One directory on one host, newest first."""
+    """One directory on one host, as that host reports it."""
 
     host: str
-    directory: str
-    newest_complete: Checkpoint | None
-    incomplete: tuple[Checkpoint, ...]
-    """Incomplete ones that are newer than the newest complete one."""
-    all: tuple[Checkpoint, ...]
-    problem: str = ""
-    """Why there may be more than were found."""
-    identity: str = ""
-    """Of the directory: hosts that tell another do not share it."""
-    guessed: bool = False
-    """No setting names it: the lead's command line does, or the lead works there."""
+    report: CheckpointReport
     others: tuple[str, ...] = ()
     """Other hosts that see the same directory."""
 
 
-def read_checkpoints(host: str, reports: Iterable[answers.CheckpointReport]) -> list[Checkpoints]:
-    """Checkpoints of the `checkpoints` field of an agent's answer."""
-    return [
-        Checkpoints(
-            host=host,
-            directory=report["dir"],
-            newest_complete=read_checkpoint(report["newest_complete"]) if report["newest_complete"] else None,
-            incomplete=tuple(read_checkpoint(entry) for entry in report["incomplete"]),
-            all=tuple(read_checkpoint(entry) for entry in report["all"]),
-            problem=report["problem"] or "",
-            identity=report["identity"],
-            guessed=report["guessed"],
-        )
-        for report in reports
-    ]
-
-
 def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
     """The directory with the newest complete checkpoint; among equals (a shared directory) the first, the lead's."""
-    complete = [one for one in found if one.newest_complete]
+    complete = [(one, newest) for one in found if (newest := one.report["newest_complete"])]
     if not complete:
-        return next((one for one in found if one.all or one.problem), None)
-    return max(complete, key=lambda one: one.newest_complete.time if one.newest_complete else 0.0)
-
-
-def read_checkpoint(entry: answers.Checkpoint) -> Checkpoint:
-    """One entry of such a report."""
-    values: dict[str, Any] = {**entry, "problem": entry["problem"] or "", "held": tuple(entry["held"])}
-    return Checkpoint(**{one.name: values[one.name] for one in dataclasses.fields(Checkpoint)})
+        return next((one for one in found if one.report["all"] or one.report["problem"]), None)
+    return max(complete, key=lambda one: one[1]["time"])[0]
 
 
 @dataclass(frozen=True)
@@ -106,15 +53,15 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        return self.checkpoint.complete or self.scattered
+        return self.checkpoint["complete"] or self.scattered
 
     @property
     def name(self) -> str:
-        return self.checkpoint.prefix.rpartition("/")[2]
+        return self.checkpoint["prefix"].rpartition("/")[2]
 
     @property
     def path(self) -> str:
-        return f"{self.directory}/{self.checkpoint.prefix}"
+        return f"{self.directory}/{self.checkpoint['prefix']}"
 
 
 def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
@@ -132,42 +79,45 @@ def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
 
 def _same(one: Checkpoints, other: Checkpoints) -> bool:
     """By a file that both see; where they see none, by the directory itself."""
-    if (one.directory, one.identity) != (other.directory, other.identity):
+    if any(one.report[name] != other.report[name] for name in ("dir", "identity")):
         return False
-    seen = [{(each.prefix, each.identity) for each in place.all if each.identity} for place in (one, other)]
+    seen = [
+        {(each["prefix"], each["identity"]) for each in place.report["all"] if each["identity"]}
+        for place in (one, other)
+    ]
     return bool(seen[0] & seen[1]) or not (seen[0] or seen[1])
 
 
 def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Checkpoint) -> Mapping[int, str]:
     """Shards that this host lacks, and who holds them."""
-    if one.complete or one.kind != "tensorflow":
+    if one["complete"] or one["kind"] != "tensorflow":
         return {}
     return {
         shard: other.host
         for other in reversed(found)
-        if other is not place and other.directory == place.directory
-        for same in other.all
-        if same.prefix == one.prefix and same.shards == one.shards
-        for shard in same.held
-        if shard not in one.held
+        if other is not place and other.report["dir"] == place.report["dir"]
+        for same in other.report["all"]
+        if same["prefix"] == one["prefix"] and same["shards"] == one["shards"]
+        for shard in same["held"]
+        if shard not in one["held"]
     }
 
 
 def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
     """Each checkpoint, the newest first; one whose shards are scattered is told once, by a host that has its index."""
     scattered: set[tuple[str, str]] = set()
-    entries = [(place, one) for place in found for one in place.all]
-    for place, one in sorted(entries, key=lambda entry: entry[1].time, reverse=True):
-        elsewhere = missing_elsewhere(found, place, one)
-        shards = {**dict.fromkeys(one.held, place.host), **elsewhere}
-        has_index = bool(one.identity)
-        if elsewhere and has_index and len(shards) == one.shards:
-            if (place.directory, one.prefix) not in scattered:
-                scattered.add((place.directory, one.prefix))
+    entries = [(place, one) for place in found for one in place.report["all"]]
+    for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):
+        directory, elsewhere = place.report["dir"], missing_elsewhere(found, place, one)
+        shards = {**dict.fromkeys(one["held"], place.host), **elsewhere}
+        has_index = bool(one["identity"])
+        if elsewhere and has_index and len(shards) == one["shards"]:
+            if (directory, one["prefix"]) not in scattered:
+                scattered.add((directory, one["prefix"]))
                 hosts = tuple(dict.fromkeys([place.host, *elsewhere.values()]))
-                yield Found(place.directory, one, hosts, shards)
-        elif (place.directory, one.prefix) not in scattered:
-            yield Found(place.directory, one, (place.host,))
+                yield Found(directory, one, hosts, shards)
+        elif (directory, one["prefix"]) not in scattered:
+            yield Found(directory, one, (place.host,))
 
 
 def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
@@ -178,7 +128,7 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
     if whole:
         return whole[0]
     if fit:
-        raise DtctlError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint.problem}")
+        raise DtctlError(f"{fit[0].path} on {fit[0].host} is not complete: {fit[0].checkpoint['problem']}")
     there = ", ".join(dict.fromkeys(_called(one) for one in known if one.whole))
     raise DtctlError(
         "no complete checkpoint was found" if wanted is None else f"no checkpoint is of step or name {wanted}",
@@ -188,7 +138,7 @@ def chosen(found: Sequence[Checkpoints], wanted: str | None) -> Found:
 
 def named(found: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool) -> list[Found]:
     """What to verify: those of this step or name, all, or of each directory the newest, and the newest complete one."""
-    known = [one for one in every(found) if not (one.scattered and one.checkpoint.kind == "keras")]
+    known = [one for one in every(found) if not (one.scattered and one.checkpoint["kind"] == "keras")]
     if wanted is not None:
         fit = [one for one in known if wanted in _names(one)]
         return fit or [chosen(found, wanted)]
@@ -196,17 +146,18 @@ def named(found: Sequence[Checkpoints], wanted: str | None, *, all_of_them: bool
         return known
     picked: list[Found] = []
     for place in found:
-        own = [one for one in known if (one.directory, one.host) == (place.directory, place.host)]
-        newest = next((one for one in own if one.checkpoint.complete), None)
+        own = [one for one in known if (one.directory, one.host) == (place.report["dir"], place.host)]
+        newest = next((one for one in own if one.checkpoint["complete"]), None)
         picked += [*own[:1], *([newest] if newest is not None and newest is not own[0] else [])]
     return picked
 
 
 def _names(one: Found) -> set[str]:
-    step = one.checkpoint.step
-    return {one.checkpoint.prefix, one.name, one.path, *([] if step is None else [str(step)])}
+    step = one.checkpoint["step"]
+    return {one.checkpoint["prefix"], one.name, one.path, *([] if step is None else [str(step)])}
 
 
 def _called(one: Found) -> str:
-    step = one.checkpoint.step
-    return one.checkpoint.prefix if step is None else f"{one.checkpoint.prefix} (step {step})"
+    step = one.checkpoint["step"]
+    prefix = one.checkpoint["prefix"]
+    return prefix if step is None else f"{prefix} (step {step})"

@@ -39,7 +39,7 @@ class Pulled:
 
 def pull(record: RunRecord, transport: Transport, found: Found, directory: Path, report: Report) -> Pulled:
     """Raises DtctlError; what has arrived by then is kept for the next pull, and nothing of it has its final name."""
-    if found.checkpoint.kind == "orbax":
+    if found.checkpoint["kind"] == "orbax":
         raise DtctlError(
             f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
             hint=f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
@@ -65,11 +65,11 @@ def pull(record: RunRecord, transport: Transport, found: Found, directory: Path,
 
 def _names(found: Found) -> dict[str, str]:
     """Name -> the host that is asked for it, the index last. Raises DtctlError for what no checkpoint is called."""
-    if found.checkpoint.kind == "keras":
+    if found.checkpoint["kind"] == "keras":
         if not re.match(formats.KERAS_NAME, found.name):
             raise DtctlError(f"{found.name[:80]!r} is no name that Keras gives to a file")
         return {found.name: found.host}
-    shards = found.checkpoint.shards
+    shards = found.checkpoint["shards"]
     if shards > MOST_SHARDS:
         raise DtctlError(f"{found.path} has {shards} shards, and at most {MOST_SHARDS} are fetched")
     holders = [found.shards.get(shard, found.host) for shard in range(shards)]
@@ -108,7 +108,7 @@ class _Fetching:
 
     def _wanted(self) -> dict[str, Any]:
         return {
-            "of": {"dir": self._found.directory, "prefix": self._found.checkpoint.prefix},
+            "of": {"dir": self._found.directory, "prefix": self._found.checkpoint["prefix"]},
             "files": self._names,
             "have": self._landing.have(self._names),
         }

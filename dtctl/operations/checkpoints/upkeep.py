@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtctl.agent.records.checkpoints import PruneResult, VerifyResult
+from dtctl.agent.records.checkpoints import Pruned, PruneResult, VerifyResult
 from dtctl.agent.records.checkpoints import Verified as VerifyReport
 from dtctl.errors import DtctlError
 from dtctl.model import Host
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found, read_checkpoint
+from dtctl.operations.checkpoints import Checkpoints, Found
 from dtctl.operations.client.conversation import Request, ask
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
@@ -19,29 +19,16 @@ _PATIENCE_S = 660.0
 
 
 @dataclass(frozen=True)
-class Pruned:
-    """One directory on one host."""
-
-    host: str
-    directory: str
-    removed: tuple[Checkpoint, ...]
-    kept: tuple[Checkpoint, ...]
-    freed_bytes: int
-    problem: str
-    listed: bool
-    """The file `checkpoint` names what is left; otherwise a run is live, whose trainer writes it."""
-
-
-@dataclass(frozen=True)
 class Pruning:
     """What was removed, or would be; hosts that gave no answer are in `errors`."""
 
-    directories: tuple[Pruned, ...]
+    directories: tuple[tuple[str, Pruned], ...]
+    """With their hosts."""
     errors: Mapping[str, DtctlError] = field(default_factory=dict)
 
     @property
     def removed(self) -> int:
-        return sum(len(one.removed) for one in self.directories)
+        return sum(len(one["removed"]) for _, one in self.directories)
 
     def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
         """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
@@ -53,16 +40,16 @@ def prune(
 ) -> Pruning:
     """In each directory the newest `keep` complete ones stay, and what is not complete."""
     of_host: dict[str, list[str]] = {}
-    named = [place for place in found if not place.guessed]
+    named = [place for place in found if not place.report["guessed"]]
     if found and not named:
         raise DtctlError(
-            f"{found[0].directory} is not named in the cluster file, so nothing is removed there",
+            f"{found[0].report['dir']} is not named in the cluster file, so nothing is removed there",
             detail="what only a command line names may be anybody's",
             hint="set dirs.output or checkpoint.dir",
         )
     for place in named:
-        if place.newest_complete is not None:
-            of_host.setdefault(place.host, []).append(place.directory)
+        if place.report["newest_complete"] is not None:
+            of_host.setdefault(place.host, []).append(place.report["dir"])
 
     def check(host: Host, answer: PruneResult) -> None:
         check_run(record.cluster, record.run, answer["run"])
@@ -77,19 +64,7 @@ def prune(
         within_s=_PATIENCE_S,
     )
     outcomes = ask(record, transport, request, list(of_host))
-    directories = [
-        Pruned(
-            host=host,
-            directory=one["dir"],
-            removed=tuple(map(read_checkpoint, one["removed"])),
-            kept=tuple(map(read_checkpoint, one["kept"])),
-            freed_bytes=one["freed_bytes"],
-            problem=one["problem"] or "",
-            listed=one["listed"],
-        )
-        for host, answer in outcomes.results.items()
-        for one in answer["directories"]
-    ]
+    directories = [(host, one) for host, answer in outcomes.results.items() for one in answer["directories"]]
     return Pruning(tuple(directories), outcomes.errors)
 
 
@@ -120,7 +95,7 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
         of_host.setdefault(one.host, []).append(one)
 
     def places(host: Host) -> list[dict[str, str]]:
-        return [{"dir": one.directory, "prefix": one.checkpoint.prefix} for one in of_host[host.name]]
+        return [{"dir": one.directory, "prefix": one.checkpoint["prefix"]} for one in of_host[host.name]]
 
     def check(host: Host, answer: VerifyResult) -> None:
         check_run(record.cluster, record.run, answer["run"])

@@ -90,9 +90,10 @@ def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 def checkpoint(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     """The newest checkpoint that the run has, which is what trainers restore."""
     newest = facts.status.newest_checkpoint
-    if newest is None or newest.newest_complete is None:
+    complete = facts.status.newest_complete
+    if newest is None or complete is None:
         return {}
-    return {"checkpoint": f"{newest.directory}/{newest.newest_complete.prefix}", "holder_host": newest.host}
+    return {"checkpoint": f"{newest.report['dir']}/{complete['prefix']}", "holder_host": newest.host}
 
 
 def killed(facts: Facts, task: TaskStatus, fields: Fields) -> Fields | None:

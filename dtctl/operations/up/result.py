@@ -6,12 +6,14 @@ from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import Prepared
+from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
 from dtctl.config.cluster import Recovery
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId, TaskState
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints, newest_of_run, read_checkpoint, read_checkpoints
+from dtctl.operations.checkpoints import Checkpoints, newest_of_run
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.run_record import RunRecord
@@ -209,13 +211,14 @@ class UpReport:
 
 def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
     """In the newest of the directories that the hosts have looked into, or of those that the lead's will look into."""
-    found = [each for host, answer in prepared.items() for each in read_checkpoints(host, answer["checkpoints"])]
+    found = [Checkpoints(host, each) for host, answer in prepared.items() for each in answer["checkpoints"]]
     seen = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if one["seen"]]
     for host, one in seen:
-        newest_seen = read_checkpoint(one["checkpoint"])
-        found.append(Checkpoints(host, one["dir"], newest_seen, (), (newest_seen,)))
+        newest_seen = one["checkpoint"]
+        report = made(CheckpointReport, dir=one["dir"], newest_complete=newest_seen, incomplete=[], all=[newest_seen])
+        found.append(Checkpoints(host, report))
     newest = newest_of_run(found)
-    return newest if newest and newest.newest_complete else None
+    return newest if newest and newest.report["newest_complete"] else None
 
 
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
@@ -226,7 +229,7 @@ def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRec
     unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
     if unused:
         host, newest = max(unused, key=lambda one: one[1]["checkpoint"]["time"])
-        return UnusedCheckpoint(host, newest["run"], newest["dir"], read_checkpoint(newest["checkpoint"]), lead)
+        return UnusedCheckpoint(host, newest["run"], newest["dir"], newest["checkpoint"], lead)
     if previous is not None and previous.run and not previous.is_local and previous.coordinator not in record.hosts:
         return UnusedCheckpoint(previous.coordinator, previous.run, lead=lead)
     return None

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 def directories(found: Sequence[Checkpoints]) -> list[dict[str, Any]]:
     """Each once; `elsewhere` of a checkpoint has the shards that its host lacks and others hold."""
-    scattered = {(one.directory, one.checkpoint.prefix) for one in every(found) if one.scattered}
+    scattered = {(one.directory, one.checkpoint["prefix"]) for one in every(found) if one.scattered}
     documents = []
     for place in found:
         body = document.checkpoints(place)
-        for entry, one in zip(body["all"], place.all, strict=True):
+        for entry, one in zip(body["all"], place.report["all"], strict=True):
             elsewhere = missing_elsewhere(found, place, one)
             entry["elsewhere"] = [{"shard": shard, "host": host} for shard, host in sorted(elsewhere.items())]
-            entry["scattered"] = (place.directory, one.prefix) in scattered
-        documents.append({**body, "guessed": place.guessed, "others": list(place.others)})
+            entry["scattered"] = (place.report["dir"], one["prefix"]) in scattered
+        documents.append({**body, "guessed": place.report["guessed"], "others": list(place.others)})
     return documents
 
 
@@ -44,7 +44,7 @@ def verified(outcome: Verification) -> list[dict[str, Any]]:
 def pulled(outcome: Pulled) -> dict[str, Any]:
     return {
         **document.picked(outcome.found, "hosts path"),
-        "step": outcome.found.checkpoint.step,
+        "step": outcome.found.checkpoint["step"],
         **document.picked(outcome, "files size_bytes sent_bytes"),
     }
 
@@ -59,10 +59,11 @@ def pushed(outcome: Pushed) -> dict[str, Any]:
 def pruned(outcome: Pruning) -> list[dict[str, Any]]:
     return [
         {
-            **document.picked(one, "host directory"),
-            "removed": [document.checkpoint(each) for each in one.removed],
-            "kept": [document.checkpoint(each) for each in one.kept],
+            "host": host,
+            "directory": one["dir"],
+            "removed": [document.checkpoint(each) for each in one["removed"]],
+            "kept": [document.checkpoint(each) for each in one["kept"]],
             **document.picked(one, "freed_bytes problem?"),
         }
-        for one in outcome.directories
+        for host, one in outcome.directories
     ]

@@ -15,10 +15,11 @@ from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.bundle import Bundle
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
-    from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.runs import KnownRun, KnownRuns
     from dtctl.operations.stop import StopResult
@@ -144,13 +145,15 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
 
 
 def checkpoints(found: Checkpoints) -> dict[str, Any]:
-    newest = found.newest_complete
+    report = found.report
+    newest = report["newest_complete"]
     return {
-        **picked(found, "host directory"),
+        "host": found.host,
+        "directory": report["dir"],
         "newestComplete": checkpoint(newest) if newest else None,
-        "newerIncomplete": [checkpoint(one) for one in found.incomplete],
-        "all": [checkpoint(one) for one in found.all],
-        **picked(found, "problem?"),
+        "newerIncomplete": [checkpoint(one) for one in report["incomplete"]],
+        "all": [checkpoint(one) for one in report["all"]],
+        **picked(report, "problem?"),
     }
 
 

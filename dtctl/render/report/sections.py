@@ -61,7 +61,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
     """The figures at the top."""
     status = report.status
     progress = status.progress
-    newest = status.newest_checkpoint.newest_complete if status.newest_checkpoint else None
+    newest = status.newest_complete
     step = "" if progress.step is None else str(progress.step) + (f" of {progress.target}" if progress.target else "")
     entries = [
         ("Time", duration(report.timeline.end - report.timeline.begin)),
@@ -70,7 +70,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("Loss", progress.loss or ""),
         ("Goodput", goodput_text.percent(report.goodput.share) if report.goodput else ""),
         ("Restarts", str(sum(max(0, len(line.attempts) - 1) for line in report.timeline.tasks))),
-        ("Checkpoint", f"step {newest.step}" if newest and newest.step is not None else ""),
+        ("Checkpoint", f"step {newest['step']}" if newest and newest["step"] is not None else ""),
         ("Tasks", f"{len(status.tasks)} on {count(len(report.hosts), 'host')}"),
     ]
     return [(name, value) for name, value in entries if value]
@@ -166,21 +166,22 @@ def _checkpoints(report: Report) -> Html:
 def checkpoint_rows(report: Report) -> list[list[str]]:
     return [
         [
-            one.prefix,
-            "" if one.step is None else str(one.step),
-            local_time(one.time),
-            size(one.size_bytes),
-            "complete" if one.complete else f"incomplete: {one.problem}",
-            f"{found.host}:{found.directory}",
+            one["prefix"],
+            "" if one["step"] is None else str(one["step"]),
+            local_time(one["time"]),
+            size(one["size_bytes"]),
+            "complete" if one["complete"] else f"incomplete: {one['problem']}",
+            f"{found.host}:{found.report['dir']}",
         ]
         for found in report.status.checkpoints
-        for one in found.all
+        for one in found.report["all"]
     ]
 
 
 def checkpoint_problems(report: Report) -> list[str]:
     """Directories where there may be more than were found, and why."""
-    return [f"{one.host}:{one.directory}: {one.problem}" for one in report.status.checkpoints if one.problem]
+    found = [(one.host, one.report) for one in report.status.checkpoints]
+    return [f"{host}:{one['dir']}: {one['problem']}" for host, one in found if one["problem"]]
 
 
 def _events(report: Report) -> Html:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import stat
@@ -15,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.kinds import InvalidValue
+from dtctl.agent.records.checkpoints import Checkpoint
+from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.errors import DtctlError
 from dtctl.operations.checkpoints import (
-    Checkpoint,
     Checkpoints,
     Found,
     chosen,
@@ -31,20 +30,24 @@ from dtctl.operations.checkpoints.pull import Landing, pull
 from dtctl.operations.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
+from tests.unit.tasks import checkpoint, checkpoint_directory
 
-WHOLE = Checkpoint("model-7", 7, 100.0, 10, 1, complete=True, problem="", held=(0,), identity="5-1")
+WHOLE = checkpoint("model-7", 7, time=100.0, held=[0], identity="5-1")
 
 
 def place(host: str, *found: Checkpoint, directory: str = "/out", identity: str = "9") -> Checkpoints:
-    newest = next((one for one in found if one.complete), None)
-    return Checkpoints(host, directory, newest, (), tuple(found), identity=identity)
+    return checkpoint_directory(host, directory, *found, identity=identity)
 
 
-def shard(number: int, **fields: object) -> Checkpoint:
+def shard(number: int, **fields: Any) -> Checkpoint:
     """What a host has that holds one of two shards, and the index."""
     lacking = f"model-7.data-0000{1 - number}-of-00002 is missing"
-    part = dataclasses.replace(WHOLE, complete=False, problem=lacking, shards=2, held=(number,), identity=f"{number}-1")
-    return dataclasses.replace(part, **fields)  # type: ignore[arg-type]
+    part = {"complete": False, "problem": lacking, "shards": 2, "held": [number], "identity": f"{number}-1"}
+    return changed_checkpoint(**{**part, **fields})
+
+
+def changed_checkpoint(**fields: Any) -> Checkpoint:
+    return made(Checkpoint, **{**WHOLE, **fields})
 
 
 def test_a_directory_that_hosts_share_is_told_once() -> None:
@@ -53,20 +56,20 @@ def test_a_directory_that_hosts_share_is_told_once() -> None:
 
 
 def test_directories_of_the_same_path_are_two_where_their_files_differ() -> None:
-    other = dataclasses.replace(WHOLE, identity="6-2")
+    other = changed_checkpoint(identity="6-2")
     assert len(each_once([place("a", WHOLE), place("b", other)])) == 2
     assert len(each_once([place("a", WHOLE), place("b", WHOLE, identity="10")])) == 2
     assert len(each_once([place("a", WHOLE), place("b", WHOLE, directory="/elsewhere")])) == 2
 
 
 def test_a_save_between_two_looks_makes_no_other_directory_of_it() -> None:
-    newer = dataclasses.replace(WHOLE, prefix="model-8", identity="5-2")
+    newer = changed_checkpoint(prefix="model-8", identity="5-2")
     assert len(each_once([place("a", WHOLE), place("b", newer, WHOLE)])) == 1
 
 
 def test_shards_that_others_hold_are_named_with_their_hosts() -> None:
     found = [place("a", shard(0)), place("b", shard(1))]
-    assert missing_elsewhere(found, found[0], found[0].all[0]) == {1: "b"}
+    assert missing_elsewhere(found, found[0], found[0].report["all"][0]) == {1: "b"}
     [one] = every(found)
     assert (one.hosts, dict(one.shards), one.whole, one.scattered) == (("a", "b"), {0: "a", 1: "b"}, True, True)
 
@@ -79,8 +82,8 @@ def test_shards_of_which_one_is_nowhere_make_no_checkpoint() -> None:
 
 
 def test_the_newest_whole_one_is_chosen_or_that_of_a_step_or_name() -> None:
-    older = dataclasses.replace(WHOLE, prefix="chief/model-5", step=5, time=50.0, identity="4-4")
-    broken = dataclasses.replace(WHOLE, prefix="model-9", step=9, time=200.0, complete=False, problem="cut short")
+    older = changed_checkpoint(prefix="chief/model-5", step=5, time=50.0, identity="4-4")
+    broken = changed_checkpoint(prefix="model-9", step=9, time=200.0, complete=False, problem="cut short")
     found = [place("a", broken, WHOLE, older)]
     assert chosen(found, None).checkpoint == WHOLE
     assert {chosen(found, wanted).name for wanted in ("5", "chief/model-5", "model-5", "/out/chief/model-5")} == {
@@ -289,11 +292,11 @@ TWO_SHARDS = {0: "a", 1: "b"}
 
 def scattered(shards: Mapping[int, str]) -> Found:
     """By what the hosts a and b say of themselves."""
-    return Found("/out", dataclasses.replace(WHOLE, prefix="m-7", shards=2), ("a", "b"), shards)
+    return Found("/out", changed_checkpoint(prefix="m-7", shards=2), ("a", "b"), shards)
 
 
 def whole(prefix: str = "m-7", kind: str = "tensorflow", shards: int = 2) -> Found:
-    return Found("/out", dataclasses.replace(WHOLE, prefix=prefix, kind=kind, shards=shards), ("a",))
+    return Found("/out", changed_checkpoint(prefix=prefix, kind=kind, shards=shards), ("a",))
 
 
 class Sending(Agents):
@@ -367,7 +370,7 @@ def test_files_of_keras_and_whole_checkpoints_arrive(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tmp_path: Path) -> None:
-    one = dataclasses.replace(WHOLE, prefix="7", kind="orbax")
+    one = changed_checkpoint(prefix="7", kind="orbax")
     transport = FakeTransport(Agents())
     with pytest.raises(DtctlError, match="/out/7 is a checkpoint of Orbax, a directory") as raised:
         pull(record(), transport, chosen([place("a", one)], "7"), tmp_path / "here", lambda progress: None)

@@ -11,14 +11,14 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import DtctlError, TransportError
 from dtctl.model import TaskId
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
+from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
 from tests.unit.coordinated import Agents, record, told
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
-from tests.unit.tasks import changed, past_attempt
+from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
 
 TASK = running("worker:0")
 MEMORY = {"available_bytes": 8 << 30, "memory_bytes": 16 << 30}
@@ -61,16 +61,16 @@ def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
     assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
 
 
-SAVED = Checkpoint("model.ckpt-7", 7, 900.0, 1, 1, True, "")
+SAVED = checkpoint("model.ckpt-7", 7)
 
 
 @pytest.mark.parametrize(
     ("directories", "fields"),
     [
         ((), {}),
-        ((Checkpoints("gpu-a", "/o", None, (), (SAVED,)),), {}),
+        ((checkpoint_directory("gpu-a", "/o", SAVED, newest_complete=None),), {}),
         (
-            (Checkpoints("gpu-b", "/o", SAVED, (), (SAVED,)),),
+            (checkpoint_directory("gpu-b", "/o", SAVED),),
             {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"},
         ),
     ],

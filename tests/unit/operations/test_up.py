@@ -174,8 +174,8 @@ def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
         return [{**READY, "checkpoints": [report]}] if leads else usual
 
     result, _ = started(launch, FakeTransport(resuming))
-    assert (result.earlier.host, result.earlier.directory) == ("c", "/out")
-    assert result.earlier.newest_complete.step == 7
+    assert (result.earlier.host, result.earlier.report["dir"]) == ("c", "/out")
+    assert result.earlier.report["newest_complete"]["step"] == 7
     assert started(launch, FakeTransport(willing))[0].earlier is None
 
 
@@ -211,14 +211,14 @@ def begun(launch: Start, told: Mapping[str, list[dict[str, Any]]], **known: Any)
 def test_a_run_that_begins_at_0_beside_a_checkpoint_says_so_before_it_starts(launch: Start) -> None:
     result, _ = begun(launch, {"c": [saved("digits-0", seen=False)], "a": [saved(None, seen=False, step=9)]})
     assert (result.unseen.host, result.unseen.run, result.unseen.lead) == ("a", None, "c"), "the newest"
-    assert (result.unseen.directory, result.unseen.checkpoint.step) == ("/old", 9)
+    assert (result.unseen.directory, result.unseen.checkpoint["step"]) == ("/old", 9)
     assert result.earlier is None
 
 
 def test_a_checkpoint_that_the_run_sees_is_told_as_what_it_continues_from(launch: Start) -> None:
     result, _ = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
     assert result.unseen is None
-    assert (result.earlier.host, result.earlier.newest_complete.step) == ("c", 7)
+    assert (result.earlier.host, result.earlier.report["newest_complete"]["step"]) == ("c", 7)
 
 
 def test_the_lead_of_the_last_run_was_on_a_host_that_has_no_part_any_more(launch: Start) -> None:

@@ -6,26 +6,25 @@ import ast
 import dataclasses
 import math
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records.answers import CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.metrics import MetricsResult
 from dtctl.config.reference import all_keys
 from dtctl.errors import ExitCode, UsageError
-from dtctl.operations.checkpoints import newest_of_run, read_checkpoints
+from dtctl.operations.checkpoints import newest_of_run
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.render.checkpoints import checkpoint_lines, show_checkpoints
-from dtctl.render.machine.document import checkpoints
+from dtctl.render.machine import document
 from dtctl.render.machine.results import point
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, find, listed, names, show
 from dtctl.render.metrics import Curve, csv_line, line_of, plot, show_plots, show_table, sparkline
 from tests.fuzz import cases
 from tests.unit.render.test_safe_output import FOUND, run_status
+from tests.unit.tasks import checkpoint, checkpoint_directory
 
 PACKAGE = Path(__file__).resolve().parents[3] / "dtctl"
 
@@ -194,15 +193,12 @@ def test_a_tag_can_be_neither_a_formula_nor_another_line_of_csv() -> None:
 
 
 PROBLEM = "/dir: only part of it was searched: there are more than 100000 names"
-UNKNOWN = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(), problem=PROBLEM)
+UNKNOWN = checkpoint_directory("a", "/dir", problem=PROBLEM)
 
 
 def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
-    nothing: Any = {"newest_complete": None, "incomplete": [], "all": []}
-    [found] = read_checkpoints("a", [made(CheckpointReport, dir="/dir", problem=PROBLEM, **nothing)])
-    assert found == UNKNOWN
-    assert newest_of_run([found]) == found
-    assert checkpoints(found)["problem"] == PROBLEM
+    assert newest_of_run([UNKNOWN]) == UNKNOWN
+    assert document.checkpoints(UNKNOWN)["problem"] == PROBLEM
 
 
 def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,19 +210,19 @@ def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_hosts_that_share_a_directory_stand_before_it_together(capsys: pytest.CaptureFixture[str]) -> None:
-    shared = dataclasses.replace(FOUND, host="node-1", others=("node-2", "node-3"), problem="")
+    shared = dataclasses.replace(FOUND, host="node-1", others=("node-2", "node-3"))
     show_checkpoints([shared], 10.0)
     assert capsys.readouterr().out.startswith("node-[1-3]:/dir\n")
 
 
 def test_a_directory_that_only_a_command_line_names_is_shown_as_such(capsys: pytest.CaptureFixture[str]) -> None:
-    show_checkpoints([dataclasses.replace(FOUND, guessed=True)], 10.0)
+    show_checkpoints([checkpoint_directory("a", "/dir", guessed=True)], 10.0)
     assert capsys.readouterr().out.startswith("a:/dir (which no setting names)\n")
 
 
 def test_what_other_hosts_hold_is_shown_in_the_place_of_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    part = dataclasses.replace(FOUND.all[0], complete=False, problem="a shard is missing", shards=3, held=(0,))
-    place = dataclasses.replace(FOUND, newest_complete=None, incomplete=(), all=(part,), problem="")
+    part = checkpoint("model-7", 7, complete=False, problem="a shard is missing", shards=3, held=[0])
+    place = checkpoint_directory("a", "/dir", part)
     show_checkpoints([place], 10.0, lambda *_: {1: "b", 2: "c"})
     assert "2 shards of 3 on b,c alone, which a restore here does not see" in capsys.readouterr().out
     show_checkpoints([place], 10.0, lambda *_: {1: "b"})

@@ -30,7 +30,7 @@ from tests.unit.clusters import cluster, job
 from tests.unit.diagnosing import ended, facts, machine, running
 from tests.unit.ended_logs import LOGS
 from tests.unit.render.test_safe_output import run_status
-from tests.unit.tasks import changed
+from tests.unit.tasks import changed, checkpoint, checkpoint_directory
 
 
 @pytest.mark.parametrize(
@@ -239,9 +239,8 @@ def status(verdict: Verdict = RUNS, now: float = 100.0, **told: Any) -> RunStatu
 
 def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
     (place,) = run_status().checkpoints
-    assert place.newest_complete is not None
-    newest = dataclasses.replace(place.newest_complete, step=step, time=time)
-    return dataclasses.replace(found, checkpoints=(dataclasses.replace(place, newest_complete=newest),))
+    newest = checkpoint("model-7", step, time=time)
+    return dataclasses.replace(found, checkpoints=(checkpoint_directory(place.host, "/dir", newest),))
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
+from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.metrics import MetricsResult
@@ -33,11 +34,11 @@ from dtctl.bundle import Bundle, LeftOut, Manifest
 from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints, Found
+from dtctl.operations.checkpoints import Found
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
-from dtctl.operations.checkpoints.upkeep import Pruned, Pruning, Verification, Verified
+from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
@@ -96,7 +97,7 @@ from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
 from tests.unit.coordinated import incident, record, told
-from tests.unit.tasks import past_attempt, task_status
+from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
 MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
@@ -160,9 +161,9 @@ def poisoned(value: Any) -> Any:
 ERROR = AgentError("refused", "summary", detail="detail", hint="hint")
 TASK = TaskId("worker", 0)
 SAID = tuple(said("reason"))
-CHECKPOINT = Checkpoint("model-7", 7, 1.0, 10, 1, True, "")
-BROKEN = dataclasses.replace(CHECKPOINT, prefix="model-8", complete=False, problem="half")
-FOUND = Checkpoints("a", "/dir", CHECKPOINT, (BROKEN,), (CHECKPOINT, BROKEN), "closed")
+CHECKPOINT = checkpoint("model-7", 7)
+BROKEN = checkpoint("model-8", 7, complete=False, problem="half")
+FOUND = checkpoint_directory("a", "/dir", CHECKPOINT, BROKEN, incomplete=[BROKEN], problem="closed")
 _LEFT = [{"pid": 1, "command": "cmd"}]
 _SECOND = {"attempt": 2, "restarts": 1, "pid": 9, "since": 1.0, "why": SAID, "left": _LEFT, "left_behind": _LEFT}
 FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
@@ -302,7 +303,8 @@ VERIFIED = Verification((Verified(PICKED, READ),), {"b": ERROR})
 PULLED = Pulled(PICKED, (Path("/here/model-7.index"),), 10, 5)
 OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" * 64),), "too long")
 PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
-PRUNED = Pruning((Pruned("a", "/dir", (CHECKPOINT,), (CHECKPOINT,), 10, "no room", False),), {"b": ERROR})
+_GONE = {"removed": [CHECKPOINT], "kept": [CHECKPOINT], "freed_bytes": 10, "problem": "no room", "listed": False}
+PRUNED = Pruning((("a", made(Pruned, dir="/dir", **_GONE)),), {"b": ERROR})
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 

@@ -12,13 +12,12 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.whole_run import HistoryEvent, RunView
 from dtctl.agent.run import goodput
 from dtctl.errors import TransportError
-from dtctl.operations.checkpoints import Checkpoint, Checkpoints
 from dtctl.operations.events import EventHistory
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import Report, put_together
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from tests.unit.coordinated import incident, record, told
-from tests.unit.tasks import past_attempt, task_status
+from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status
 
 EVIL = "<script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\u202e\x1b[31m`|*_"
 """What a host may say: tags, an address, an attribute, marks of Markdown, and what reorders or colours text."""
@@ -84,10 +83,10 @@ def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:
     fields = {"attempt": 2, "restarts": 1, "since": 1100.0, "why": [CAUSE], "step": 50, "history": history}
     lead = task_status("worker:0", "c", "failed", tail=EVIL, code=1, **fields)
     saves = tuple(
-        Checkpoint(f"model.ckpt-{step}", step, 1020.0 + step, 10_000_000, 1, True, "") for step in (45, 25, 5)
+        checkpoint(f"model.ckpt-{step}", step, time=1020.0 + step, size_bytes=10_000_000) for step in (45, 25, 5)
     )
-    broken = Checkpoint(EVIL, None, 1099.0, 5, 1, False, EVIL)
-    found = Checkpoints("c", f"/out/{EVIL}", saves[0], (broken,), (broken, *saves), EVIL)
+    broken = checkpoint(EVIL, time=1099.0, size_bytes=5, complete=False, problem=EVIL)
+    found = checkpoint_directory("c", f"/out/{EVIL}", broken, *saves, incomplete=[broken], problem=EVIL)
     verdict = Verdict(outcome, (CAUSE,), lead.id if outcome is Outcome.FAILED else None)
     tasks = {**coordination.tasks, lead.id: lead}
     return RunStatus(known, tasks, verdict, (found,), 1100.0, coordination)

@@ -18,7 +18,7 @@ from dtctl.render.report.markdown import markdown
 from dtctl.render.report.page import STYLE, page, policy
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
-from tests.unit.tasks import changed
+from tests.unit.tasks import changed, checkpoint_directory
 
 VOID = ("meta", "link", "br", "hr", "wbr")
 FETCHES = ("src", "srcset", "poster", "data", "action", "formaction", "background", "xlink:href", "ping", "style")
@@ -233,7 +233,7 @@ def test_markdown_calls_nobody() -> None:
 def test_both_say_which_checkpoints_could_not_be_looked_for() -> None:
     whole = report(Path("/nowhere/cluster.yaml"))
     (first, *others) = whole.status.checkpoints
-    closed = replace(first, directory="/nfs/out", problem="Permission denied")
+    closed = checkpoint_directory(first.host, "/nfs/out", problem="Permission denied")
     there = replace(whole, status=replace(whole.status, checkpoints=(closed, *others)))
     assert f"- {closed.host}:/nfs/out: Permission denied" in markdown(there).split("\n")
     assert f"<p>{closed.host}:/nfs/out: Permission denied</p>" in page(there)
