@@ -48,15 +48,13 @@ class Warm:
     def __init__(self, env: Mapping[str, str], *setting: str) -> None:
         self._requests, there = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with there:
-            words = [sys.executable, __file__, *setting]
-            self._process = subprocess.Popen(words, stdin=there.fileno(), stdout=subprocess.DEVNULL, env=env)
+            command = [sys.executable, __file__, *setting]
+            self._process = subprocess.Popen(command, stdin=there.fileno(), stdout=subprocess.DEVNULL, env=env)
 
-    def start(
-        self, words: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int, **more: Any
-    ) -> Started:
+    def start(self, args: Sequence[str], cwd: Path, env: Mapping[str, str], out: int, err: int, **more: Any) -> Started:
         """As subprocess.Popen of `dtctl WORDS`, nothing on its stdin. These descriptors are closed on this side."""
         read, write = os.pipe()
-        request = json.dumps({"words": list(words), "cwd": str(cwd), "env": dict(env), **more}).encode()
+        request = json.dumps({"words": list(args), "cwd": str(cwd), "env": dict(env), **more}).encode()
         assert len(request) < _LONGEST
         descriptors = array.array("i", [out, err, write])
         self._requests.sendmsg([request], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
@@ -97,20 +95,20 @@ def _usual() -> Warm:
     return made
 
 
-def run(words: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run(args: Sequence[str], cwd: Path, env: Mapping[str, str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     """As subprocess.run of `dtctl WORDS` with nothing on its stdin and both its outputs captured."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        started = _usual().start(words, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
+        started = _usual().start(args, cwd, env, os.dup(out.fileno()), os.dup(err.fileno()))
         in_time = started.has_ended(timeout_s)
         if not in_time:
             started.has_ended_after(signal.SIGKILL, timeout_s)
         code, _ = started.end()
         for one in (out, err):
             one.seek(0)
-        said = [_text(out.read()), _text(err.read())]
+        outputs = [_text(out.read()), _text(err.read())]
         if not in_time:
-            raise subprocess.TimeoutExpired(["dtctl", *words], timeout_s, *said)
-    return subprocess.CompletedProcess(["dtctl", *words], code, *said)
+            raise subprocess.TimeoutExpired(["dtctl", *args], timeout_s, *outputs)
+    return subprocess.CompletedProcess(["dtctl", *args], code, *outputs)
 
 
 def _text(data: bytes) -> str:

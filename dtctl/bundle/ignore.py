@@ -207,7 +207,7 @@ def _bounded(pattern: Any) -> Any:
 
 
 def _leaves_the_name(part: str) -> bool:
-    """A part of a regular expression: it goes on behind a `/`, or opens a group."""
+    """A part of a regular expression: it continues behind a `/`, or opens a group."""
     return "/" in part.replace("[^/]", "") or "(" in part
 
 

@@ -81,7 +81,7 @@ RETRY_MS = 2000
 
 
 Whole = Callable[[dict[str, str], int], str]
-"""The page as it stands, which goes on from the number that it is given."""
+"""The page as it stands, which continues from the number that it is given."""
 
 
 def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:
@@ -134,7 +134,7 @@ def looks(
 ) -> Iterator[Report | DtctlError]:
     """The run again and again, or why it is unknown, while the server runs. Hosts are only asked while a browser reads.
 
-    After the end of the run there is nothing more to look at, and this goes on without a word.
+    After the end of the run there is nothing more to look at, and this continues without an error.
     """
     over, took = is_over(first.status), 0.0
     while alive():

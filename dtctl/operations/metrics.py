@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from dtctl.agent.records.metrics import FolderPoints, MetricsResult, Points, SeriesPoints
+from dtctl.agent.records.metrics import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
 from dtctl.errors import DtctlError, TransportError
 from dtctl.operations.client.conversation import Request, about, ask, final, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import about_run, check_run
@@ -99,7 +99,7 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
                 yield from series_of(host, folder, answers[host]["time"])
 
 
-def key_of(folder: FolderPoints) -> Key:
+def key_of(folder: FolderAt) -> Key:
     return folder["dir"], folder["name"], folder["identity"]
 
 
@@ -187,7 +187,7 @@ def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Stre
 
 
 class _WithoutRepeats:
-    """Of a shared directory the host that reports it first goes on; of what is sent again only what is new counts."""
+    """Of a shared directory the host that reports it first continues; of what is sent again only what is new counts."""
 
     def __init__(self) -> None:
         self._owner: dict[Key, str] = {}

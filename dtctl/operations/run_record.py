@@ -232,7 +232,7 @@ class FollowedFile:
 def follow_file(record: RunRecord, load: Callable[[Path], Cluster]) -> FollowedFile:
     """The record with the routes that its file has now. `load` raises DtctlError for a file with mistakes.
 
-    A host that has left the file is reached as before. What `up` was told by its command line counts until the file
+    A host that has left the file is reached as before. What `up` was given on its command line counts until the file
     says something else than it did then.
     """
     file = record.file

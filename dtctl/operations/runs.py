@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.answers import DamagedRun, RunsResult
-from dtctl.agent.records.reasons import why_of
 from dtctl.errors import DtctlError, UsageError, did_you_mean
 from dtctl.model import Host, TaskId, TaskState
 from dtctl.operations.client.conversation import Request, ask
@@ -55,17 +55,14 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
 
     outcomes = ask(record, transport, Request("runs", RunsResult, check=check))
     found: dict[str, KnownRun] = {}
-    verdicts: dict[str, list[Verdict]] = {}
+    verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:
             if entry["host"] != host:
                 continue  # another host of the inventory that shares this one's home directory; it speaks for itself
             known = found.get(entry["run"])
-            condition = entry["condition"]
-            condition_verdict = (
-                Verdict.of(condition["type"], why_of(condition), condition["cause"]) if condition else None
-            )
-            verdicts.setdefault(entry["run"], []).extend([condition_verdict] if condition_verdict is not None else [])
+            if entry["condition"]:
+                verdicts[entry["run"]].append(Verdict.of_condition(entry["condition"]))
             tasks = {TaskId.parse(task): TaskState(state) for task, state in entry["tasks"].items()}
             found[entry["run"]] = KnownRun(
                 run=entry["run"],

@@ -16,12 +16,13 @@ from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
-from dtctl.render.format import count, iso_utc, local_time, size
+from dtctl.render.format import count, local_time, size
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.answers import Log
     from dtctl.model import TaskId
     from dtctl.operations.logs import LogLines
     from dtctl.operations.logs.saving import SavedLog
@@ -64,50 +65,51 @@ class LogPrinter:
         self._gaps = gaps
         self._all_attempts = all_attempts
         self.printed = False
-        self._attempts: dict[TaskId, int] = {}
-        self._ends: dict[TaskId, int] = {}
+        self._attempts: dict[str, int] = {}
+        self._ends: dict[str, int] = {}
         """Where in its log each task's last lines ended."""
-        self._last: deque[tuple[TaskId, str]] = deque(maxlen=REMEMBERED)
+        self._last: deque[tuple[str, str]] = deque(maxlen=REMEMBERED)
 
     def print(self, lines: LogLines) -> None:
-        head = self._head(lines)
+        head = self._head(lines.log)
         if self._raw:
             self._remember(lines)
             return console.pass_on(_headed(head.encode(), lines.data))
         shown = log_lines(lines.data, color=self._color)
         self._remember(lines)
-        shown[:0] = self._told_apart(lines)
-        if lines.truncated:
+        shown[:0] = self._told_apart(lines.log)
+        if lines.log["truncated"]:
             shown.insert(0, "--- the log was cut; from its new start ---")
         if shown:
             console.put(head + f"\n{head}".join(shown) + "\n")
         return None
 
-    def _told_apart(self, lines: LogLines) -> list[str]:
+    def _told_apart(self, log: Log) -> list[str]:
         """From what was shown of the task before."""
-        before, end = self._attempts.get(lines.task), self._ends.get(lines.task)
-        self._attempts[lines.task], self._ends[lines.task] = lines.attempt, lines.end
-        if lines.attempt != before:
-            return [f"--- attempt {lines.attempt} ---"] if before is not None or self._all_attempts else []
-        return ["--"] if self._gaps and lines.offset != end else []
+        task, attempt = log["task"], log["attempt"]
+        before, end = self._attempts.get(task), self._ends.get(task)
+        self._attempts[task], self._ends[task] = attempt, log["end"]
+        if attempt != before:
+            return [f"--- attempt {attempt} ---"] if before is not None or self._all_attempts else []
+        return ["--"] if self._gaps and log["offset"] != end else []
 
     def _remember(self, lines: LogLines) -> None:
         self.printed = True
-        self._last.extend((lines.task, line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
+        self._last.extend((lines.log["task"], line) for line in log_lines(lines.data[-_TAIL_BYTES:], color=False))
 
     def has_just_shown(self, task: TaskId, tail: Sequence[str]) -> bool:
         """Whether these are the last lines of the task that were shown, not long ago."""
-        own = [line.rstrip() for shown, line in self._last if shown == task and line.strip()]
+        own = [line.rstrip() for shown, line in self._last if shown == str(task) and line.strip()]
         wanted = [line.rstrip() for line in tail if line.strip()]
         return own[len(own) - len(wanted) :] == wanted
 
-    def _head(self, lines: LogLines) -> str:
-        name = str(lines.task)
+    def _head(self, log: Log) -> str:
+        name = log["task"]
         color = self._colors.get(name)
         head = f"{one_line(name).ljust(self._width)} |" if self._prefix else ""
         if self._prefix:
             head = f"{head} " if color is None else f"\x1b[{color}m{head}\x1b[0m "
-        return f"{head}{local_time(lines.time, '%Y-%m-%dT%H:%M:%S')} " if self._timestamps else head
+        return f"{head}{local_time(log['time'], '%Y-%m-%dT%H:%M:%S')} " if self._timestamps else head
 
 
 class LogObjects(LogPrinter):
@@ -139,13 +141,13 @@ def _headed(head: bytes, data: bytes) -> bytes:
 
 def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
     """An object a line. `time`: not after it, and not much before; of a progress bar the text is its last state."""
-    head = {"task": str(lines.task), "attempt": lines.attempt, "time": iso_utc(lines.time)}
+    head = document.picked(lines.log, "task attempt time@")
     for line in lines.data.decode("utf-8", "replace").removesuffix("\n").split("\n"):
         yield {**head, "text": line.rstrip("\r").rpartition("\r")[2]}
 
 
 def saved(one: SavedLog) -> dict[str, Any]:
-    return {"task": str(one.task), "attempt": one.attempt, "file": str(one.path), "sizeBytes": one.size_bytes}
+    return document.picked(one, "task attempt path=file size_bytes")
 
 
 TOGETHER_S = 0.5

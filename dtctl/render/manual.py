@@ -120,7 +120,8 @@ def _found(asked: str) -> Iterator[Topic]:
     keys = exact or [key for key in all_keys() if key.path.rpartition(".")[2] == asked]
     yield from (_of_key(key) for key in keys)
     if not exact and (section := next((place for place in section_texts() if place and _same(place, asked)), None)):
-        yield _of_section(section)
+        text = _plain(section_texts()[section])
+        yield Topic("section", section, text, inside=_inside(section), page="cluster-yaml.md")
     if asked in WORDS:
         yield Topic("word", asked, _plain(WORDS[asked]), page="glossary.md")
 
@@ -155,10 +156,6 @@ def _of_key(key: Key) -> Topic:
     }
     inside = _inside(key.holds) if key.holds else {}
     return Topic("key", key.path, _plain(key.meaning), _filled(facts), inside, page="cluster-yaml.md")
-
-
-def _of_section(place: str) -> Topic:
-    return Topic("section", place, _plain(section_texts()[place]), inside=_inside(place), page="cluster-yaml.md")
 
 
 def _inside(place: str) -> dict[str, str]:

@@ -82,7 +82,7 @@ _here = threading.local()
 
 
 Still = Callable[[float], None]
-"""Called when a host that is waited for has been heard: the wait goes on, and counts from the given time on."""
+"""Called when a host that is waited for has been heard: the wait continues, and counts from the given time on."""
 
 
 @contextmanager

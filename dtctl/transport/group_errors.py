@@ -10,7 +10,7 @@ from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, TransportError, advice
 
 MOST_KINDS = 20
-"""Lines of different reasons; more are told by their hosts alone."""
+"""Lines of different reasons; more are reported by their hosts alone."""
 
 APART = "    "
 """Between the finding and what to type."""

@@ -146,8 +146,8 @@ def compiled_program(python: str) -> Path:
     directory = make_directory("program")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(directory), "DTCTL_ROOT": str(directory)}
-    words = [python, *shlex.split(LOADER)[1:]]
-    subprocess.run(words, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
+    command = [python, *shlex.split(LOADER)[1:]]
+    subprocess.run(command, input=opening() + whole(), stdout=subprocess.DEVNULL, env=env, check=True)
     program = directory / "agent" / agent_program().sha256
     subprocess.run([python, "-ISc", COMPILE_ALL, program], env=env, check=True)
     return directory / "agent"

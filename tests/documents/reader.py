@@ -62,12 +62,12 @@ class Reader:
         deadline = time.monotonic() + _PATIENCE_S
         while True:
             answer = ANSWERS.get(command, "")
-            code, said = self.shell.run(command, answer=answer, until=CTRL_C.get(command, ""))
-            said = said.replace("[y/N]: ", f"[y/N]: {answer}")  # as the terminal echoes it
-            if re.search(awaited, said):
-                return Output(typed, code, tuple(said.splitlines()))
-            assert time.monotonic() < deadline, said
-            assert not re.search(HAS_ENDED, said), said
+            code, output = self.shell.run(command, answer=answer, until=CTRL_C.get(command, ""))
+            output = output.replace("[y/N]: ", f"[y/N]: {answer}")  # as the terminal echoes it
+            if re.search(awaited, output):
+                return Output(typed, code, tuple(output.splitlines()))
+            assert time.monotonic() < deadline, output
+            assert not re.search(HAS_ENDED, output), output
 
     def _own(self, text: str) -> str:
         """A cluster.yaml of a page with the Python of here."""
@@ -78,8 +78,8 @@ def _programs(home: Path) -> Path:
     """A dtctl and a python of this environment."""
     directory = home / ".local" / "bin"
     directory.mkdir(parents=True)
-    for name, words in {"dtctl": '-m dtctl "$@"', "python3": '"$@"'}.items():
-        (directory / name).write_text(f"#!/bin/sh\nexec {sys.executable} {words}\n")
+    for name, arguments in {"dtctl": '-m dtctl "$@"', "python3": '"$@"'}.items():
+        (directory / name).write_text(f"#!/bin/sh\nexec {sys.executable} {arguments}\n")
         (directory / name).chmod(0o755)
     return directory
 
@@ -124,9 +124,9 @@ class Shell:
     def run(self, command: str, *, answer: str = "", until: str = "", timeout_s: float = 900.0) -> tuple[int, str]:
         """Its exit code and all that it prints. `answer` is typed at once; at `until` somebody types Ctrl-C."""
         ours, theirs = pty.openpty()
-        words = ["bash", "-c", _RUN, "bash", str(self._variables), str(self._directory), command]
+        argv = ["bash", "-c", _RUN, "bash", str(self._variables), str(self._directory), command]
         process = subprocess.Popen(
-            words,
+            argv,
             env=self._start,
             cwd=self.home,
             stdin=theirs,
@@ -146,12 +146,12 @@ class Shell:
             os.close(ours)
 
     def _read(self, process: subprocess.Popen[bytes], until: str) -> tuple[int, str]:
-        said = ""
+        output = ""
         with process:
             assert process.stdout is not None
             for line in process.stdout:
-                said += line.decode(errors="replace")
-                if until and re.search(until, said):
+                output += line.decode(errors="replace")
+                if until and re.search(until, output):
                     until = ""
                     os.killpg(process.pid, signal.SIGINT)
-        return process.returncode, said
+        return process.returncode, output

@@ -288,8 +288,8 @@ def taken_port(host: FleetHost, port: int, when: str = "true") -> Iterator[None]
         "time.sleep(86400)\n"
     )
     inside = ["nsenter", "--target", str(host.box.init), "--all", "env", f"--chdir={host.login.home_inside}"]
-    words = [*inside, sys.executable, "-c", script, str(port), when]
-    with subprocess.Popen(words, stdin=subprocess.PIPE) as taker:
+    command = [*inside, sys.executable, "-c", script, str(port), when]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as taker:
         try:
             yield
         finally:

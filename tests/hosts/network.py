@@ -33,8 +33,8 @@ def missing() -> str:
     return ""
 
 
-def ip(*words: str) -> str:
-    return subprocess.run(["ip", *words], check=True, stdout=subprocess.PIPE, text=True).stdout
+def ip(*args: str) -> str:
+    return subprocess.run(["ip", *args], check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
 class Network:

@@ -25,7 +25,7 @@ def silent_port(address: str = "127.0.0.1") -> Iterator[int]:
 
 
 @contextmanager
-def talking_port(words: bytes, address: str = "127.0.0.1") -> Iterator[int]:
+def talking_port(banner: bytes, address: str = "127.0.0.1") -> Iterator[int]:
     """Greets every connection with `words` and closes it."""
     with socket.socket() as listener:
         listener.bind((address, 0))
@@ -38,7 +38,7 @@ def talking_port(words: bytes, address: str = "127.0.0.1") -> Iterator[int]:
                 except OSError:
                     return
                 with peer:
-                    peer.sendall(words)
+                    peer.sendall(banner)
 
         thread = threading.Thread(target=serve)
         thread.start()

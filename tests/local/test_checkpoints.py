@@ -55,9 +55,9 @@ def test_checkpoints_from_the_first_to_the_damaged_one(home: Desk) -> None:
     write(home, "first")
     home.dtctl("up", "--local", "-q")
     trains(home)
-    [told] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
-    assert (told["host"], told["others"]) == ("node-1", [])
-    assert [one["prefix"] for one in told["all"]] == ["first/model.ckpt-200", "first/model.ckpt-100"]
+    [document] = json.loads(home.dtctl("checkpoints", "-o", "json"))["checkpoints"]
+    assert (document["host"], document["others"]) == ("node-1", [])
+    assert [one["prefix"] for one in document["all"]] == ["first/model.ckpt-200", "first/model.ckpt-100"]
     assert home.dtctl("checkpoints", "verify", "200").count(": sound, 120 B") == 1
     home.dtctl("checkpoints", "pull", "100", "here")
     assert {path.name for path in (home.project / "here").iterdir()} == {
@@ -149,7 +149,7 @@ def test_no_command_writes_through_a_link_of_a_cloned_project(home: Desk) -> Non
     trains(home)
     run = home.status()["run"]
     victim = planted(home, run)
-    for words in (
+    for command in (
         "report",
         "report --force",
         "report -O page.html --force",
@@ -164,8 +164,8 @@ def test_no_command_writes_through_a_link_of_a_cloned_project(home: Desk) -> Non
         "init keys/new",
         "init --helper keys",
     ):
-        done = home.run(*words.split())
-        shown = f"{words}: {done.returncode}\n{done.stdout}{done.stderr}"
+        done = home.run(*command.split())
+        shown = f"{command}: {done.returncode}\n{done.stdout}{done.stderr}"
         assert done.returncode != 0, shown
         assert "Traceback" not in done.stderr, shown
         assert "link" in done.stderr or "already exists" in done.stderr, shown
@@ -174,8 +174,8 @@ def test_no_command_writes_through_a_link_of_a_cloned_project(home: Desk) -> Non
     elsewhere = home.home / "elsewhere"
     elsewhere.mkdir()
     file = str(home.project / "cluster.yaml")
-    for words in (f"report -O {home.project}/keys/new.html", f"checkpoints pull 100 {home.project}/keys"):
-        done = home.run(*words.split(), "-c", file, cwd=elsewhere)
+    for command in (f"report -O {home.project}/keys/new.html", f"checkpoints pull 100 {home.project}/keys"):
+        done = home.run(*command.split(), "-c", file, cwd=elsewhere)
         assert (done.returncode != 0, "which is not followed" in done.stderr) == (True, True), done.stderr
     assert [path.name for path in victim.iterdir()] == ["authorized_keys"]
 

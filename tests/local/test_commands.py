@@ -66,21 +66,21 @@ def test_one_run_takes_every_command_that_acts_on_it(home: Desk) -> None:
     assert (refused.returncode, "has ended: Stopped" in refused.stderr, "dtctl up" in refused.stderr) == (1, True, True)
     events = json.loads(home.dtctl("events", "-o", "json"))["events"]
     requests = [(event["reason"], "@" in event["by"]) for event in events if event["kind"] == "request"]
-    assert requests == [(words, True) for words in ("up", "stop worker:1", "restart worker:1", "stop")]
+    assert requests == [(request, True) for request in ("up", "stop worker:1", "restart worker:1", "stop")]
 
 
 def test_events_show_a_run_from_its_start_to_its_end(home: Desk) -> None:
     home.write_cluster(CLUSTER + "settle: 1s\n", seconds=1, fail_attempts=1, only="worker:0")
     home.dtctl("up", "--local")
-    told = home.dtctl("events", "-f").splitlines()
+    lines = home.dtctl("events", "-f").splitlines()
     eventually(lambda: not home.processes(), 60, "the last event")
-    words = [line[21:] for line in told]
-    (failed,) = [line for line in words if line.startswith("worker:0 attempt 1 on node-1 ran ")]
+    texts = [line[21:] for line in lines]
+    (failed,) = [line for line in texts if line.startswith("worker:0 attempt 1 on node-1 ran ")]
     assert re.search(r"s, exit code 1(; those that it needs were not ready)?, to be restarted$", failed)
-    assert any(re.fullmatch(r"worker:0 attempt 2 on node-1 ran \ds, succeeded", line) for line in words)
-    assert "Succeeded: worker:0 finished" in words
+    assert any(re.fullmatch(r"worker:0 attempt 2 on node-1 ran \ds, succeeded", line) for line in texts)
+    assert "Succeeded: worker:0 finished" in texts
     every = home.dtctl("events").splitlines()
-    assert [line[:20] for line in every][: len(told)] == [line[:20] for line in told]
+    assert [line[:20] for line in every][: len(lines)] == [line[:20] for line in lines]
     assert home.dtctl("events", "-f", "-n", "2").splitlines() == every[-2:]
     assert "failing on purpose" in home.dtctl("logs", "worker:0", "-p")
     assert "attempt 2" in home.dtctl("logs", "worker:0", "-n", "all")
@@ -107,9 +107,9 @@ def test_a_stop_is_completed_after_its_command_is_interrupted(home: Desk) -> Non
     with home.start("stop", "--grace", "5s") as stopping:
         eventually(lambda: all('"stop"' in file.read_text() for file in intents), 60, "the request to arrive")
         stopping.send_signal(signal.SIGINT)
-        said = stopping.stdout.read() if stopping.stdout else ""
+        output = stopping.stdout.read() if stopping.stdout else ""
     assert stopping.returncode == 130
-    assert "still carried out there" in said
+    assert "still carried out there" in output
     eventually(lambda: not home.processes(), 60, "every process to end")
     assert home.outcome() == "Stopped"
 
@@ -167,7 +167,7 @@ def test_a_changed_run_is_refused_and_replaced_only_on_purpose(home: Desk) -> No
     assert set(home.states().values()) == {"running"}
 
 
-def test_ctrl_c_while_following_detaches_and_the_run_goes_on(home: Desk) -> None:
+def test_ctrl_c_while_following_detaches_and_the_run_continues(home: Desk) -> None:
     home.write_cluster()
     with home.start("up", "--local", "-f") as following:
         read_until(following.stdout, "step 3")
@@ -302,11 +302,11 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
     home.dtctl("up", "--local")
     run = home.status()["run"]
 
-    def completed(*words: str) -> list[str]:
+    def completed(*args: str) -> list[str]:
         home.env |= {
             "_DTCTL_COMPLETE": "complete_bash",
-            "COMP_WORDS": "\n".join(("dtctl", *words)),
-            "COMP_CWORD": str(len(words)),
+            "COMP_WORDS": "\n".join(("dtctl", *args)),
+            "COMP_CWORD": str(len(args)),
         }
         script = (
             "import sys; sys.argv = ['dtctl']\n"
@@ -362,14 +362,14 @@ def test_a_damaged_run_is_reported_and_down_removes_it(home: Desk) -> None:
     home.write_cluster(seconds=1000)
     home.dtctl("up", "--local")
     run = next((home.home / ".dtctl" / "runs").iterdir())
-    for pid, words in home.processes().items():
-        if "supervise" in words:
+    for pid, command in home.processes().items():
+        if "supervise" in command:
             os.kill(pid, signal.SIGKILL)  # it would write the file anew
     (run / "node-1" / "spec.json").write_text("{")
     assert "is damaged" in home.run("runs").stderr
-    told = home.run("status")
-    assert told.returncode == 7
-    assert "spec.json is damaged" in told.stderr
+    completed = home.run("status")
+    assert completed.returncode == 7
+    assert "spec.json is damaged" in completed.stderr
     home.dtctl("down", "--yes", "--grace", "1s")
     assert not list((home.home / ".dtctl" / "runs").glob("*"))
     assert not home.processes()

@@ -81,7 +81,7 @@ def kill(pids: Iterable[int]) -> None:
 def all_of(home: Desk, host: str) -> list[int]:
     """Guard, supervisor, keepers and trainers of a host."""
     states = states_of(home)[host]
-    ours = [pid for pid, words in home.processes().items() if re.search(rf"/runs/[^/]+/{host}(/|\s|$)", words)]
+    ours = [pid for pid, command in home.processes().items() if re.search(rf"/runs/[^/]+/{host}(/|\s|$)", command)]
     return [*ours, *(entry["pid"] for entry in states["tasks"].values() if entry["pid"])]
 
 

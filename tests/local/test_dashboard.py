@@ -23,7 +23,7 @@ STOPS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130}
 
 
 class Following(Page):
-    def told(self) -> Generator[tuple[str, dict[str, str]], None, None]:
+    def events(self) -> Generator[tuple[str, dict[str, str]], None, None]:
         """Events with their parts, until the end of the dashboard."""
         with self.asked(f"{self.place}news") as answer:
             assert answer.status == 200
@@ -39,8 +39,8 @@ class Following(Page):
 
 
 @contextmanager
-def dashboard(desk: Desk, *words: str) -> Iterator[tuple[Any, Following]]:
-    with desk.start("dashboard", "-o", "json", *words) as process:
+def dashboard(desk: Desk, *args: str) -> Iterator[tuple[Any, Following]]:
+    with desk.start("dashboard", "-o", "json", *args) as process:
         try:
             line = next(line for line in process.stdout or () if line.startswith("{"))
             yield process, Following(json.loads(line)["url"])
@@ -64,18 +64,18 @@ def test_the_page_follows_the_run_and_ends_with_the_command(trains: Desk, stop: 
     with dashboard(trains) as (process, page):
         _, _, text = page.get(page.place)
         assert "worker:1" in text
-        told = page.told()
-        _, parts = next(told)
+        events = page.events()
+        _, parts = next(events)
         assert 'class="outcome Running"' in parts["answer"]
         before = parts["answer"]
-        answer = next(parts["answer"] for _, parts in told if parts.get("answer", before) != before)
+        answer = next(parts["answer"] for _, parts in events if parts.get("answer", before) != before)
         assert "step " in answer
         worker = trains.task("worker:1")["pid"]
         os.kill(worker, signal.SIGKILL)
-        attempts = next(parts["timeline"] for _, parts in told if "attempt 2" in parts.get("timeline", ""))
+        attempts = next(parts["timeline"] for _, parts in events if "attempt 2" in parts.get("timeline", ""))
         assert "killed by SIGKILL" in attempts
         process.send_signal(stop)
-        assert [kind for kind, _ in told][-1] == "over"
+        assert [kind for kind, _ in events][-1] == "over"
         assert process.wait(60) == STOPS[stop]
     assert list(Path(trains.env["TMPDIR"]).iterdir()) == []
     assert trains.states()["worker:1"] == "running"
@@ -84,9 +84,9 @@ def test_the_page_follows_the_run_and_ends_with_the_command(trains: Desk, stop: 
 @pytest.mark.nightly
 def test_the_page_shows_the_end_of_the_run_and_stays(trains: Desk) -> None:
     with dashboard(trains) as (process, page):
-        told = page.told()
+        events = page.events()
         trains.dtctl("stop")
-        answer = next(parts["answer"] for _, parts in told if "has ended" in parts.get("answer", ""))
+        answer = next(parts["answer"] for _, parts in events if "has ended" in parts.get("answer", ""))
         assert 'class="outcome Stopped"' in answer
         trains.dtctl("down", "--yes")
         time.sleep(3)  # longer than from one look to the next
@@ -132,9 +132,9 @@ def test_a_reader_sees_the_run_go_on(home: Desk, browser: Any) -> None:
     with home.start("dashboard", "-o", "json") as process:
         address = json.loads(next(line for line in process.stdout or () if line.startswith("{")))["url"]
         page = browser.new_page(viewport={"width": 1280, "height": 900})
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
+        states: list[str] = []
+        page.on("console", lambda message: states.append(message.text))
+        page.on("pageerror", lambda error: states.append(str(error)))
         page.goto(address)
         page.wait_for_selector("#link[data-state=live]")
         assert "token" not in page.url
@@ -179,4 +179,4 @@ def test_a_reader_sees_the_run_go_on(home: Desk, browser: Any) -> None:
         process.send_signal(signal.SIGINT)
         page.wait_for_selector("#link[data-state=over]")
         assert process.wait(60) == 130
-        assert said == []
+        assert states == []

@@ -33,14 +33,14 @@ def test_hooks_receive_events_and_delay_no_run(home: Desk) -> None:
         with home.start("up", "--local", "-f") as following:
             read_until(following.stdout, "worker:0 step 3")
             os.kill(home.task("worker:0")["pid"], signal.SIGKILL)
-            eventually(lambda: "recovered" in told(server), what="the recovery")
+            eventually(lambda: "recovered" in events(server), what="the recovery")
             (home.project / "go").touch()
             shown, _ = following.communicate(timeout=PATIENCE_S)
         assert following.returncode == 0, shown
         assert (home.project / "told").read_text().splitlines() == ["restarting worker:0", "succeeded "]
-        eventually(lambda: "succeeded" in told(server), 60, "the end to be told")
+        eventually(lambda: "succeeded" in events(server), 60, "the end to be told")
         eventually(lambda: not home.processes(), 60, "every process to end")
-    assert list(dict.fromkeys(told(server))) == ["restarting", "recovered", "succeeded"]
+    assert list(dict.fromkeys(events(server))) == ["restarting", "recovered", "succeeded"]
     assert {headers.get("x-token") for headers in server.headers} == {SECRET, None}
     story = home.dtctl("events")
     assert story.count("hook gone did not receive the message: ") == 1
@@ -52,13 +52,13 @@ def test_events_that_a_killed_coordinator_had_not_sent_are_sent_by_the_next(home
     with receiver() as server:
         prepare(home, server, seconds=1e6, until_file=str(home.project / "go"), fail_attempts=0)
         home.dtctl("up", "--local")
-        (pid,) = (pid for pid, words in home.processes().items() if "supervise" in words and is_supervisor(pid, home))
+        (pid,) = (pid for pid, argv in home.processes().items() if "supervise" in argv and is_supervisor(pid, home))
         os.kill(pid, signal.SIGSTOP)
         (home.project / "go").touch()
         os.kill(pid, signal.SIGKILL)
-        eventually(lambda: "succeeded" in told(server), 60, "the end to be told")
+        eventually(lambda: "succeeded" in events(server), 60, "the end to be told")
         eventually(lambda: not home.processes(), 60, "every process to end")
-    assert told(server) == ["succeeded"]
+    assert events(server) == ["succeeded"]
 
 
 def prepare(home: Desk, server: Server, **args: Any) -> None:
@@ -66,7 +66,7 @@ def prepare(home: Desk, server: Server, **args: Any) -> None:
     home.write_cluster(CLUSTER + HOOKS, **{"seconds": 1, "only": "worker:0", "fail_attempts": 1, **args})
 
 
-def told(server: Server) -> list[str]:
+def events(server: Server) -> list[str]:
     """To the one that takes posts."""
     posts = zip(server.headers, server.bodies, strict=True)
     return [body["event"] for headers, body in posts if headers.get("x-token") == SECRET]
@@ -84,19 +84,19 @@ def files_with(secret: str, place: Path) -> list[str]:
 
 
 def test_a_command_gets_the_event_and_no_shell(tmp_path: Path) -> None:
-    assert told_by(["sh", "-c", 'cat > "$0"; echo "$DTCTL_TEXT" >> "$0"', "out"], tmp_path) == ()
+    assert failure_of(["sh", "-c", 'cat > "$0"; echo "$DTCTL_TEXT" >> "$0"', "out"], tmp_path) == ()
     body, text = (tmp_path / "out").read_text().splitlines()
     assert json.loads(body) == BODY
     assert text == BODY["text"]
-    assert told_by(["sh", "-c", "exit 0", "; touch pwned"], tmp_path) == ()
+    assert failure_of(["sh", "-c", "exit 0", "; touch pwned"], tmp_path) == ()
     assert not (tmp_path / "pwned").exists()
 
 
 def test_a_failing_command_is_reported_and_a_hanging_one_is_killed_with_its_children(tmp_path: Path) -> None:
-    why = told_by(["sh", "-c", "echo no display >&2; exit 3"], tmp_path)
+    why = failure_of(["sh", "-c", "echo no display >&2; exit 3"], tmp_path)
     assert sentence(why) == "exit code 3 (no display)"
-    assert sentence(told_by(["./nosuch"], tmp_path)) == "cannot run ./nosuch: No such file or directory"
-    why = told_by(["sh", "-c", "echo $$ > pid; sleep 1000 & wait"], tmp_path, timeout_s=1.0)
+    assert sentence(failure_of(["./nosuch"], tmp_path)) == "cannot run ./nosuch: No such file or directory"
+    why = failure_of(["sh", "-c", "echo $$ > pid; sleep 1000 & wait"], tmp_path, timeout_s=1.0)
     assert sentence(why) == "sh took longer than 1 s, and was ended"
     group = int((tmp_path / "pid").read_text())
     eventually(lambda: not is_there(group), what="its children to end")
@@ -105,8 +105,8 @@ def test_a_failing_command_is_reported_and_a_hanging_one_is_killed_with_its_chil
 BODY: dict[str, Any] = {"id": "r/1", "event": "failed", "text": "demo has failed: <!x> $(y)", "task": None, "why": []}
 
 
-def told_by(words: Sequence[str], directory: Path, timeout_s: float = 30.0) -> Sequence[Fact]:
-    hook = Hook(name="here", on=("failed",), run=tuple(words), timeout_s=timeout_s)
+def failure_of(argv: Sequence[str], directory: Path, timeout_s: float = 30.0) -> Sequence[Fact]:
+    hook = Hook(name="here", on=("failed",), run=tuple(argv), timeout_s=timeout_s)
     return run_command(hook, BODY, directory)
 
 

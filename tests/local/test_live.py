@@ -69,11 +69,11 @@ def test_tensorboard_shows_the_run_and_leaves_nothing(live: Desk, how: str, ende
     with live.start("tensorboard", *(["--copy"] if how == "copies" else []), "-o", "json") as board:
         assert board.stdout is not None
         documents = (json.loads(line) for line in board.stdout if line.startswith("{"))
-        told = next(one for one in documents if one["kind"] == "TensorBoard")  # notes are documents, too
-        assert told["host"] == ("node-1" if how == "there" else None)
+        tensorboard = next(one for one in documents if one["kind"] == "TensorBoard")  # notes are documents, too
+        assert tensorboard["host"] == ("node-1" if how == "there" else None)
         label = "" if how == "there" else "out/"
         wanted = {f"{label}worker-0", f"{label}worker-1"}
-        page = Page(told["url"])
+        page = Page(tensorboard["url"])
         assert "<title>TensorBoard</title>" in page.below()
         eventually(lambda: wanted <= set(page.json("data/runs")), 60, "its runs")
         eventually(lambda: _steps(page, f"{label}worker-1") > 5, 60, "its points")

@@ -67,8 +67,8 @@ def test_a_run_that_is_replaced_is_followed_on_and_the_last_one_ends_the_command
         home.dtctl("up", "--local", "-q", "--replace", "--set", "grace=200ms")
         new = home.status()["run"]
         assert f"{old} was replaced by {new}: its logs follow\n" in "".join(read_until(following.stdout, f"of {new}\n"))
-        said = "".join(read_until(objects.stdout, f'"text": "of {new}"'))
-        assert f"{old} was replaced by {new}: its logs follow" in said
+        output = "".join(read_until(objects.stdout, f'"text": "of {new}"'))
+        assert f"{old} was replaced by {new}: its logs follow" in output
         home.dtctl("stop")
         assert f"run {new}: Stopped" in following.communicate()[0]
         objects.communicate()

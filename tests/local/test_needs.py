@@ -105,12 +105,12 @@ def pushed(home: Desk) -> list[str]:
 
 def test_secrets_are_not_pushed_and_every_command_reports_them(home: Desk) -> None:
     with_secrets(home)
-    for words in (["plan"], ["up", "--local", "--dry-run"], ["push", "--local"], ["up", "--local"]):
-        assert LINE in home.run(*words).stderr.splitlines()
+    for command in (["plan"], ["up", "--local", "--dry-run"], ["push", "--local"], ["up", "--local"]):
+        assert LINE in home.run(*command).stderr.splitlines()
     assert pushed(home) == []
     home.dtctl("stop")
-    told = json.loads(home.run("plan", "-o", "json").stdout)
-    assert told["notPushed"] == [".env", "keys/id_rsa"]
+    plan = json.loads(home.run("plan", "-o", "json").stdout)
+    assert plan["notPushed"] == [".env", "keys/id_rsa"]
 
 
 def test_a_negated_pattern_in_dtctlignore_pushes_the_file(home: Desk) -> None:
@@ -128,9 +128,9 @@ def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_hel
     home.write_cluster(cluster_text(trainer=trainer))
     (home.project / "prod.txt").write_text("API_KEY=very-secret\n")
     (home.project / "prod.txt").chmod(0o644)
-    said = home.run("up", "--local").stderr
-    assert "prod.txt can be read by other users (mode 0644)" in said
-    assert f"chmod 600 {home.project}/prod.txt" in said
+    output = home.run("up", "--local").stderr
+    assert "prod.txt can be read by other users (mode 0644)" in output
+    assert f"chmod 600 {home.project}/prod.txt" in output
     assert pushed(home) == []
 
 
@@ -152,8 +152,8 @@ def test_a_state_directory_that_others_may_write_to_stops_every_command(home: De
     state = home.home / ".local" / "state" / "dtctl"
     state.mkdir(parents=True)
     state.chmod(0o777)
-    for words in (["up", "--local"], ["status"], ["logs"], ["stop"], ["down", "--yes"]):
-        done = home.run(*words)
+    for command in (["up", "--local"], ["status"], ["logs"], ["stop"], ["down", "--yes"]):
+        done = home.run(*command)
         assert done.returncode == 5
         assert f"chmod 700 {state}" in done.stderr
     assert not (home.home / ".dtctl").exists()
@@ -162,8 +162,8 @@ def test_a_state_directory_that_others_may_write_to_stops_every_command(home: De
 def test_a_home_directory_is_no_code(home: Desk) -> None:
     text = home.write_cluster().read_text()
     (home.home / "cluster.yaml").write_text(text)
-    for words in (["validate"], ["plan"], ["push"], ["up", "--local"]):
-        done = home.run(*words, cwd=home.home)
+    for command in (["validate"], ["plan"], ["push"], ["up", "--local"]):
+        done = home.run(*command, cwd=home.home)
         assert (done.returncode, "a home directory" in done.stderr) == (3, True)
 
 

@@ -25,9 +25,9 @@ def test_goodput_and_report_of_a_run_with_a_restart(home: Desk) -> None:
     (task,) = [one for one in before["tasks"] if one["task"] == "worker:1"]
     os.kill(task["pid"], signal.SIGKILL)
     eventually(lambda: _attempt(home.status(), "worker:1") == 2, 60, "another attempt")
-    told: Any = eventually(lambda: home.status()["goodput"], 60, "goodput")
-    assert sum(told["seconds"].values()) == pytest.approx(told["elapsedSeconds"], abs=0.1)
-    assert told["seconds"]["kept"] > 0
+    goodput: Any = eventually(lambda: home.status()["goodput"], 60, "goodput")
+    assert sum(goodput["seconds"].values()) == pytest.approx(goodput["elapsedSeconds"], abs=0.1)
+    assert goodput["seconds"]["kept"] > 0
     assert "goodput " in home.dtctl("status")
     home.dtctl("stop")
     assert "goodput " in home.dtctl("events")
@@ -65,15 +65,15 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 def test_a_browser_shows_it_without_a_complaint(tmp_path: Path) -> None:
     file = tmp_path / "report.html"
     file.write_text(page(report()), encoding="utf-8")
-    told = _shown(file, tmp_path)
-    assert "CONSOLE" not in told.stderr
-    assert "&lt;script&gt;" in told.stdout
-    assert "<script" not in told.stdout
-    assert "<h2" in told.stdout
+    shown_page = _shown(file, tmp_path)
+    assert "CONSOLE" not in shown_page.stderr
+    assert "&lt;script&gt;" in shown_page.stdout
+    assert "<script" not in shown_page.stdout
+    assert "<h2" in shown_page.stdout
     file.write_text(page(report()).replace("<main>", "<main><script>console.log('ran')</script>"), encoding="utf-8")
-    told = _shown(file, tmp_path)
-    assert "'ran'" not in told.stderr
-    assert "Content Security Policy" in told.stderr, "what would run is held up, and said"
+    shown_page = _shown(file, tmp_path)
+    assert "'ran'" not in shown_page.stderr
+    assert "Content Security Policy" in shown_page.stderr, "what would run is held up, and said"
 
 
 def _shown(file: Path, home: Path) -> subprocess.CompletedProcess[str]:

@@ -32,8 +32,8 @@ def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
     (home.project / "data.txt").write_text("42")
     first = home.run("push", "--local")
     assert first.returncode == 0, first.stderr
-    said = first.stdout.splitlines()  # the hosts are one machine: what one was sent the other has
-    assert sorted(line.split()[-2:] for line in said) == [["files", "sent"], ["had", "everything"]]
+    lines = first.stdout.splitlines()  # the hosts are one machine: what one was sent the other has
+    assert sorted(line.split()[-2:] for line in lines) == [["files", "sent"], ["had", "everything"]]
     assert re.search(r"^code [0-9a-f]{12}: 3 files, ", first.stderr, re.MULTILINE)
     [tree] = (home.home / ".dtctl" / "bundles").glob("*/tree")
     assert (tree / "data.txt").read_text() == "42"
@@ -46,9 +46,9 @@ def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
 def test_runs_lists_them_for_people_and_for_programs(running: Desk) -> None:
     run = running.status()["run"]
     assert run in running.dtctl("runs")
-    told = json.loads(running.dtctl("runs", "-o", "json"))
-    assert told["kind"] == "Runs"
-    assert [one["run"] for one in told["runs"]] == [run]
+    document = json.loads(running.dtctl("runs", "-o", "json"))
+    assert document["kind"] == "Runs"
+    assert [one["run"] for one in document["runs"]] == [run]
 
 
 def test_ssh_to_a_host_that_is_this_machine_is_a_command_here(running: Desk) -> None:

@@ -70,10 +70,10 @@ def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(h
         eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) >= 3, 60)
         eventually(lambda: set(home.states().values()) == {"running"})
         starting.send_signal(signal.SIGINT)
-        said = starting.communicate(timeout=PATIENCE_S)[0]
+        output = starting.communicate(timeout=PATIENCE_S)[0]
     assert starting.returncode == 130
-    assert "interrupted: run demo-" in said
-    assert " continues" in said
+    assert "interrupted: run demo-" in output
+    assert " continues" in output
     assert set(home.states().values()) == {"running"}
     assert "loading" in home.dtctl("logs", "ps:0")
 
@@ -86,22 +86,22 @@ def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, ans
         typed.write(b"\x03")
         typed.read_until(b"Stop run demo-")
         typed.write(answer)
-        code, said = typed.end()
-    assert code == 130, said
+        code, output = typed.end()
+    assert code == 130, output
     assert set(home.states().values()) == states
     assert "loading" in home.dtctl("logs", "ps:0"), "no interrupt removes logs"
-    assert ("interrupted: run demo-" in said) is (states == {"running"})
+    assert ("interrupted: run demo-" in output) is (states == {"running"})
 
 
 @pytest.mark.nightly
 def test_tasks_that_do_not_listen_for_long_are_named(home: Desk) -> None:
     write(home, SILENT)
     with home.start("up", "--local") as starting:
-        said = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))
+        output = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))
         starting.send_signal(signal.SIGINT)
         starting.communicate(timeout=PATIENCE_S)
-    assert "ps:0" in said
-    assert "worker" in said
+    assert "ps:0" in output
+    assert "worker" in output
 
 
 def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(home: Desk) -> None:
@@ -116,11 +116,11 @@ def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(ho
 class Typed:
     """A command on a terminal of its own."""
 
-    def __init__(self, home: Desk, *words: str) -> None:
+    def __init__(self, home: Desk, *args: str) -> None:
         self._fd, other = pty.openpty()
         env = {key: value for key, value in home.env.items() if key != "CI"} | {"TERM": "xterm"}
         self._process = subprocess.Popen(
-            home.argv(*words), cwd=home.project, env=env, stdin=other, stdout=other, stderr=other,
+            home.argv(*args), cwd=home.project, env=env, stdin=other, stdout=other, stderr=other,
             start_new_session=True, preexec_fn=_take_terminal(other),
         )  # fmt: skip
         os.close(other)
@@ -137,8 +137,8 @@ class Typed:
     def write(self, data: bytes) -> None:
         os.write(self._fd, data)
 
-    def read_until(self, words: bytes) -> None:
-        while words not in self._said:
+    def read_until(self, text: bytes) -> None:
+        while text not in self._said:
             self._said += self._read() or pytest.fail(self._said.decode(errors="replace"))
 
     def end(self) -> tuple[int, str]:
@@ -202,7 +202,7 @@ def test_it_learns_and_ends(newcomer: Desk) -> None:
     assert is_the_line(model)
 
 
-def test_it_goes_on_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
+def test_it_continues_after_a_stop_and_after_a_kill(newcomer: Desk) -> None:
     newcomer.dtctl("up", "--local", "--set", "trainer.args.train_steps=1000000")
     eventually(lambda: "step 100 " in newcomer.dtctl("logs", "worker:0"), what="steps")
     newcomer.dtctl("stop")

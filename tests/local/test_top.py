@@ -27,14 +27,14 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?<>=$]*[ -/]*[@-~]|[PX^_\]].*?(?:\x1b\\|\
 class Terminal:
     """One that a command is typed in. `seen`: all that it was sent, without what moves the cursor."""
 
-    def __init__(self, desk: Desk, *words: str, columns: int = 80, rows: int = 24) -> None:
+    def __init__(self, desk: Desk, *args: str, columns: int = 80, rows: int = 24) -> None:
         self._master, self._slave = pty.openpty()
         self.resize(columns, rows)
         self.before = termios.tcgetattr(self._slave)
         self.raw = b""
         os.set_blocking(self._master, False)
         self.process = subprocess.Popen(
-            desk.argv(*words),
+            desk.argv(*args),
             cwd=desk.project,
             env={**desk.env, "TERM": "xterm-256color", "COLUMNS": "", "LINES": ""},
             stdin=self._slave,
@@ -138,7 +138,7 @@ def by_terminate(terminal: Terminal) -> None:
 
 
 @pytest.mark.parametrize(("end", "code"), [(by_ctrl_c, 130), (by_interrupt, 130), (by_terminate, 143)])
-def test_however_it_ends_the_terminal_is_as_before_and_the_run_goes_on(
+def test_however_it_ends_the_terminal_is_as_before_and_the_run_continues(
     trains: Desk, end: Callable[[Terminal], None], code: int
 ) -> None:
     with Terminal(trains, "top") as terminal:

@@ -95,8 +95,8 @@ def test_status_shows_the_ports_that_a_host_has_chosen(home: Desk) -> None:
 def test_a_plan_that_cannot_work_is_refused_by_up_as_by_validate(home: Desk) -> None:
     place = project(home, "first")
     (place / "train.py").rename(place / "training.py")
-    for words in (["validate"], ["up", "-q"], ["up", "-q", "--local"]):
-        refused = home.run(*words, cwd=place)
+    for command in (["validate"], ["up", "-q"], ["up", "-q", "--local"]):
+        refused = home.run(*command, cwd=place)
         assert refused.returncode == 3
         assert "cluster.yaml:4:29: trainer.command[1]: there is no train.py in the code" in refused.stderr
         assert "did you mean 'training.py'?" in refused.stderr
@@ -132,11 +132,11 @@ def test_from_another_directory_a_run_is_stopped_only_by_name(home: Desk, elsewh
     home.dtctl("up", "--local")
     eventually(lambda: "worker:1 step" in home.dtctl("logs", "worker:1", cwd=elsewhere))
     assert f"this is demo in {home.project}" in home.run("status", cwd=elsewhere).stderr
-    for words in (["stop"], ["down", "--yes"], ["restart", "worker:1"], ["gc", "--yes"], ["exec", "--", "true"]):
-        refused = home.run(*words, cwd=elsewhere)
+    for command in (["stop"], ["down", "--yes"], ["restart", "worker:1"], ["gc", "--yes"], ["exec", "--", "true"]):
+        refused = home.run(*command, cwd=elsewhere)
         assert (refused.returncode, refused.stdout) == (2, "")
-        for told in ("demo-2", str(home.project), f"dtctl {words[0]} --cluster demo"):
-            assert told in refused.stderr
+        for hint in ("demo-2", str(home.project), f"dtctl {command[0]} --cluster demo"):
+            assert hint in refused.stderr
     assert set(home.states().values()) == {"running"}
     done = home.run("stop", "--cluster", "demo", cwd=elsewhere)
     assert (done.returncode, done.stdout) == (0, "3 tasks stopped, 0 left\n")
@@ -164,8 +164,8 @@ def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> 
     home.write_cluster()
     places = [other_project(home, name, name) for name in ("one", "two", "three")]
     starts = [home.start("up", "--local", "-q", cwd=place) for place in places]
-    said = [start.communicate(timeout=PATIENCE_S)[0] for start in starts]
-    assert [start.returncode for start in starts] == [0, 0, 0], said
+    outputs = [start.communicate(timeout=PATIENCE_S)[0] for start in starts]
+    assert [start.returncode for start in starts] == [0, 0, 0], outputs
     for place in places:
         home.dtctl("down", "--yes", cwd=place)
 
@@ -176,9 +176,9 @@ def test_an_interrupt_before_the_start_reports_it_and_leaves_no_trace(home: Desk
     with home.start("up", "--local") as starting:
         read_until(starting.stdout, "begun")
         starting.send_signal(signal.SIGINT)
-        said = starting.communicate(timeout=PATIENCE_S)[0]
+        output = starting.communicate(timeout=PATIENCE_S)[0]
     assert starting.returncode == 130
-    assert "interrupted: nothing was started" in said
+    assert "interrupted: nothing was started" in output
     assert not list((home.home / ".local" / "state" / "dtctl" / "runs").glob("*.json"))
     file.unlink()
     refused = home.run("stop")

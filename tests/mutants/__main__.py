@@ -105,10 +105,10 @@ def main() -> int:
     return 1 if problems or found < ENOUGH * tried else 0
 
 
-def _chosen(words: Sequence[str]) -> list[str] | str:
+def _chosen(args: Sequence[str]) -> list[str] | str:
     """The modules that are named; else what is wrong with a word."""
     chosen = []
-    for word in words:
+    for word in args:
         named = [module for module in MODULES if f"{module}/".startswith(f"{word.strip('/').removesuffix('.py')}/")]
         if not named:
             return f"{word} is none of {', '.join(MODULES)}"

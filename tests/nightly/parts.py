@@ -120,8 +120,8 @@ def _lowest_on(version: str, python: str, *tests: str) -> PartResult:
 
 def agents(python: str) -> PartResult:
     """The tests that otherwise run on the oldest Python."""
-    words = (*BESIDE, "-k", "oldest", "tests/agent")
-    return pytest(sys.executable, *words, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
+    arguments = (*BESIDE, "-k", "oldest", "tests/agent")
+    return pytest(sys.executable, *arguments, DTCTL_NIGHTLY="1", DTCTL_AGENT_PYTHON=python)
 
 
 def pythons() -> PartResult:
@@ -159,8 +159,8 @@ def interpreter(version: str) -> str | None:
 def dependencies(project: Path) -> list[str]:
     """Of dtctl and of its extras for screens, as pyproject.toml has them now: an installation may be an older one."""
     with (project / "pyproject.toml").open("rb") as file:
-        told = tomllib.load(file)["project"]
-    return [*told["dependencies"], *(each for extra in EXTRAS for each in told["optional-dependencies"][extra])]
+        metadata = tomllib.load(file)["project"]
+    return [*metadata["dependencies"], *(each for extra in EXTRAS for each in metadata["optional-dependencies"][extra])]
 
 
 def lower_bounds(dependencies: list[str], version: str) -> Iterator[str]:
@@ -191,8 +191,8 @@ class User:
         self._dtctl, self.home = str(Path(python).with_name("dtctl")), home
         self._environment = {"HOME": str(home), "PATH": os.environ["PATH"], "LANG": "C.UTF-8", "COLUMNS": "160"}
 
-    def dtctl(self, *words: str, directory: str = ".") -> str:
-        return run([self._dtctl, *words], cwd=self.home / directory, env=self._environment)
+    def dtctl(self, *args: str, directory: str = ".") -> str:
+        return run([self._dtctl, *args], cwd=self.home / directory, env=self._environment)
 
     def tries_it(self) -> None:
         assert str(ROOT) not in self.dtctl("--version")

@@ -48,10 +48,10 @@ class PartResult:
         return cls(passed, "; ".join(texts), all(seen.whole for seen in pieces.values()))
 
 
-def pytest(python: str, *words: str, **environment: str) -> PartResult:
+def pytest(python: str, *args: str, **environment: str) -> PartResult:
     with tempfile.TemporaryDirectory() as directory:
         report = Path(directory, "report.xml")
-        command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *words]
+        command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *args]
         if MINUTES:
             command += ["-p", "tests.nightly.until"]
             environment |= until.settings(MINUTES)
@@ -125,8 +125,8 @@ def write(parts: Iterable[str], new: Mapping[str, Row], page: Path | None = None
 def commit(root: Path = ROOT) -> str:
     """The short name of what is checked out, and whether files differ from it."""
 
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True, check=True).stdout
+    def git(*args: str) -> str:
+        return subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=True).stdout
 
     name = git("rev-parse", "--short=10", "HEAD").strip()
     changed = [line[3:] for line in git("status", "--porcelain").splitlines()]

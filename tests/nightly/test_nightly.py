@@ -99,11 +99,11 @@ def test_what_a_short_night_has_not_begun_is_no_failure_and_no_success(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "test_three.py").write_text(THREE)
-    words = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
+    arguments = ("--rootdir", str(tmp_path), "-n", "2", str(tmp_path))
     monkeypatch.setattr(running, "MINUTES", 5)
-    assert running.pytest(sys.executable, *words) == PartResult(True, "3 passed", whole=True)
+    assert running.pytest(sys.executable, *arguments) == PartResult(True, "3 passed", whole=True)
     monkeypatch.setattr(running, "MINUTES", -1)
-    none = running.pytest(sys.executable, *words)
+    none = running.pytest(sys.executable, *arguments)
     assert none == PartResult(False, "3 not begun in -1 min; no test has run", whole=False)
 
 
@@ -134,10 +134,10 @@ def test_every_folder_with_tests_of_the_night_is_in_a_part() -> None:
 
 
 def test_lower_bounds_become_the_versions_that_pip_is_held_to() -> None:
-    told = ["typer>=0.19", "PyYAML>=6.0.1; python_version < '3.13'", "PyYAML>=6.0.2; python_version >= '3.13'"]
-    told += ["mypy; extra == 'dev'"]
-    assert list(lower_bounds(told, "3.10")) == ["typer==0.19", "PyYAML==6.0.1"]
-    assert list(lower_bounds(told, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
+    requirements = ["typer>=0.19", "PyYAML>=6.0.1; python_version < '3.13'", "PyYAML>=6.0.2; python_version >= '3.13'"]
+    requirements += ["mypy; extra == 'dev'"]
+    assert list(lower_bounds(requirements, "3.10")) == ["typer==0.19", "PyYAML==6.0.1"]
+    assert list(lower_bounds(requirements, "3.13")) == ["typer==0.19", "PyYAML==6.0.2"]
     with pytest.raises(ValueError, match="has no lower bound"):
         list(lower_bounds(["typer"], "3.10"))
 

@@ -76,14 +76,14 @@ def test_each_command_opens_one_connection_to_each_host_that_it_asks(user: Desk)
     with Sshd() as sshd:
         configure(user, sshd, "n*")
         user.write_cluster(one_task(ports_of(["n1", "n2"])), hosts='hosts:\n  "n[1-2]":\n', tick=5)
-        for words, hosts in asked:
+        for command, hosts in asked:
             before = (sshd.logins(), sshd.sessions())
-            user.dtctl(*words, timeout_s=240)
+            user.dtctl(*command, timeout_s=240)
             opened = (sshd.logins() - before[0], sshd.sessions() - before[1])
-            assert opened == (hosts, hosts), f"dtctl {' '.join(words)}: so many connections, and commands over them"
+            assert opened == (hosts, hosts), f"dtctl {' '.join(command)}: so many connections, and commands over them"
 
 
-def test_a_run_that_cannot_be_remembered_here_goes_on_and_is_found_by_its_file(user: Desk) -> None:
+def test_a_run_that_cannot_be_remembered_here_continues_and_is_found_by_its_file(user: Desk) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
         file = user.write_cluster(ONE, hosts="hosts: {testhost: }")
@@ -161,7 +161,7 @@ def test_two_users_with_the_same_cluster_on_one_host_do_not_touch_each_other(use
         other.dtctl("down", "--yes")
 
 
-def test_a_second_controller_is_told_who_is_at_work(user: Desk, tmp_path: Path) -> None:
+def test_a_second_controller_is_informed_who_is_at_work(user: Desk, tmp_path: Path) -> None:
     with Sshd() as sshd:
         configure(user, sshd)
         # The first controller stays in its preparation for as long as the setup command takes.

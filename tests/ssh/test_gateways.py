@@ -92,8 +92,8 @@ def test_openssh_goes_the_same_way(home: Path, sshd: Sshd, bastion: Sshd, second
     hops = [f"{server.user}@{server.address}:{server.port}" for server in (bastion, second)[:jumps]]
     host = direct(sshd, known_hosts=str(known), jump=",".join(hops) or None)
     before = bastion.logins(), second.logins()
-    words = [*ssh_command(host), "id", "-un"]
-    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
+    command = [*ssh_command(host), "id", "-un"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, start_new_session=True)
     assert (done.stdout.strip(), done.returncode) == (sshd.user, 0), done.stderr
     assert (bastion.logins() - before[0], second.logins() - before[1]) == (int(jumps > 0), int(jumps > 1))
 
@@ -193,8 +193,8 @@ def test_a_proxy_command_leaves_no_process_behind(home: Path, sshd: Sshd) -> Non
 
 def _group(leader: int) -> list[str]:
     """Command lines of the living processes of a group."""
-    told = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
-    rows = [line.split(None, 2) for line in told.stdout.splitlines()]
+    completed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True)
+    rows = [line.split(None, 2) for line in completed.stdout.splitlines()]
     return [args for pgid, state, args in rows if pgid == str(leader) and not state.startswith("Z")]
 
 

@@ -112,7 +112,7 @@ def test_hashed_names_are_found(sshd: Sshd, home: Path, log_in: LogIn) -> None:
 
 
 @pytest.mark.parametrize("client", [SshTransport])  # `ssh` itself knows no other home than that of /etc/passwd
-def test_the_users_own_known_hosts_is_believed(sshd: Sshd, home: Path, log_in: LogIn) -> None:
+def test_the_users_own_known_hosts_is_trusted(sshd: Sshd, home: Path, log_in: LogIn) -> None:
     (home / ".ssh").mkdir()
     (home / ".ssh" / "known_hosts").write_text(sshd.known_hosts_text())
     log_in(direct(sshd, known_hosts=None))

@@ -47,14 +47,14 @@ def write(user: Desk, ssh: str, hosts: str = "bad: ") -> None:
     (user.project / "cluster.yaml").write_text(text)
 
 
-def words(command: str) -> list[str]:
+def arguments(command: str) -> list[str]:
     return [command, *WORDS.get(command, [])]
 
 
 @pytest.mark.parametrize("command", at_night(COMMANDS, but=COMMANDS[::6]))
 def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None:
     write(user, f"{{user: '{BAD}', jump: 'ok,{BAD}'}}", f"bad: '{BAD}', spare: 'x@{BAD}:22'")
-    done = user.run(*words(command))
+    done = user.run(*arguments(command))
     assert done.returncode == ExitCode.CONFIG, done.stdout + done.stderr
     assert "cluster.yaml:2:13" in done.stderr
     assert "cluster.yaml:3:14" in done.stderr
@@ -65,7 +65,7 @@ def test_no_command_runs_what_stands_in_a_name(user: Desk, command: str) -> None
 @pytest.mark.parametrize("command", at_night(COMMANDS, but=("up", "exec", "ssh", "trust")))
 def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> None:
     write(user, "{connect_timeout: 1s}")
-    first, *rest = words(command)
+    first, *rest = arguments(command)
     done = user.run(first, "-u" if COMMANDS.index(command) % 2 else "-J", BAD, *rest)
     assert done.returncode == ExitCode.USAGE, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -73,7 +73,7 @@ def test_no_command_runs_what_stands_in_an_option(user: Desk, command: str) -> N
 
 
 @pytest.mark.parametrize("command", ["status", "trust", "plan", "validate"])
-def test_a_name_in_the_memory_of_a_run_is_not_believed_either(user: Desk, command: str) -> None:
+def test_a_name_in_the_memory_of_a_run_is_not_trusted_either(user: Desk, command: str) -> None:
     """As an earlier version may have left it."""
     write(user, "{connect_timeout: 1s}")
     file = user.project / "cluster.yaml"
@@ -111,7 +111,7 @@ def test_no_setting_becomes_an_option_of_openssh(user: Desk, key: str, text: str
     host |= {key: ssh.pop(key)} if key == "target" else {}
     write(user, json.dumps(ssh), f"bad: {json.dumps({'ssh': host})}")
     for command in ("status", "trust", "ssh"):
-        done = user.run(*words(command))
+        done = user.run(*arguments(command))
         assert "Traceback" not in done.stderr
         assert done.returncode
     assert not any(line.startswith(OPTION[:4]) for line in (user.home / "words").read_text().splitlines())
@@ -131,7 +131,7 @@ def test_no_command_writes_a_host_key_to_a_file_of_another_kind(user: Desk, poli
         login = f"identity_file: {sshd.key}, user: {sshd.user}, port: {sshd.port}"
         write(user, f"{{host_keys: {policy}, known_hosts: {name}, {login}}}", f"bad: {sshd.address}")
         for command in ("status", "trust", "ssh"):
-            done = user.run(*words(command))
+            done = user.run(*arguments(command))
             assert done.returncode != 0
             assert "Traceback" not in done.stderr
             assert "not written to" in done.stderr or "cannot write" in done.stderr or policy == "strict"

@@ -40,8 +40,8 @@ def refusal(host: Host, config: Path | None = None) -> TransportError:
 def master(host: Host, config: Path | None = None) -> int:
     """The pid of the `ssh` that keeps the connection."""
     path = control_path(host.reach, ConfigFiles(config))  # type: ignore[arg-type]
-    told = subprocess.run(["ssh", "-O", "check", "-S", str(path), "any"], capture_output=True, text=True)
-    return int(told.stderr.partition("pid=")[2].partition(")")[0])
+    completed = subprocess.run(["ssh", "-O", "check", "-S", str(path), "any"], capture_output=True, text=True)
+    return int(completed.stderr.partition("pid=")[2].partition(")")[0])
 
 
 def test_commands_share_one_login(sshd: Sshd) -> None:
@@ -59,8 +59,8 @@ def test_nothing_of_fabric_is_imported(sshd: Sshd, home: Path) -> None:
         "answering(way, host).close(); trust = way.trust(); [trust.scan(one) for one in trust.route(host)]\n"
         "print(way.hostname(host.reach), {'paramiko', 'fabric', 'cryptography'} & set(sys.modules))"
     )
-    words = [sys.executable, "-c", script, str(sshd.ssh_config)]
-    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    command = [sys.executable, "-c", script, str(sshd.ssh_config)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [sshd.address, "set()"]
 
 
@@ -111,8 +111,8 @@ def _logins_of(server: Sshd) -> list[int]:
     found, below = [], [server.init]
     while below:
         pid = below.pop()
-        told = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
-        below += map(int, told.stdout.split())
+        completed = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True)
+        below += map(int, completed.stdout.split())
         if Path(f"/proc/{pid}/cmdline").read_text().startswith(f"sshd: {server.user}"):
             found.append(pid)
     return found
@@ -160,6 +160,6 @@ def test_login_by_hand_goes_over_the_kept_connection(sshd: Sshd) -> None:
     host = direct(sshd, client="openssh")
     log_in(host)
     before = sshd.logins()
-    words = [*ssh_command(host), "echo", "there"]
-    done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
+    command = [*ssh_command(host), "echo", "there"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=True)
     assert (done.stdout, done.stderr, sshd.logins()) == ("there\n", "", before)

@@ -64,9 +64,9 @@ def asked(host: Host, question: str, config: Path | None = None) -> Iterator[tup
         yield terminal, process
 
 
-def answer(host: Host, question: str, words: str, config: Path | None = None) -> None:
+def answer(host: Host, question: str, reply: str, config: Path | None = None) -> None:
     with asked(host, question, config) as (terminal, process):
-        os.write(terminal, f"{words}\n".encode())
+        os.write(terminal, f"{reply}\n".encode())
         assert process.stdout is not None
         assert process.stdout.readline() == b"logged in twice\n"
         assert echoes(terminal)
@@ -139,12 +139,12 @@ def test_pin_of_a_smart_card_is_asked_once_for_all_commands(home: Path, monkeypa
     monkeypatch.setenv("SOFTHSM2_CONF", str(home / "softhsm2.conf"))
     card, key = make_key("card", "rsa"), str(shutil.copy(make_key("card", "rsa"), home / "exported"))
     token = ["--token", "card", "--pin", PIN]
-    for words in (
+    for command in (
         ["softhsm2-util", "--init-token", "--free", "--label", "card", "--so-pin", "5678", "--pin", PIN],
         ["ssh-keygen", "-q", "-p", "-N", "", "-m", "PKCS8", "-f", key],
         ["softhsm2-util", *token, "--import", key, "--label", "login", "--id", "01"],
     ):
-        subprocess.run(words, check=True, capture_output=True)
+        subprocess.run(command, check=True, capture_output=True)
     with Sshd(authorized=[card]) as server:
         config = home / "config"
         config.write_text(f"Host *\n  PKCS11Provider {SOFTHSM}\n  IdentityFile none\n")

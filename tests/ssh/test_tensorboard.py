@@ -63,10 +63,10 @@ def boards(of: Desk) -> list[int]:
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes()
+            arguments = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"--logdir" in words and of.name.encode() in words:
+        if b"--logdir" in arguments and of.name.encode() in arguments:
             found.append(int(process.name))
     return found
 

@@ -27,10 +27,10 @@ class Project:
         """Below a home."""
         self.python = str(environment(case.environment)) if case.environment else sys.executable
 
-    def up(self, train_steps: int, *words: str) -> str:
+    def up(self, train_steps: int, *args: str) -> str:
         """What it says besides."""
-        words = (*words, *self._environment(), *self.case.overrides(train_steps))
-        done = self.user.run("up", *words, timeout_s=PATIENCE_S)
+        args = (*args, *self._environment(), *self.case.overrides(train_steps))
+        done = self.user.run("up", *args, timeout_s=PATIENCE_S)
         assert done.returncode == 0, f"{done.stderr}\n{self.logs()}"
         return done.stderr
 

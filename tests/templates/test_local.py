@@ -50,7 +50,7 @@ def test_it_learns(case: Case, tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
-def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
+def test_it_survives_a_loss_continues_after_a_stop_and_learns(case: Case, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
         project = Project(user, case)
         project.up(ENDLESS, "--local")
@@ -64,8 +64,8 @@ def test_it_survives_a_loss_goes_on_after_a_stop_and_learns(case: Case, tmp_path
         last = project.step()
         user.dtctl("stop", timeout_s=120)
         goal = last + case.steps
-        said = project.up(goal, "--local")
-        assert ("an earlier checkpoint is there" in said) is case.has_tensorflow_checkpoints
+        output = project.up(goal, "--local")
+        assert ("an earlier checkpoint is there" in output) is case.has_tensorflow_checkpoints
         project.succeed()
         assert project.resumed_at() >= last  # by the clock alone it would have been an earlier one
         project.check_what_it_learnt(user.home, goal)
@@ -82,7 +82,7 @@ LOSSES = {
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("template", LOSSES)
-def test_it_goes_on_after_the_loss_of_a_worker_of_a_ps_and_of_the_lead(template: str, tmp_path: Path) -> None:
+def test_it_continues_after_the_loss_of_a_worker_of_a_ps_and_of_the_lead(template: str, tmp_path: Path) -> None:
     case = next(one for one in CASES if one.template == template)
     with desk(tmp_path / "home") as user:
         project = Project(user, replace(case, settings=(OFTEN, ONE_PS)))

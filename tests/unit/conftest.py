@@ -30,8 +30,8 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
         monkeypatch.delenv(name, raising=False)
     before = signal.getsignal(signal.SIGTERM)
 
-    def type_command(words: str) -> tuple[int, str, str]:
-        monkeypatch.setattr("sys.argv", ["dtctl", *shlex.split(words)])
+    def type_command(command: str) -> tuple[int, str, str]:
+        monkeypatch.setattr("sys.argv", ["dtctl", *shlex.split(command)])
         with pytest.raises(SystemExit) as ended:
             main()
         return int(ended.value.code or 0), *capsys.readouterr()

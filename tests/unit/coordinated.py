@@ -46,11 +46,7 @@ def state_of(host: str, tasks: Mapping[str, Mapping[str, Any]], run: str = "digi
     return {"run": run, "host": host, "tasks": dict(tasks)}
 
 
-def states(view: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": "states", "run": "digits-1", "coordination": view}
-
-
-def told(
+def viewed(
     condition: str = "Running",
     reason: str = "4 of 4 tasks run",
     cause: str | None = None,
@@ -74,9 +70,9 @@ def told(
     return dict(checked(RunView, {**usual, **fields}))
 
 
-def with_view(told: Coordination, **fields: Any) -> Coordination:
-    view: Any = {**told.view, **fields}
-    return dataclasses.replace(told, view=view)
+def with_view(coordination: Coordination, **fields: Any) -> Coordination:
+    view: Any = {**coordination.view, **fields}
+    return dataclasses.replace(coordination, view=view)
 
 
 def incident(task: str = "ps:1", **fields: Any) -> dict[str, Any]:
@@ -125,8 +121,8 @@ class Agents:
             own = [str(task) for task in self.run.tasks_on(host)]
             waiting = self._waiting(own, fields) if kind == "stop" else []
             ended = [task for task in own if task not in waiting and task in (fields.get("tasks") or own)]
-            told = {"stopped": ended, "already": [], "waiting": waiting, "survivors": []}
-            return [{**about, **told, "removed": [], "kept": []}]
+            ending = {"stopped": ended, "already": [], "waiting": waiting, "survivors": []}
+            return [{**about, **ending, "removed": [], "kept": []}]
         if kind == "restart":
             own = [str(task) for task in self.run.tasks_on(host)]
             return [{**about, "tasks": {task: entry(attempt=2) for task in fields["tasks"] if task in own}}]

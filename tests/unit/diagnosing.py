@@ -14,17 +14,17 @@ from dtctl.agent.run.cause import cause_of_end
 from dtctl.operations.diagnosis.signature import Facts, Match
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
-from tests.unit.coordinated import told as view_told
+from tests.unit.coordinated import viewed
 from tests.unit.tasks import changed, past_attempt, task_status
 
 NOW = 1000.0
 RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=2, of=2),))
 
 
-def running(name: str, host: str = "gpu-a", **told: Any) -> TaskStatus:
+def running(name: str, host: str = "gpu-a", **fields: Any) -> TaskStatus:
     """A task that trains."""
     usual: dict[str, Any] = {"attempt": 1, "pid": 7, "since": 900.0, "ready": True, "progress": 999.0}
-    return task_status(name, host, **{**usual, **told})
+    return task_status(name, host, **{**usual, **fields})
 
 
 def ended(
@@ -72,27 +72,27 @@ def facts(
         created=NOW - 100.0,
         addresses={task: f"{host}:{2222 + number}" for number, (task, host) in enumerate(roster.items())},
     )
-    told = {task.id: task for task in tasks}
+    known = {task.id: task for task in tasks}
     condition = {"type": verdict.outcome.value, "why": list(verdict.why), "cause": None, "since": 900.0}
-    view = {**view_told(time=NOW, missing=missing), "run": "demo-1", "condition": condition, "hosts": contacts or {}}
-    coordination = Coordination(checked(RunView, view), told)
-    status = RunStatus(record, told, verdict, (), NOW, coordination, machines=machines or {})
+    view = {**viewed(time=NOW, missing=missing), "run": "demo-1", "condition": condition, "hosts": contacts or {}}
+    coordination = Coordination(checked(RunView, view), known)
+    status = RunStatus(record, known, verdict, (), NOW, coordination, machines=machines or {})
     return Facts(status, hosts or {})
 
 
-def machine(**told: Any) -> Machine:
+def machine(**fields: Any) -> Machine:
     usual = {"time": NOW, "cpus": 4, "load": 1.0, "memory_bytes": 16 << 30, "available_bytes": 8 << 30, "waiting": {}}
-    return made(Machine, **{**usual, **told})
+    return made(Machine, **{**usual, **fields})
 
 
-def vitals(**told: Any) -> TaskVitals:
-    return made(TaskVitals, **told)
+def vitals(**fields: Any) -> TaskVitals:
+    return made(TaskVitals, **fields)
 
 
-def host(tasks: Mapping[str, TaskVitals] | None = None, **told: Any) -> DiagnoseResult:
+def host(tasks: Mapping[str, TaskVitals] | None = None, **fields: Any) -> DiagnoseResult:
     """What a host tells that has these tasks."""
     usual = {"run": "demo-1", "time": NOW, "machine": machine(), "tasks": dict(tasks or {})}
-    return made(DiagnoseResult, **{**usual, **told})
+    return made(DiagnoseResult, **{**usual, **fields})
 
 
 def who(found: Iterable[Match]) -> list[str]:

@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, cast
 
+from dtctl.agent.records.answers import Log
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact
 from dtctl.agent.records.run_state import Exit, Past
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Checkpoints
+from dtctl.operations.logs import LogLines
 from dtctl.operations.snapshot import TaskStatus
 
 _OF_EXIT = ("code", "signal", "tail", "left_behind", "killed_after_s")
@@ -67,3 +69,8 @@ def checkpoint_directory(host: str, directory: str, *found: Checkpoint, **fields
     newest = next((one for one in found if one["complete"]), None)
     known = {"newest_complete": newest, "incomplete": [], "all": list(found), **fields}
     return Checkpoints(host, made(CheckpointReport, dir=directory, **known))
+
+
+def log_lines_of(task: str, data: bytes, **fields: Any) -> LogLines:
+    """Of the first attempt, from the log's start, if `fields` do not say otherwise."""
+    return LogLines(made(Log, **{"task": task, "attempt": 1, "offset": 0, "end": 0, "time": 1.0, **fields}), data)

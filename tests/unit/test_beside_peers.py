@@ -44,7 +44,7 @@ def test_the_quickest_stands_first() -> None:
     assert list(rows())[2:] == ["quick", "**dtctl exec**", "small"]
 
 
-def test_every_measure_in_which_a_peer_is_better_is_told_the_worst_first() -> None:
+def test_every_measure_in_which_a_peer_is_better_is_reported_the_worst_first() -> None:
     assert list(report.behind(EVERYBODY, TAKEN)) == [
         "- `dtctl exec` takes more time than quick (1.50).",
         "- `dtctl exec` takes more memory of the client than small (2.00).",
@@ -69,9 +69,9 @@ def test_a_step_that_some_contenders_cannot_do_has_only_the_others() -> None:
     assert list(standings.medians("again")) == ["quick"]
 
 
-def test_who_was_left_out_is_told_with_the_reason() -> None:
-    told = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
-    assert told == "Left out: pdsh: pdsh is not installed."
+def test_who_was_left_out_is_reported_with_the_reason() -> None:
+    lines = report.left_out([Standings(left_out={"pdsh": "pdsh is not installed"}), Standings()])
+    assert lines == "Left out: pdsh: pdsh is not installed."
     assert report.left_out([Standings()]) == "Nobody was left out."
 
 

@@ -26,11 +26,11 @@ from tests.unit.wrong_commands import CLUSTER, WRONG_COMMANDS, WrongCommand
 
 @pytest.mark.parametrize("wrong", WRONG_COMMANDS, ids=lambda wrong: wrong.words)
 def test_a_wrong_command_is_shown_the_reason_and_a_remedy(wrong: WrongCommand, typed: Typed) -> None:
-    ended, _, said = typed(wrong.words)
-    assert ended == wrong.code == ExitCode(wrong.code), said
-    assert wrong.reason in said, said
-    assert wrong.remedy in said, said
-    assert "Traceback" not in said
+    ended, _, stderr = typed(wrong.words)
+    assert ended == wrong.code == ExitCode(wrong.code), stderr
+    assert wrong.reason in stderr, stderr
+    assert wrong.remedy in stderr, stderr
+    assert "Traceback" not in stderr
 
 
 def test_each_command_is_typed_wrongly_and_each_row_has_a_reason_and_a_remedy() -> None:
@@ -44,24 +44,24 @@ def test_each_command_is_typed_wrongly_and_each_row_has_a_reason_and_a_remedy() 
 WITHOUT = ["status", "stop", "up", "logs", "down -y", "validate", "plan", "push", "trust", "runs", "gc", "wait"]
 
 
-@pytest.mark.parametrize("words", WITHOUT)
+@pytest.mark.parametrize("command", WITHOUT)
 def test_without_a_cluster_here_nothing_is_done(
-    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: Typed
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    ended, _, said = typed(words)
-    assert ended == ExitCode.USAGE, said
-    assert "no cluster" in said
-    assert "dtctl init" in said
+    ended, _, stderr = typed(command)
+    assert ended == ExitCode.USAGE, stderr
+    assert "no cluster" in stderr
+    assert "dtctl init" in stderr
 
 
 def test_a_file_of_the_other_ending_is_named(typed: Typed) -> None:
     Path("cluster.yaml").rename("cluster.yml")
-    for words in ("validate", "status", "stop", "up"):
-        ended, _, said = typed(words)
-        assert ended == ExitCode.USAGE, said
-        assert "there is no cluster.yaml here, but a cluster.yml" in said
-        assert "mv " in said
+    for command in ("validate", "status", "stop", "up"):
+        ended, _, stderr = typed(command)
+        assert ended == ExitCode.USAGE, stderr
+        assert "there is no cluster.yaml here, but a cluster.yml" in stderr
+        assert "mv " in stderr
 
 
 NOTHING: answers.GcResult = made(
@@ -126,8 +126,8 @@ def commands() -> dict[str, Any]:
 SPEAKING = [name for name, command in commands().items() if any(option.opts[:1] == ["-o"] for option in command.params)]
 
 
-def objects(said: str) -> list[Any]:
-    return [json.loads(line) for line in said.splitlines()]
+def objects(output: str) -> list[Any]:
+    return [json.loads(line) for line in output.splitlines()]
 
 
 def test_every_command_has_it_or_a_reason() -> None:
@@ -136,8 +136,8 @@ def test_every_command_has_it_or_a_reason() -> None:
 
 @pytest.mark.parametrize("name", SPEAKING)
 def test_a_command_line_that_cannot_be_read_is_one_error_in_json(name: str, typed: Typed) -> None:
-    code, out, said = typed(f"{name} --zzz -o json")
-    (error,) = objects(said)
+    code, out, stderr = typed(f"{name} --zzz -o json")
+    (error,) = objects(stderr)
     assert (code, out) == (2, "")
     assert (error["apiVersion"], error["kind"], error["exitCode"]) == ("dtctl/v1", "Error", 2)
     assert error["error"] == f"dtctl {name} has no option --zzz"
@@ -147,9 +147,9 @@ def test_a_command_line_that_cannot_be_read_is_one_error_in_json(name: str, type
 @pytest.mark.parametrize("name", SPEAKING)
 def test_a_mistake_is_one_error_in_json_with_its_place(name: str, typed: Typed) -> None:
     Path("cluster.yaml").write_text(CLUSTER.replace("ssh: {port: 1,", "ssh: {prot: 1,"))
-    words = WORDS.get(name, "")
-    code, _, said = typed(f"{name} {words}" if "-o json" in words else f"{name} -o json {words}")
-    error = objects(said)[-1]
+    arguments = WORDS.get(name, "")
+    code, _, stderr = typed(f"{name} {arguments}" if "-o json" in arguments else f"{name} -o json {arguments}")
+    error = objects(stderr)[-1]
     assert (error["kind"], error["exitCode"]) == ("Error", code)
     assert error["error"]
     assert code == (2 if name in NO_FILE else 3)
@@ -163,24 +163,24 @@ def test_a_mistake_is_one_error_in_json_with_its_place(name: str, typed: Typed) 
 @pytest.mark.parametrize("name", ["status", "events", "checkpoints", "stop", "runs"])
 def test_hosts_that_cannot_be_reached_are_shown_in_json(name: str, typed: Typed) -> None:
     code, _, lines = typed(f"{name} -o json")
-    said = objects(lines)
+    documents = objects(lines)
     assert code == 4
-    assert {one["kind"] for one in said} <= {"Error", "HostError", "Note"}
-    assert [one["exitCode"] for one in said if one["kind"] == "Error"] == [4]
-    assert said[-1]["kind"] == "Error"
-    assert "node-" in said[-1]["error"] or said[-1]["errors"]
+    assert {one["kind"] for one in documents} <= {"Error", "HostError", "Note"}
+    assert [one["exitCode"] for one in documents if one["kind"] == "Error"] == [4]
+    assert documents[-1]["kind"] == "Error"
+    assert "node-" in documents[-1]["error"] or documents[-1]["errors"]
 
 
 def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
-    for words, kind in (("init x -o json", "Init"), ("init --list -o json", "Templates"), ("plan -o json", "Plan")):
-        code, out, _ = typed(words)
+    for command, kind in (("init x -o json", "Init"), ("init --list -o json", "Templates"), ("plan -o json", "Plan")):
+        code, out, _ = typed(command)
         assert code == 0
         assert json.loads(out)["kind"] == kind
     assert (Path("x") / "cluster.yaml").is_file()
 
 
 @pytest.mark.parametrize(
-    ("words", "wanted"),
+    ("command", "wanted"),
     [
         ("status -o json", True),
         ("status -ojson", True),
@@ -194,5 +194,5 @@ def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
         ("ssh worker:0 tool -o json", False),
     ],
 )
-def test_it_is_seen_in_a_command_line_that_may_make_no_sense(words: str, wanted: bool) -> None:
-    assert wants_json(shlex.split(words)) is wanted
+def test_it_is_seen_in_a_command_line_that_may_make_no_sense(command: str, wanted: bool) -> None:
+    assert wants_json(shlex.split(command)) is wanted

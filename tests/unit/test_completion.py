@@ -44,20 +44,20 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return made
 
 
-def completed(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
+def completed(monkeypatch: pytest.MonkeyPatch, *args: str) -> list[str]:
     """What bash is offered; the last word is the one under the cursor."""
     monkeypatch.setenv("_DTCTL_COMPLETE", "complete_bash")
-    monkeypatch.setenv("COMP_WORDS", "\n".join(["dtctl", *words]))
-    monkeypatch.setenv("COMP_CWORD", str(len(words)))
+    monkeypatch.setenv("COMP_WORDS", "\n".join(["dtctl", *args]))
+    monkeypatch.setenv("COMP_CWORD", str(len(args)))
     monkeypatch.setattr("sys.argv", ["dtctl"])
-    said = io.StringIO()
-    with redirect_stdout(said), pytest.raises(SystemExit):
+    output = io.StringIO()
+    with redirect_stdout(output), pytest.raises(SystemExit):
         main()
-    return said.getvalue().split()
+    return output.getvalue().split()
 
 
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("command", "offered"),
     [
         ("logs wor", "worker:0 worker:1 worker"),
         ("stop chief:0 ''", "chief:0 worker:0 worker:1 chief worker @a @b"),
@@ -75,10 +75,10 @@ def completed(monkeypatch: pytest.MonkeyPatch, *words: str) -> list[str]:
     ],
 )
 def test_words_of_the_cluster_here_or_of_what_was_named(
-    words: str, offered: str, project: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, offered: str, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (project / "other.yaml").write_text(HERE.replace("chief", "ps"))
-    assert completed(monkeypatch, *shlex.split(words)) == offered.split()
+    assert completed(monkeypatch, *shlex.split(command)) == offered.split()
 
 
 def test_mistakes_in_the_file_complete_nothing_and_say_nothing(
@@ -90,7 +90,7 @@ def test_mistakes_in_the_file_complete_nothing_and_say_nothing(
 
 
 @pytest.mark.parametrize(
-    ("words", "joined", "begun"),
+    ("args", "joined", "begun"),
     [
         (["logs", "worker", ":"], ["logs", "worker:"], "worker:"),
         (["logs", "worker", ":", "1"], ["logs", "worker:1"], "worker:"),
@@ -102,8 +102,8 @@ def test_mistakes_in_the_file_complete_nothing_and_say_nothing(
         ([], [], ""),
     ],
 )
-def test_words_that_bash_has_taken_apart_are_put_together(words: list[str], joined: list[str], begun: str) -> None:
-    assert rejoined(words) == (joined, begun)
+def test_words_that_bash_has_taken_apart_are_put_together(args: list[str], joined: list[str], begun: str) -> None:
+    assert rejoined(args) == (joined, begun)
 
 
 def test_other_shells_and_commands_are_left_alone() -> None:
@@ -150,10 +150,10 @@ def test_only_a_shell_that_completes_is_shown(capsys: pytest.CaptureFixture[str]
     with whole_options({**line, "_DTCTL_COMPLETE": "complete_fish"}):
         print("digits-1")
     assert capsys.readouterr().out == "--run=digits-1\n"
-    said = io.StringIO()
-    with redirect_stdout(said), whole_options(line):
+    output = io.StringIO()
+    with redirect_stdout(output), whole_options(line):
         print("digits-1")
-    assert said.getvalue() == "digits-1\n"
+    assert output.getvalue() == "digits-1\n"
 
 
 def shown() -> str:

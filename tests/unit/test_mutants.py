@@ -137,7 +137,7 @@ def module() -> Iterator[tuple[ModuleType, dict[str, Any]]]:
         ("Topic(least, 2)", "Topic(2, least)", "TOPIC.ask == 2", False, True),
     ],
 )
-def test_a_graft_is_seen_by_whoever_has_imported_the_module(
+def test_a_graft_is_seen_by_every_importer_of_the_module(
     module: tuple[ModuleType, dict[str, Any]], old: str, new: str, see: str, before: object, then: object
 ) -> None:
     made, imported = module

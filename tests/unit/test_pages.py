@@ -60,8 +60,8 @@ def shown_commands() -> list[tuple[str, str, tuple[str, ...]]]:
     ]
     found = set()
     for page, commands in pages:
-        for name, words in commands:
-            options = tuple(word for word in words.partition(" -- ")[0].split() if re.match(r"--?[a-zA-Z]", word))
+        for name, arguments in commands:
+            options = tuple(word for word in arguments.partition(" -- ")[0].split() if re.match(r"--?[a-zA-Z]", word))
             found.add((page, name, options))
     return sorted(found)
 

@@ -259,12 +259,12 @@ def test_only_the_ssh_modules_import_fabric_and_paramiko() -> None:
     assert {name.split(".")[1] for name in users} == {"transport"}
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["up", "--help"]])
-def test_help_and_version_import_nothing_slow(words: list[str]) -> None:
+@pytest.mark.parametrize("args", [["--help"], ["--version"], ["up", "--help"]])
+def test_help_and_version_import_nothing_slow(args: list[str]) -> None:
     script = (
         "import sys\n"
         "from dtctl.cli import main\n"
-        f"sys.argv = ['dtctl', *{words!r}]\n"
+        f"sys.argv = ['dtctl', *{args!r}]\n"
         "try: main()\n"
         "except SystemExit: pass\n"
         "slow = {'fabric', 'paramiko', 'invoke', 'tensorflow', 'yaml', 'pathspec', 'cryptography', 'pydantic'}\n"

@@ -89,7 +89,7 @@ def test_the_second_ctrl_c_interrupts() -> None:
         signal.raise_signal(signal.SIGINT)
 
 
-def test_a_trainer_that_was_started_with_ctrl_c_ignored_goes_on_ignoring_it() -> None:
+def test_a_trainer_that_was_started_with_ctrl_c_ignored_continues_to_ignore_it() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stop = Stop()
     assert not stop.due()

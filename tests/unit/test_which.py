@@ -76,8 +76,8 @@ def test_what_changes_something_guesses_no_cluster_and_names_those_it_could_be(
     with pytest.raises(UsageError) as refused:
         Scope(command).record()
     assert refused.value.exit_code == ExitCode.USAGE
-    for told in ("digits-1", "words-7", str(tmp_path / "one"), str(tmp_path / "two"), "since 1970"):
-        assert told in refused.value.detail
+    for expected in ("digits-1", "words-7", str(tmp_path / "one"), str(tmp_path / "two"), "since 1970"):
+        assert expected in refused.value.detail
     assert refused.value.hint.splitlines() == [
         f"dtctl --color never {command} --cluster words worker:1 -v",
         f"dtctl --color never {command} --cluster digits worker:1 -v",
@@ -90,8 +90,8 @@ def test_what_only_looks_shows_the_last_run_and_says_so(
 ) -> None:
     started(project(tmp_path / "one"), "digits-1")
     assert Scope(command).record().cluster == "digits"
-    said = capsys.readouterr()
-    assert (said.out, said.err) == (
+    output = capsys.readouterr()
+    assert (output.out, output.err) == (
         "",
         f"no cluster.yaml here: this is digits in {tmp_path / 'one'}, started last from this machine\n",
     )
@@ -233,9 +233,9 @@ def test_what_is_remembered_counts_where_the_file_shows_nothing_and_that_is_said
         file.write_text(now)
     record = Scope("stop", run="digits-1").record()
     assert ssh(record, "a").identity_file == str(tmp_path / "one" / "old_key")
-    said = capsys.readouterr().err
-    assert why in said
-    assert "hosts are reached as remembered of digits-1" in said
+    output = capsys.readouterr().err
+    assert why in output
+    assert "hosts are reached as remembered of digits-1" in output
 
 
 def test_a_host_that_has_left_the_file_is_reached_as_before_and_new_ones_are_known(tmp_path: Path) -> None:
@@ -278,14 +278,14 @@ def test_what_is_ended_is_named_and_another_directorys_run_is_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         (KeyboardInterrupt, "interrupted: nothing was changed\n"),
         (None, "interrupted: it goes on there\n  dtctl status\n"),
     ],
 )
 def test_an_interrupt_at_the_question_changes_nothing(
-    answer: type[BaseException] | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    answer: type[BaseException] | None, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def agreed(found: Ending) -> None:
         if answer is not None:
@@ -302,7 +302,7 @@ def test_an_interrupt_at_the_question_changes_nothing(
 
     with pytest.raises(typer.Exit) as ending:
         end()
-    assert (ending.value.exit_code, capsys.readouterr().err) == (130, said)
+    assert (ending.value.exit_code, capsys.readouterr().err) == (130, expected)
 
 
 def test_a_problem_of_a_file_is_shown_on_one_line(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ class WrongCommand(NamedTuple):
 
 def _read(block: str) -> WrongCommand:
     command, reason, remedy = block.splitlines()
-    code, _, words = command.partition(" ")
-    return WrongCommand(words, int(code), reason.strip(), remedy.strip())
+    code, _, arguments = command.partition(" ")
+    return WrongCommand(arguments, int(code), reason.strip(), remedy.strip())
 
 
 def _blocks() -> list[str]:

@@ -289,13 +289,9 @@ def abandoned(store: str) -> Iterator[str]:
     for name in entries(store):
         if name.startswith(_PREFIX):
             path = os.path.join(store, name)
-            try:
-                lock = locks.hold(os.path.join(path, "lock"), exclusive=True, create=False, certain=True)
-            except FileNotFoundError:
-                lock = None  # it is about to be locked, or almost removed
-            try:
-                if lock is not None or time.time() - modified(path) > _ORPHAN_S:
+            with contextlib.ExitStack() as stack:
+                alone = False
+                with contextlib.suppress(FileNotFoundError):  # it is about to be locked, or almost removed
+                    alone = stack.enter_context(locks.alone(os.path.join(path, "lock")))
+                if alone or time.time() - modified(path) > _ORPHAN_S:
                     yield path
-            finally:
-                if lock is not None:
-                    os.close(lock)

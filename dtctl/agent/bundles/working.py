@@ -15,7 +15,7 @@ import errno
 import os
 import stat
 import time
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from ..host import files, locks, paths
 from ..host.errors import from_os_error
@@ -146,15 +146,11 @@ class _WorkingDirectory:
         held = _claimed.pop(self._path("lock"), None)
         if held is not None:
             os.close(held)
-        try:
-            lock = locks.hold(self._path("lock"), exclusive=True, create=False, certain=True)
-        except FileNotFoundError:
-            lock = None
-        try:
-            yield lock is not None
-        finally:
-            if lock is not None:
-                os.close(lock)
+        with ExitStack() as stack:
+            alone = False
+            with suppress(FileNotFoundError):
+                alone = stack.enter_context(locks.alone(self._path("lock")))
+            yield alone
 
     def _path(self, name: str) -> str:
         return os.path.join(self.base, name)

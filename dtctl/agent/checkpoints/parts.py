@@ -1,6 +1,6 @@
 """Files of a checkpoint that arrive beside their place, on a host or on the controller, and come into it together.
 
-DIR/.NAME.part/arrived    which version of each file arrives, so that another try can go on
+DIR/.NAME.part/arrived    which version of each file arrives, so that another try can continue
 DIR/.NAME.part/placing    {file: inode} while files come into their place: those that are not here any more are there
 DIR/.NAME.part/...        what has arrived so far, for this user alone
 

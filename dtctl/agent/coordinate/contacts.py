@@ -118,7 +118,7 @@ class Quorum:
     After `dtctl replace` another host leads the cluster's next run, and the hosts that were asked hold to the end of
     this one. A coordinator that was away meanwhile learns so from the first of them. So one whose machine was restarted
     starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
-    agents dial. One that has lost most of the others goes on with the rest only where nobody that is waited for is
+    agents dial. One that has lost most of the others continues with the rest only where nobody that is waited for is
     away. One that has lost all of them asks first: it may be the one that was cut off.
     """
 

@@ -327,7 +327,7 @@ class Coordinator:
         return Judgement("Failed", [fact("not_ready", seconds=limit_s), *lifecycle.missing(self.view)], late[0])
 
     def _describe(self, facts: Facts) -> None:
-        """The phase and the condition of a run that goes on."""
+        """The phase and the condition of a run that continues."""
         data = self.view.data
         asks = [] if self.may_start else [fact("asks_others", count=self._quorum.missing())]
         data["missing"] = sentence(asks or lifecycle.missing(self.view)) or None

@@ -201,7 +201,7 @@ class Leading:
             own = news(state, intent) if self._greeted else hello(self._spec, state, intent, self._files.events.count)
             self._greeted = True
             self._news()
-            # a copy: the coordinator keeps what it hears, and the agent goes on changing what it reports
+            # a copy: the coordinator keeps what it hears, and the agent continues changing what it reports
             self.coordinator.receive(self._host, checked(FROM_AGENT[own["type"]], own), now, wall)
 
     def _receive(self, host: str, message: FromHub, now: float, wall: float) -> None:

@@ -173,7 +173,7 @@ class View:
         return self.with_role("lead", "worker")
 
     def absent(self, task: str) -> bool:
-        """The run goes on without its host."""
+        """The run continues without its host."""
         return self._contact[task]["absent"]
 
     @property

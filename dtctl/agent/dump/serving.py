@@ -1,4 +1,4 @@
-"""Answers `dump`: the stacks of live trainers, which go on unharmed (docs/agent.md, "dump")."""
+"""Answers `dump`: the stacks of live trainers, which continue unharmed (docs/agent.md, "dump")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and goes on, or by py-spy.
+"""The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and continues, or by py-spy.
 
 The handler was installed by site/sitecustomize.py, and may be gone: a trainer can set another, block the signal or
 close the file. Nobody is sent a signal that it has not been seen, just before, to answer: the signal would end it.

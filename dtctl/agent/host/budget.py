@@ -48,7 +48,7 @@ _unanswered: Set[str] = set()
 
 
 def within(limit_s: float, place: str, work: Callable[[], T]) -> T:
-    """What `work` returns or raises. Raises Silent after the limit, and at once while earlier work there goes on."""
+    """What `work` returns or raises. Raises Silent after the limit, and at once while earlier work there continues."""
     if place in _unanswered:
         raise Silent
     answers: List[Tuple[Optional[T], Optional[BaseException]]] = []

@@ -54,7 +54,7 @@ class Caller:
 
 
 def in_turn(callers: Sequence[Caller]) -> List[Caller]:
-    """As their handshakes go on: one of each address first, then another of each, and so on.
+    """As their handshakes continue: one of each address first, then another of each, and so on.
 
     Of one address those that have begun come first, so that their work is not in vain, and then the newest: they have
     the longest time before their place is lost.

@@ -2,7 +2,7 @@
 
 Looked for: files with `tfevents` in their names in a run's directories and some levels below. Others may write there,
 and the file system may hang: nothing but regular files is opened, nothing is believed before its checksum was compared,
-and a look ends after a few seconds, with what it has read by then. The next one goes on from there.
+and a look ends after a few seconds, with what it has read by then. The next one continues from there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Reader:
         return sum(file.offset for folder in list(self._folders.values()) for file in list(folder.files.values()))
 
     def keep(self) -> None:
-        """Lets the next reader go on from here, where it would take long to read it all again."""
+        """Lets the next reader continue from here, where it would take long to read it all again."""
         read = self._read_bytes
         if self._directory is not None and abs(read - self._kept_bytes) >= WORTH_BYTES:
             remember(self._directory, list(self._folders.values()))

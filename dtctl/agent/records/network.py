@@ -49,7 +49,7 @@ class Peer(Record):
 
 
 class NetworkQuestion(Record):
-    """One round of several; what listens goes on to the end of the conversation."""
+    """One round of several; what listens continues to the end of the conversation."""
 
     nonce: Nonce
     cluster: Default[Optional[Name], None]

@@ -128,7 +128,7 @@ class LogsRequest(Request):
     states: Default[bool, False]
     """`states` frames in between, as `watch` sends them."""
     resume: Default[Dict[TaskName, AtMost[List[Count], 2]], {}]
-    """Attempt and offset to go on from; this holds against `lines` and `since`."""
+    """Attempt and offset to continue from; this holds against `lines` and `since`."""
 
 
 class CheckpointPath(Record):

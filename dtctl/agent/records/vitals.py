@@ -1,4 +1,4 @@
-"""How machines and processes do: what agents sample while a run goes on, and what `diagnose` gathers."""
+"""How machines and processes do: what agents sample while a run continues, and what `diagnose` gathers."""
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reason, TaskName, TaskState

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from contextlib import suppress
 
@@ -166,16 +165,11 @@ def _standing(talk: Conversation, run: runs.Run) -> Standing:
 
 def remove(run: runs.Run) -> bool:
     """Unless it has come to life again. For those who hold the cluster's lock."""
-    with suppress(FileNotFoundError):
-        lock = locks.hold(run.files.lock_path, exclusive=True, create=False, certain=True)
-        if lock is not None:  # until it is released no agent begins, and then there is no run any more
-            try:
-                over = run.state()["finished"] and not run.supervised()
-                if over:
-                    run.remove()
-                return over
-            finally:
-                os.close(lock)
+    with suppress(FileNotFoundError), locks.alone(run.files.lock_path) as alone:
+        # meanwhile no agent begins, and then there is no run any more
+        if alone and run.state()["finished"] and not run.supervised():
+            run.remove()
+            return True
     return False
 
 

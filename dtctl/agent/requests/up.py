@@ -139,7 +139,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
 def _found(
     talk: Conversation, request: UpRequest, outputs: List[str], current: Optional[runs.Run], old: Optional[runs.Run]
 ) -> Prepared:
-    """What the controller has to know before it goes on."""
+    """What the controller has to know before it continues."""
     spec = request["spec"]
     earlier, saved = starting.checkpoints(talk, request)
     return {

@@ -42,7 +42,7 @@ _GOES_WELL = (
     r"\s|\[|[IWE]\d{4} |\d{4}-\d\d-\d\d|INFO|WARN|DEBUG|sys:1|Exception ignored|.*(?:Warning: |%\||\d ?it/s)|"
     r"(?i:.*\b(?:steps?|epochs?|iterations?|loss|accuracy|saved|saving|done|starting|started)\b)"
 )
-"""What a program prints as it goes on; one that ends with that has given no reason."""
+"""What a program prints as it continues; one that ends with that has given no reason."""
 
 
 def _last_words(log: str) -> str:

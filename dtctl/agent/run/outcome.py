@@ -148,7 +148,7 @@ def _first_failure(facts: Facts) -> Optional[str]:
 
 
 def _is_fatal(facts: Facts, task: str) -> bool:
-    """Without `fail_fast` the others go on as long as the run can still succeed."""
+    """Without `fail_fast` the others continue as long as the run can still succeed."""
     member = facts.roster[task]
     if not member["vital"] or not (facts.fail_fast or member["decides"]):
         return False

@@ -10,7 +10,7 @@ Every transition there is:
     backoff  -> starting    after the delay; without one, when the coordinator asks for another generation, or
                             when it was early, and those that it needs are ready
     running  -> failed      past the budget, or an exit that may not be tried again, or the run's outcome is decided
-    backoff  -> failed      the run's outcome is decided, or nothing of it is to go on
+    backoff  -> failed      the run's outcome is decided, or nothing of it is to continue
     pending  -> stopped     the run's outcome is decided
     any      -> stopped     the intent demands it, and nothing of the process tree is left
     any      -> starting    another generation is to run, and nothing of the process tree is left
@@ -120,7 +120,7 @@ class Task:
     def _adopt(self, now: float, wall: float) -> None:
         """Takes up what an earlier supervisor has left.
 
-        The attempts' directories count where it could not write its last state. A delay goes on, whatever has
+        The attempts' directories count where it could not write its last state. A delay continues, whatever has
         been done to the wall clock since.
         """
         newest = paths.last_attempt(self._context.run_dir, self.id)

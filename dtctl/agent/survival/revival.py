@@ -120,14 +120,14 @@ def start_child(files: RunFiles, prefix: Sequence[str], supervise: Callable[[str
 def _become_agent(
     files: RunFiles, log: int, prefix: Sequence[str], supervise: Optional[Callable[[str], None]] = None
 ) -> None:
-    """Execs, unless this process can go on as the agent, by `supervise`."""
+    """Execs, unless this process can continue as the agent, by `supervise`."""
     os.chdir("/")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(log, 1)
     os.dup2(log, 2)
     daemon.close_descriptors(but=programs.held())
     argv, variables = command(files.directory), environment.encoded(environment.base())
-    own_key = b"DTCTL_KEY" in os.environb  # /proc would go on to show it, and whoever has one is taken for a trainer
+    own_key = b"DTCTL_KEY" in os.environb  # /proc would continue to show it, and whoever has one is taken for a trainer
     if supervise is None or prefix or own_key or not daemon.take_command_line(argv):
         daemon.restore_signals()
         argv = [*prefix, *argv]

@@ -89,7 +89,7 @@ class Verification:
 
 
 def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
-    """Each on one host. The reading may take `limit_s` on each; what is left by then is told as not read."""
+    """Each on one host. The reading may take `limit_s` on each; what is left by then is reported as not read."""
     of_host: dict[str, list[Found]] = {}
     for one in wanted:
         of_host.setdefault(one.host, []).append(one)

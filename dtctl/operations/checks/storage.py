@@ -101,14 +101,10 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
     lead = context.plan.coordinator["host"]
     if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
-    yield Line(
-        "room for checkpoints", {host: _fit(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
-    )
+    saving = {host: _saved(answer) for host, answer in heard.first.items() if answer["checkpoints"]}
+    fitting = {host: min((free // last for _, free, last in saved), default=None) for host, saved in saving.items()}
+    yield Line("room for checkpoints", fitting)
     yield Line("data", {host: data_text(answer) for host, answer in heard.first.items() if answer["data"]})
-
-
-def _fit(answer: Facts) -> int | None:
-    return min((free // last for _, free, last in _saved(answer)), default=None)
 
 
 def savers(plan: RunPlan) -> frozenset[str]:

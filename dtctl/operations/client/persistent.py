@@ -65,7 +65,7 @@ class _Refusal:
 
 
 class PersistentTransport:
-    """A transport whose conversations go on after they were closed. A context manager: at its end they are over.
+    """A transport whose conversations continue after they were closed. A context manager: at its end they are over.
 
     One that an error has ended, or that was left within an answer, is begun anew. A host that cannot be reached, or
     that was waited for in vain, is left alone for a while, in which it is away at once: nobody waits for it each time.

@@ -63,7 +63,7 @@ def stragglers(facts: Facts) -> Iterator[Match]:
 
 
 def behind(facts: Facts) -> Iterator[Match]:
-    """Tasks that have reported no step for long while the others of their job go on."""
+    """Tasks that have reported no step for long while the others of their job continue."""
     for job in dict.fromkeys(task.id.job for task in facts.tasks):
         peers = [task for task in facts.tasks if task.id.job == job and task.state is TaskState.RUNNING]
         reporting = [task for task in peers if task.entry["step_time"] is not None]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from dtctl.agent.records.answers import Log
 from dtctl.errors import DtctlError
 from dtctl.model import Host, TaskId
 from dtctl.operations.run_record import RunRecord
-from dtctl.transport.seam import Message
 
 _LINE_BYTES = 64 << 10
 _SLACK_BYTES = 32 << 20
@@ -59,32 +58,11 @@ class LogRequest:
         return min(tasks * self.lines * (1 + 2 * self.context) * _LINE_BYTES + _SLACK_BYTES, _MOST_BYTES)
 
 
-@dataclass(frozen=True)
-class LogLines:
-    """Whole lines of one attempt's log, with their line ends, written before `time` (epoch seconds)."""
+class LogLines(NamedTuple):
+    """Whole lines of one attempt's log, with their line ends, and what its host says of them."""
 
-    task: TaskId
-    attempt: int
-    time: float
+    log: Log
     data: bytes
-    truncated: bool = False
-    """The log had become shorter; these lines are from its new start."""
-    offset: int = 0
-    end: int = 0
-    """Where they begin and end in the log."""
-
-    @classmethod
-    def of(cls, message: Message) -> LogLines:
-        said = message.of(Log)
-        return cls(
-            task=TaskId.parse(said["task"]),
-            attempt=said["attempt"],
-            time=said["time"],
-            data=message.payload,
-            truncated=said["truncated"],
-            offset=said["offset"],
-            end=said["end"],
-        )
 
 
 @dataclass(frozen=True)

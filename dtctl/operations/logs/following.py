@@ -58,7 +58,7 @@ class LogStream:
             check_tasks("task", [log["task"]], self._fields["tasks"])
         self._resume[log["task"]] = [log["attempt"], log["end"]]
         if message.payload:
-            self._streams.put(LogLines.of(message), message.size)
+            self._streams.put(LogLines(log, message.payload), message.size)
 
     def _all_final(self, states: States) -> bool:
         """Tasks that are not reported have no more to print."""

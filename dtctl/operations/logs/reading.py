@@ -97,11 +97,12 @@ def received_lines(record: RunRecord, session: Session, wanted: LogRequest) -> I
     for message in frames_of(session, "log", most_bytes=most_bytes, within_s=within_s):
         if message.type == "log":
             with about(host, "sent an invalid `log`"):
-                check_tasks("task", [message.of(Log)["task"]], fields["tasks"])
-                lines[message["task"]] += message.payload.count(b"\n")
-                if most_lines is not None and lines[message["task"]] > most_lines:
-                    raise wrong("lines", f"the last {wanted.lines} of each task", lines[message["task"]])
-            yield LogLines.of(message)
+                log = message.of(Log)
+                check_tasks("task", [log["task"]], fields["tasks"])
+                lines[log["task"]] += message.payload.count(b"\n")
+                if most_lines is not None and lines[log["task"]] > most_lines:
+                    raise wrong("lines", f"the last {wanted.lines} of each task", lines[log["task"]])
+            yield LogLines(log, message.payload)
     final(session, "logs", message, RunResult, lambda answer: check_run(record.cluster, record.run, answer["run"]))
 
 
@@ -147,7 +148,7 @@ class Merging:
 
     def all(self) -> Iterator[LogLines]:
         """Until every host has ended."""
-        return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.time)
+        return heapq.merge(*map(self._of, self._waiting), key=lambda lines: lines.log["time"])
 
     def _of(self, host: str) -> Iterator[LogLines]:
         while (lines := self._next(host)) is not None:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from dtctl.agent.records.answers import Log
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import PRIVATE, Folder
-from dtctl.model import Host, TaskId
+from dtctl.model import Host
 from dtctl.operations.client.conversation import about
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.logs import LogLines, LogRequest, LogsRead, hosts_of
@@ -27,7 +28,7 @@ MOST_FILES = 10_000
 class SavedLog:
     """What one attempt has printed, as far as it was asked for."""
 
-    task: TaskId
+    task: str
     attempt: int
     path: Path
     size_bytes: int
@@ -69,7 +70,7 @@ def _save(record: RunRecord, transport: Transport, wanted: LogRequest, folder: F
                 with suppress(OSError):
                     folder.unlink(name)
         raise
-    order = {task: number for number, task in enumerate(wanted.tasks)}
+    order = {str(task): number for number, task in enumerate(wanted.tasks)}
     files = [one for found in outcomes.results.values() for one in found]
     return LogsSaved(
         answered=tuple(outcomes.results),
@@ -84,9 +85,9 @@ class _Files:
     def __init__(self, folder: Folder, host: str) -> None:
         self._folder = folder
         self._host = host
-        self._begun: dict[tuple[TaskId, int], int] = {}
+        self._begun: dict[tuple[str, int], int] = {}
         """How many bytes each has."""
-        self._open: dict[TaskId, tuple[int, BinaryIO]] = {}
+        self._open: dict[str, tuple[int, BinaryIO]] = {}
         """The attempt of each task that is written."""
 
     def __enter__(self) -> _Files:
@@ -103,8 +104,8 @@ class _Files:
     def write(self, received_lines: Iterable[LogLines]) -> None:
         for lines in received_lines:
             with self._saving():
-                self._file(lines).write(lines.data)
-            self._begun[lines.task, lines.attempt] += len(lines.data)
+                self._file(lines.log).write(lines.data)
+            self._begun[lines.log["task"], lines.log["attempt"]] += len(lines.data)
 
     def keep(self) -> list[SavedLog]:
         """Gives them their names."""
@@ -124,19 +125,19 @@ class _Files:
                 hint="name another directory, or fewer lines: -n 10000",
             ) from error
 
-    def _file(self, lines: LogLines) -> BinaryIO:
-        key = lines.task, lines.attempt
-        attempt, file = self._open.get(lines.task, (0, None))
-        if file is not None and attempt == lines.attempt:
+    def _file(self, log: Log) -> BinaryIO:
+        key = log["task"], log["attempt"]
+        attempt, file = self._open.get(log["task"], (0, None))
+        if file is not None and attempt == log["attempt"]:
             return file
         with about(self._host, "sent an invalid `log`"):
             if key in self._begun or len(self._begun) >= MOST_FILES:
-                raise wrong("attempt", f"one of at most {MOST_FILES}, in their order", lines.attempt)
+                raise wrong("attempt", f"one of at most {MOST_FILES}, in their order", log["attempt"])
         if file is not None:
             file.close()
         made = self._folder.new(_part(*key))
         self._begun[key] = 0
-        self._open[lines.task] = lines.attempt, made
+        self._open[log["task"]] = log["attempt"], made
         return made
 
     def _close(self) -> None:
@@ -144,9 +145,9 @@ class _Files:
             self._open.popitem()[1][1].close()
 
 
-def _name(task: TaskId, attempt: int) -> str:
-    return f"{task.job}-{task.index}.attempt-{attempt}.log"
+def _name(task: str, attempt: int) -> str:
+    return f"{task.replace(':', '-')}.attempt-{attempt}.log"
 
 
-def _part(task: TaskId, attempt: int) -> str:
+def _part(task: str, attempt: int) -> str:
     return f".{_name(task, attempt)}.part"

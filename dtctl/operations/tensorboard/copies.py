@@ -18,11 +18,9 @@ from dtctl.model import Host
 from dtctl.operations.client.conversation import Request, about, ask, frames_of, knows_no_run, request
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
+from dtctl.operations.metrics import Key, key_of
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
-
-Key = tuple[str, str, str]
-"""A directory, the name below it, and what makes it the same on all hosts that share it."""
 
 Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here"]
 """Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that
@@ -119,7 +117,7 @@ def _sources(found_files: EventFileSources, order: list[str]) -> tuple[str, ...]
 
 
 def keys_of(answer: EventDirsResult) -> set[Key]:
-    return {(one["dir"], one["name"], one["identity"]) for one in answer["folders"]}
+    return set(map(key_of, answer["folders"]))
 
 
 MOST_FILES = 10_000
@@ -188,7 +186,7 @@ class Copies:
     def add(self, host: str, answer: EventFile, data: bytes) -> None:
         """Raises InvalidValue for what would go elsewhere than below the directory, and DtctlError when the disk is
         full."""
-        key = (answer["dir"], answer["name"], answer["identity"])
+        key = key_of(answer)
         with self._lock:
             if self._closed or self._owner.setdefault(key, host) != host:
                 return
@@ -249,7 +247,7 @@ def _parts(name: str) -> list[str]:
 
 
 class CopyStream:
-    """The conversation with one host; begun again after a break, it goes on where it was."""
+    """The conversation with one host; begun again after a break, it continues where it was."""
 
     def __init__(
         self, record: RunRecord, host: Host, copies: Copies, streams: Streams, without: Sequence[FolderAt]

@@ -151,7 +151,7 @@ def left_out(
     errors: Mapping[str, DtctlError],
     already: Mapping[str, DtctlError],
 ) -> Mapping[str, DtctlError]:
-    """The hosts that the start goes on without, and why: those in `errors`. `already`: those before them.
+    """The hosts that the start continues without, and why: those in `errors`. `already`: those before them.
 
     `allowed`: how many in all; None where nobody is asked. Raises for a host that is needed, or whose answer is about
     the run, and for more than are allowed.

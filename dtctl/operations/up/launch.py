@@ -146,7 +146,7 @@ def run_id(cluster: str, now: float) -> str:
 
 
 def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[str, Any]:
-    """`absent`: of a run that goes on already."""
+    """`absent`: of a run that continues already."""
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
     spec = host_spec(launch.plan, host.name, launch.run_spec, absent)

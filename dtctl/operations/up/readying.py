@@ -203,7 +203,7 @@ class Left:
 
     run: str
     kept: bool
-    """All has started, every host has been told to keep it, and it goes on."""
+    """All has started, every host has been told to keep it, and it continues."""
     started: bool
     """Hosts had been told to start."""
     unclear: tuple[str, ...] = ()

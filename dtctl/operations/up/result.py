@@ -38,7 +38,7 @@ class FailedStart:
     seen: Coordination
     cause: TaskStatus | None
     gave_up: bool = False
-    """The run would go on with the same end again and again."""
+    """The run would continue with the same end again and again."""
 
     @property
     def run_failed(self) -> bool:
@@ -54,7 +54,7 @@ def has_begun(seen: Coordination) -> bool:
 
 
 def present(seen: Coordination) -> list[TaskStatus]:
-    """Tasks of hosts that the run does not go on without."""
+    """Tasks of hosts that the run does not continue without."""
     return [one for one in seen.tasks.values() if one.host not in seen.absent_hosts]
 
 
@@ -188,7 +188,7 @@ class GoingOn:
 
 
 class UpReport:
-    """What `up` reports as it goes on; nobody watches. What `consent` or `stopping` raises cancels the start."""
+    """What `up` reports as it continues; nobody watches. What `consent` or `stopping` raises cancels the start."""
 
     def __call__(self, progress: Progress) -> None:
         """From the threads of the hosts."""

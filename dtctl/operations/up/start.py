@@ -1,4 +1,4 @@
-"""The conversations of one start: what every host is told, and what it has to answer."""
+"""The conversations of one start: what every host is reported, and what it has to answer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from dtctl.agent.records import answers
 from dtctl.agent.records.spec import Spec, inventory_of
 from dtctl.bundle import Sender
-from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
@@ -219,14 +218,13 @@ class Starting:
         """Has the hosts choose the ports that nothing says, before there is a plan that could name them."""
         cluster = self.launch.plan.cluster
         if cluster.hosts_choose_ports and self.launch.replan is not None:
-            asked = self._ask_all(lambda host: self._ports_of(host, cluster))
+            asked = self._ask_all(
+                lambda host: ports_request(cluster, host.name).put(self.launch.record, self._session(host))
+            )
             if asked.errors and self.launch.allow_missing:
                 raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
             chosen = asked.or_raise("choose ports")
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
-
-    def _ports_of(self, host: Host, cluster: Cluster) -> answers.PortsResult:
-        return ports_request(cluster, host.name).put(self.launch.record, self._session(host))
 
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:

@@ -36,7 +36,7 @@ def error(found: DtctlError) -> None:
 
 
 def host_errors(errors: Mapping[str, DtctlError]) -> None:
-    """Hosts that gave no answer, where the command goes on without them."""
+    """Hosts that gave no answer, where the command continues without them."""
     global _last_message
     for host, found in errors.items():
         _last_message = found.summary

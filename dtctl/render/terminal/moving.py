@@ -137,5 +137,5 @@ def _write(text: str) -> None:
     try:
         sys.stderr.write(text)
         sys.stderr.flush()
-    except OSError:  # the terminal has gone: the work goes on all the same
+    except OSError:  # the terminal has gone: the work continues all the same
         pass

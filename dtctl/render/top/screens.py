@@ -192,11 +192,12 @@ class LogText:
 
     def receive(self, event: object) -> None:
         if isinstance(event, LogLines):
-            if self._attempt not in (None, event.attempt):
-                self._add(f"--- attempt {event.attempt} ---", "yellow")
-            if event.truncated:
+            attempt = event.log["attempt"]
+            if self._attempt not in (None, attempt):
+                self._add(f"--- attempt {attempt} ---", "yellow")
+            if event.log["truncated"]:
                 self._add("--- the log was cut; from its new start ---", "yellow")
-            self._attempt = event.attempt
+            self._attempt = attempt
             for line in log_lines(event.data, color=False):
                 self._add(line.expandtabs())
         elif isinstance(event, Disconnected):

@@ -159,7 +159,7 @@ def test_a_link_in_the_place_of_an_old_version_is_not_read(large: Path, root: Pa
     ("index", "size", "code"),
     [(0, 1, "bad_request"), (1, 32 * BLOCKS, "bad_request"), (0, 32 * BLOCKS, "bundle_damaged")],
 )
-def test_digests_that_cannot_be_are_refused_and_the_file_is_not_believed(
+def test_digests_that_cannot_be_are_refused_and_the_file_is_not_trusted(
     large: Path, root: Path, index: int, size: int, code: str
 ) -> None:
     """Where they are of the right number every block is wanted, and what comes is not what the manifest says."""

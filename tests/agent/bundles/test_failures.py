@@ -96,7 +96,7 @@ def test_an_id_that_is_none_is_refused(root: Path, bundle_id: Any) -> None:
     assert refused.value.code == "bad_request"
 
 
-def test_a_root_that_is_a_file_is_told(code: Path, tmp_path: Path) -> None:
+def test_a_root_that_is_a_file_is_reported(code: Path, tmp_path: Path) -> None:
     (tmp_path / "host").write_text("")
     with pytest.raises(Refused) as refused:
         push(scan(code), tmp_path / "host")
@@ -110,7 +110,7 @@ def _mounts() -> bool:
 
 @pytest.mark.skipif(os.geteuid() != 0 or not _mounts(), reason="needs root and mount namespaces to make a small disk")
 @pytest.mark.parametrize(("files", "size"), [(1, 2_000_000), (200, 100)], ids=["known before", "noticed while writing"])
-def test_a_full_disk_is_told_with_numbers_and_leaves_nothing(tmp_path: Path, files: int, size: int) -> None:
+def test_a_full_disk_is_reported_with_numbers_and_leaves_nothing(tmp_path: Path, files: int, size: int) -> None:
     code, root = tmp_path / "code", tmp_path / "host"
     code.mkdir()
     root.mkdir()
@@ -137,15 +137,15 @@ except Refused as refused:
                     sender.serve(session, need)
                     while session.receive().type != "result":
                         pass
-        told = session.received[-1]["value"]
-    assert told["code"] == "disk_full"
-    assert f"{files * size} bytes are needed" in told["detail"]
-    assert told["detail"].endswith("are free")
-    assert told["left"] == []
+        answer = session.received[-1]["value"]
+    assert answer["code"] == "disk_full"
+    assert f"{files * size} bytes are needed" in answer["detail"]
+    assert answer["detail"].endswith("are free")
+    assert answer["left"] == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become somebody who may not write")
-def test_a_home_that_cannot_be_written_is_told(code: Path, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_reported(code: Path, tmp_path: Path) -> None:
     bundle = scan(code)
     body = "import os\nfrom dtctl.agent.bundles import store\nos.setuid(65534)\n" + ENSURE
     with (

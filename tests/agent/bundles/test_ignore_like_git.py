@@ -29,9 +29,9 @@ def make_tree(choose: random.Random, directory: Path, depth: int = 0) -> None:
 
 
 def pattern(choose: random.Random) -> str:
-    words = "/".join(choose.choice(WORDS) for _ in range(choose.randint(1, 3)))
+    path = "/".join(choose.choice(WORDS) for _ in range(choose.randint(1, 3)))
     negated, anchored, directory = (choose.random() < chance for chance in (0.35, 0.25, 0.3))
-    return "!" * negated + "/" * anchored + words + "/" * directory
+    return "!" * negated + "/" * anchored + path + "/" * directory
 
 
 def listed_by_git(directory: Path) -> set[str]:

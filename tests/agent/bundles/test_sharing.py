@@ -140,7 +140,7 @@ def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) 
     assert content(Path(tree)) == content(code)
 
 
-def test_locks_of_removed_files_are_not_believed(tmp_path: Path) -> None:
+def test_locks_of_removed_files_are_not_trusted(tmp_path: Path) -> None:
     lock = tmp_path / "x.lock"
     path = str(lock)
     first = locks.hold(path, exclusive=True)

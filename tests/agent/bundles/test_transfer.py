@@ -42,20 +42,20 @@ def test_only_changed_files_travel_and_deleted_ones_are_gone(code: Path, root: P
     assert content(Path(tree)) == content(code)
 
 
-def test_progress_is_told_on_both_sides(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_on_both_sides(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (code / "big.bin").write_bytes(random.Random(2).randbytes(8_000_000))
     bundle = scan(code)
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (session, outcome):
         with Sender(bundle) as sender:
-            sender.serve(session, session.receive(), lambda *values: told.append(values))
+            sender.serve(session, session.receive(), lambda *values: reported.append(values))
             need = session.receive()
-            assert sender.serve(session, need, lambda *values: told.append(values)) == len(need["files"])
+            assert sender.serve(session, need, lambda *values: reported.append(values)) == len(need["files"])
         serve(bundle, session)
     assert isinstance(outcome[0], str)
     total = sum(bundle.manifest.files[index].size for index in need["files"])
-    assert told[-1] == ("here", total, total)
-    assert all(done <= total for _, done, _ in told)
+    assert reported[-1] == ("here", total, total)
+    assert all(done <= total for _, done, _ in reported)
     for message in session.received[2:]:
         assert message.type == "progress"
         assert message["phase"] == "receive"

@@ -171,23 +171,23 @@ def test_a_change_that_a_full_disk_breaks_off_is_taken_up_again(
     assert (tree / "train.py").read_text() == "third\n"
 
 
-def test_the_code_is_taken_away_and_what_trainers_wrote_is_told(code: Path, root: Path, tree: Path) -> None:
+def test_the_code_is_taken_away_and_what_trainers_wrote_is_reported(code: Path, root: Path, tree: Path) -> None:
     start(code, root, "r1")
     (tree / "pkg" / "__pycache__").mkdir()
     (tree / "pkg" / "__pycache__" / "x.pyc").write_text("Python's own")
     (tree / "model").write_bytes(b"x" * 100_000)
     (tree / "newest").symlink_to("model")
-    told = working.clear(str(root), "c", dry_run=True)
+    result = working.clear(str(root), "c", dry_run=True)
     assert (tree / "train.py").exists()
     freed, written = working.clear(str(root), "c")
     assert written is not None
     assert names(tree) == {"model", "newest"}
     assert (written["cluster"], written["path"], written["files"]) == ("c", str(tree), 2)
     assert 100_000 <= written["size_bytes"] < 200_000
-    assert freed >= told[0] > 0
+    assert freed >= result[0] > 0
     assert working.clear(str(root), "c")[0] == working.clear(str(root), "c", dry_run=True)[0] == 0, "it is free already"
-    assert told[1] is not None
-    assert told[1]["id"] == written["id"]
+    assert result[1] is not None
+    assert result[1]["id"] == written["id"]
     assert working.remove(str(root), "c")
     assert working.clusters(str(root)) == []
 

@@ -74,7 +74,7 @@ def test_the_step_is_read_from_the_checkpoint(
     assert found["problem"] is None
 
 
-def test_size_time_and_shards_are_told(copy: Callable[[str], Path]) -> None:
+def test_size_time_and_shards_are_reported(copy: Callable[[str], Path]) -> None:
     directory = copy("tf1_sharded")
     newest = complete(look(directory))
     assert newest["shards"] == 3
@@ -94,7 +94,7 @@ def test_a_directory_that_is_not_there_has_nothing(tmp_path: Path) -> None:
     nothing: dict[str, Any] = {"newest_complete": None, "incomplete": [], "all": [], "problem": None}
     nothing |= {"identity": "", "guessed": False}
     directories = [str(tmp_path / "none"), str(tmp_path / "file"), str(tmp_path)]
-    assert [{**told, "identity": ""} for told in reading.report(directories)] == [
+    assert [{**report, "identity": ""} for report in reading.report(directories)] == [
         {"dir": each, **nothing} for each in directories
     ]
     assert reading.report([]) == []
@@ -149,7 +149,7 @@ def test_a_lost_shard_of_several_is_named(copy: Callable[[str], Path]) -> None:
     assert found["incomplete"][0]["step"] == 300
 
 
-def test_a_step_whose_bytes_are_damaged_is_not_believed(copy: Callable[[str], Path]) -> None:
+def test_a_step_whose_bytes_are_damaged_is_not_trusted(copy: Callable[[str], Path]) -> None:
     directory = copy("tf2_step")
     data = directory / "ckpt-2.data-00000-of-00001"
     content = data.read_bytes()

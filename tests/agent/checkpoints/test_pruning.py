@@ -42,11 +42,11 @@ def left(directory: Path) -> list[int]:
 
 
 def test_the_newest_stay_and_the_list_names_what_is_left(directory: Path) -> None:
-    told = pruned(directory, 2)
+    result = pruned(directory, 2)
     assert left(directory) == [300, 400]
-    assert [one["prefix"] for one in told["removed"]] == ["model.ckpt-200", "model.ckpt-100"]
+    assert [one["prefix"] for one in result["removed"]] == ["model.ckpt-200", "model.ckpt-100"]
     assert {path.name.split(".")[1].split("-")[1] for path in directory.glob("model*")} == {"300", "400"}
-    assert told["freed_bytes"] == 2 * (397 + len("graph"))
+    assert result["freed_bytes"] == 2 * (397 + len("graph"))
     text = (directory / "checkpoint").read_text()
     assert sorted(text.splitlines()) == [
         'all_model_checkpoint_paths: "model.ckpt-300"',
@@ -57,18 +57,18 @@ def test_the_newest_stay_and_the_list_names_what_is_left(directory: Path) -> Non
 
 def test_a_dry_run_tells_the_same_and_removes_nothing(directory: Path) -> None:
     before = (directory / "checkpoint").read_text()
-    told = pruned(directory, 1, dry_run=True)
+    result = pruned(directory, 1, dry_run=True)
     assert left(directory) == list(STEPS)
     assert (directory / "checkpoint").read_text() == before
-    assert told["removed"] == pruned(directory, 1)["removed"]
+    assert result["removed"] == pruned(directory, 1)["removed"]
 
 
 def test_while_a_run_is_live_its_list_is_left_to_the_trainer(directory: Path) -> None:
     before = (directory / "checkpoint").read_text()
-    told = pruned(directory, 1, live=True)
+    result = pruned(directory, 1, live=True)
     assert left(directory) == [400]
     assert (directory / "checkpoint").read_text() == before
-    assert not told["listed"]
+    assert not result["listed"]
 
 
 def test_what_is_incomplete_neither_counts_nor_goes(directory: Path) -> None:

@@ -56,10 +56,10 @@ def fetched(directory: Path, prefix: str = "model.ckpt-300", **fields: Any) -> t
 
 def test_all_files_are_sent_the_index_last(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "PART_BYTES", 50)
-    parts, told = fetched(directory)
+    parts, answer = fetched(directory)
     assert parts == {path.name: path.read_bytes() for path in directory.iterdir()}
     assert list(parts)[-1] == "model.ckpt-300.index"
-    assert [one["sha256"] for one in told] == [hashlib.sha256(parts[one["name"]]).hexdigest() for one in told]
+    assert [one["sha256"] for one in answer] == [hashlib.sha256(parts[one["name"]]).hexdigest() for one in answer]
 
 
 def test_only_the_files_that_are_wanted_and_there_are_sent(directory: Path) -> None:
@@ -74,9 +74,9 @@ def test_of_a_file_that_has_arrived_in_part_the_rest_is_sent(directory: Path, mo
     status = (directory / name).stat()
     identity = f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
     whole = (directory / name).read_bytes()
-    parts, told = fetched(directory, have=[{"name": name, "size": 70, "identity": identity}])
+    parts, answer = fetched(directory, have=[{"name": name, "size": 70, "identity": identity}])
     assert parts[name] == whole[70:]
-    assert told[-1]["sha256"] == hashlib.sha256(whole).hexdigest(), "of all of it"
+    assert answer[-1]["sha256"] == hashlib.sha256(whole).hexdigest(), "of all of it"
     assert fetched(directory, have=[{"name": name, "size": 70, "identity": "another"}])[0][name] == whole
     assert fetched(directory, have=[{"name": name, "size": len(whole), "identity": identity}])[0][name] == b""
 
@@ -91,8 +91,8 @@ def test_no_file_of_anything_else_is_sent(directory: Path, name: str) -> None:
 
 def test_an_empty_shard_is_sent_as_nothing(directory: Path) -> None:
     (directory / "model.ckpt-300.data-00001-of-00003").write_bytes(b"")
-    parts, told = fetched(directory, files=["model.ckpt-300.data-00001-of-00003"])
-    assert (parts, told[0]["size"]) == ({"model.ckpt-300.data-00001-of-00003": b""}, 0)
+    parts, answer = fetched(directory, files=["model.ckpt-300.data-00001-of-00003"])
+    assert (parts, answer[0]["size"]) == ({"model.ckpt-300.data-00001-of-00003": b""}, 0)
 
 
 def test_a_link_is_not_followed(directory: Path, tmp_path: Path) -> None:
@@ -132,14 +132,14 @@ def test_nothing_is_removed_where_no_setting_leads(directory: Path) -> None:
         serving.prune(run, asked(PruneRequest, dirs=[str(directory)], keep=1), False, lambda: None)
 
 
-def test_what_was_read_is_told(directory: Path) -> None:
+def test_what_was_read_is_reported(directory: Path) -> None:
     run: Any = KnownRun(directory)
     place = {"dir": str(directory), "prefix": "model.ckpt-300"}
-    [told] = serving.verify(run, asked(VerifyRequest, wanted=[place]), lambda: None)
-    assert (told["problems"], told["unread"], told["tensors"], told["read_bytes"]) == ([], None, 5, 180)
-    [told] = serving.verify(run, asked(VerifyRequest, wanted=[place], limit_s=0), lambda: None)
-    assert told["problems"] == []
-    assert told["unread"] is not None
+    [result] = serving.verify(run, asked(VerifyRequest, wanted=[place]), lambda: None)
+    assert (result["problems"], result["unread"], result["tensors"], result["read_bytes"]) == ([], None, 5, 180)
+    [result] = serving.verify(run, asked(VerifyRequest, wanted=[place], limit_s=0), lambda: None)
+    assert result["problems"] == []
+    assert result["unread"] is not None
 
 
 def test_who_has_asked_and_is_gone_ends_the_reading(directory: Path) -> None:

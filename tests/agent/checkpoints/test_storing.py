@@ -24,12 +24,12 @@ FILES = {path.name: path.read_bytes() for path in sorted((DATA / "tf1_sharded").
 SHARD = f"{NAME}.data-00000-of-00003"
 
 
-def told(name: str, data: bytes) -> dict[str, object]:
+def file_entry(name: str, data: bytes) -> dict[str, object]:
     return {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 
 def wanted(content: dict[str, bytes] = FILES, **fields: Any) -> Any:
-    of = {"name": NAME, "files": [told(name, data) for name, data in content.items()], **fields}
+    of = {"name": NAME, "files": [file_entry(name, data) for name, data in content.items()], **fields}
     return checked(StoreRequest, {"type": "store", "cluster": "c", "host": "a", "dir": "/x", "push": "0" * 32, **of})
 
 
@@ -86,7 +86,7 @@ def test_nothing_has_its_name_before_all_is_there_and_then_it_is_the_newest(begi
     assert {stat.S_IMODE((place / name).stat().st_mode) for name in FILES} == {0o600}
 
 
-def test_it_goes_on_where_it_was_cut_off(begin: Begin, place: Path) -> None:
+def test_it_continues_where_it_was_cut_off(begin: Begin, place: Path) -> None:
     first = begin()
     first.put(SHARD, 0, FILES[SHARD][:10])
     again = begin()
@@ -124,10 +124,10 @@ def test_where_its_last_steps_were_cut_short_the_next_one_ends_them(
     arrival.verify(lambda: None)
     renames, rename = iter(range(100)), os.rename
 
-    def cut(*words: Any, **named: Any) -> None:
+    def cut(*args: Any, **named: Any) -> None:
         if next(renames) == cut_after:
             raise KeyboardInterrupt
-        rename(*words, **named)
+        rename(*args, **named)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", cut)
@@ -230,8 +230,8 @@ def test_a_directory_in_that_of_the_checkpoints_is_made(begin: Begin, place: Pat
     assert arrival.directory == str(place / "chief")
     stored(arrival)
     assert seen(place / "chief") == {*FILES, "checkpoint"}
-    [told] = reading.inspect(str(place), float("inf"))["all"]
-    assert (told["prefix"], told["complete"]) == (f"chief/{NAME}", True)
+    [result] = reading.inspect(str(place), float("inf"))["all"]
+    assert (result["prefix"], result["complete"]) == (f"chief/{NAME}", True)
 
 
 def test_a_link_in_the_place_of_what_arrives_leads_nowhere(begin: Begin, place: Path, tmp_path: Path) -> None:
@@ -269,9 +269,9 @@ def test_bytes_that_do_not_follow_are_refused(name: str, offset: int, begin: Beg
         {"below": ".."},
         {"below": "a/b"},
         {"files": []},
-        {"files": [told(f"{NAME}.index", b""), told(SHARD, b"")]},
-        {"files": [told(SHARD, b""), told(SHARD, b""), told(f"{NAME}.index", b"")]},
-        {"files": [told("checkpoint", b""), told(f"{NAME}.index", b"")]},
+        {"files": [file_entry(f"{NAME}.index", b""), file_entry(SHARD, b"")]},
+        {"files": [file_entry(SHARD, b""), file_entry(SHARD, b""), file_entry(f"{NAME}.index", b"")]},
+        {"files": [file_entry("checkpoint", b""), file_entry(f"{NAME}.index", b"")]},
     ],
 )
 def test_a_request_names_the_files_of_one_checkpoint_and_nothing_else(fields: dict[str, Any]) -> None:

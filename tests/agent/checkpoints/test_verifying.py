@@ -57,7 +57,7 @@ def test_a_byte_of_the_index_that_differs_is_found(prefix: Path) -> None:
         path.write_bytes(before)
 
 
-def test_a_missing_and_a_shortened_shard_are_told(prefix: Path) -> None:
+def test_a_missing_and_a_shortened_shard_are_reported(prefix: Path) -> None:
     [first, *_] = sorted(prefix.parent.glob(f"{prefix.name}.data-*"))
     cut(first)
     assert "is cut short" in verify(str(prefix)).problems[0]
@@ -105,7 +105,7 @@ def _first_block(data: bytearray) -> int:
     raise AssertionError("no block")
 
 
-def test_time_that_is_over_is_told_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_that_is_over_is_reported_and_nothing_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verifying, "_PART_BYTES", 8)
     calls = 0
 

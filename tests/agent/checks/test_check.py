@@ -34,13 +34,13 @@ def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> Non
     (host.home / "lib" / "nvidia" / "cudnn").mkdir()
     asked = {**PYTHON, "cuda": True, "python_path": "\0HOME/lib", "modules": ["json", "tensorflow", "no_such_module"]}
     with host.open() as talk:
-        (told,) = ask(host, talk, software={"pythons": [asked], "started": True})["software"]["pythons"]
-        assert told["packages"]["tensorflow"] == "2.19.0"
-        assert told["cuda"] == "packages of pip"
-        assert told["missing"] == ["no_such_module"]
-        assert told["version"] == talk.greeting["python"]
-        assert told["path"].startswith("/")
-        assert not told["problem"]
+        (python_facts,) = ask(host, talk, software={"pythons": [asked], "started": True})["software"]["pythons"]
+        assert python_facts["packages"]["tensorflow"] == "2.19.0"
+        assert python_facts["cuda"] == "packages of pip"
+        assert python_facts["missing"] == ["no_such_module"]
+        assert python_facts["version"] == talk.greeting["python"]
+        assert python_facts["path"].startswith("/")
+        assert not python_facts["problem"]
         imported = ask(host, talk, software={"pythons": [asked], "started": True, "imported": True})
         assert imported["software"]["pythons"][0]["imported"] == {
             "json": {"seconds": 0, "problem": ""},
@@ -48,15 +48,15 @@ def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> Non
         }
 
 
-def test_a_python_that_is_none_is_told_as_it_is(host: AgentHost) -> None:
+def test_a_python_that_is_none_is_reported_as_it_is(host: AgentHost) -> None:
     broken = host.home / "python"
     broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     broken.chmod(0o755)
     pythons = [{**PYTHON, "program": "\0HOME/nowhere"}, {**PYTHON, "program": "\0HOME/python"}]
     with host.open() as talk:
-        nowhere, told = ask(host, talk, software={"pythons": pythons, "started": True})["software"]["pythons"]
+        nowhere, answer = ask(host, talk, software={"pythons": pythons, "started": True})["software"]["pythons"]
     assert (nowhere["path"], nowhere["problem"]) == ("", "")
-    assert (told["path"], told["problem"]) == (str(broken), "it is broken")
+    assert (answer["path"], answer["problem"]) == (str(broken), "it is broken")
 
 
 def left(directory: Path) -> list[str]:
@@ -71,8 +71,8 @@ def test_what_is_written_is_seen_by_others_until_the_conversation_ends(host: Age
     os.utime(old, (1, 1))
     asked = {"token": "ab", "host": "h1", "write": [str(there), str(to_come), str(there)]}
     with host.open() as talk:
-        told = ask(host, talk, storage=asked)["storage"]["written"]
-        assert [(one["at"], one["up"], one["problem"]) for one in told] == [
+        answer = ask(host, talk, storage=asked)["storage"]["written"]
+        assert [(one["at"], one["up"], one["problem"]) for one in answer] == [
             (str(there), 0, ""),
             (str(host.home), 2, ""),
             (str(there), 0, ""),
@@ -85,10 +85,10 @@ def test_what_is_written_is_seen_by_others_until_the_conversation_ends(host: Age
     assert not to_come.exists()
 
 
-def test_a_directory_that_takes_nothing_is_told_in_the_systems_words(host: AgentHost) -> None:
+def test_a_directory_that_takes_nothing_is_reported_in_the_systems_message(host: AgentHost) -> None:
     with host.open() as talk:
-        told = ask(host, talk, storage={"token": "ab", "host": "h1", "write": ["/proc/self/none"]})
-    (one,) = told["storage"]["written"]
+        answer = ask(host, talk, storage={"token": "ab", "host": "h1", "write": ["/proc/self/none"]})
+    (one,) = answer["storage"]["written"]
     assert one["at"] == "/proc/self"
     assert one["problem"]
 
@@ -112,10 +112,10 @@ def test_the_memory_that_tasks_took_is_remembered(host: AgentHost) -> None:
     spec = host.started(python_task("worker:0", script), shell("worker:1", "exec sleep 1000"), run="c-20260101-1")
     host.wait_entry(spec, "worker:0", lambda entry: entry["most_memory_bytes"] > 50 << 20)
     with host.open() as talk:
-        told = ask(host, talk, machine={"places": ["\0HOME/out"], "cluster": "c", "rights": True})["machine"]
-    assert told["took"]["worker:0"] > 50 << 20
-    assert told["disks"][0]["free_bytes"] > 0
-    assert told["rights"]["open_files"] is None or told["rights"]["open_files"] > 0
+        answer = ask(host, talk, machine={"places": ["\0HOME/out"], "cluster": "c", "rights": True})["machine"]
+    assert answer["took"]["worker:0"] > 50 << 20
+    assert answer["disks"][0]["free_bytes"] > 0
+    assert answer["rights"]["open_files"] is None or answer["rights"]["open_files"] > 0
     assert host.ask("check", ask={"machine": {}})["facts"]["machine"]["took"] == {}
 
 
@@ -153,9 +153,9 @@ def test_each_gpu_multiplies_by_the_framework_and_its_state_is_looked_at_meanwhi
     smi.chmod(0o755)
     python = {**PYTHON, "python_path": "\0HOME/lib"}
     with host.open(PATH=f"{smi.parent}:{host.env['PATH']}") as talk:
-        told = ask(host, talk, speed={"python": python, "seconds": 2.5, "framework": "torch"})["speed"]
-    first, second = told["gpus"]
-    assert told["gpu_problem"] == ""
+        answer = ask(host, talk, speed={"python": python, "seconds": 2.5, "framework": "torch"})["speed"]
+    first, second = answer["gpus"]
+    assert answer["gpu_problem"] == ""
     assert 0 < second["flops"] < first["flops"]
     assert [first[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [0, "A100", 1410, 61, 16]
     assert [second[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [1, "A100", 705, 90, None]

@@ -33,18 +33,18 @@ def peer(port: int, host: str = "h1", **fields: Any) -> Fields:
 
 
 def reach(talk: Conversation, host: AgentHost, *peers: Fields, **question: Any) -> list[str]:
-    told = ask(talk, host, reach=list(peers), limit_s=1.0, **question)
-    return [one["problem"] for one in told["reached"]]
+    answer = ask(talk, host, reach=list(peers), limit_s=1.0, **question)
+    return [one["problem"] for one in answer["reached"]]
 
 
 def test_an_agent_listens_and_another_one_reaches_it_by_its_name(make_host: MakeHost) -> None:
     first, second = make_host("h1"), make_host("h2")
     with first.open() as one, second.open() as other:
         (port,) = listen(one, first, 0)
-        told = ask(other, second, reach=[peer(port), peer(port, "h3"), peer(1), peer(1) | {"address": "no.invalid:1"}])
-        assert [each["problem"] for each in told["reached"]] == ["", "other_host", "refused", "unresolved"]
-        assert [each["place"] for each in told["reached"]] == ["127.0.0.1", "127.0.0.1", "127.0.0.1", ""]
-        assert told["reached"][1]["by"] == "h1"
+        found = ask(other, second, reach=[peer(port), peer(port, "h3"), peer(1), peer(1) | {"address": "no.invalid:1"}])
+        assert [each["problem"] for each in found["reached"]] == ["", "other_host", "refused", "unresolved"]
+        assert [each["place"] for each in found["reached"]] == ["127.0.0.1", "127.0.0.1", "127.0.0.1", ""]
+        assert found["reached"][1]["by"] == "h1"
         measured = ask(other, second, measure=[peer(port)], measure_s=0.05)["measured"][0]
         assert measured["problem"] == ""
         assert measured["latency_s"] > 0
@@ -69,7 +69,7 @@ def test_the_ports_are_free_again_when_the_conversation_is_over(host: AgentHost)
 def test_who_does_not_show_the_nonce_hears_nothing(host: AgentHost) -> None:
     with host.open() as talk:
         (port,) = listen(talk, host, 0)
-        for words in (
+        for command in (
             b"",
             b"x" * 100,
             b"cd" * 16 + b" ask\n",
@@ -79,7 +79,7 @@ def test_who_does_not_show_the_nonce_hears_nothing(host: AgentHost) -> None:
         ):
             # Whoever is not believed is hung up on, maybe before the last word.
             with socket.create_connection(("127.0.0.1", port)) as stranger, suppress(OSError):
-                stranger.sendall(words)
+                stranger.sendall(command)
                 stranger.shutdown(socket.SHUT_WR)
                 assert stranger.recv(100) == b""
         assert reach(talk, host, peer(port)) == [""]
@@ -97,7 +97,7 @@ def test_a_crowd_of_strangers_keeps_nobody_out(host: AgentHost) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "problem"),
+    ("banner", "problem"),
     [
         ("", "silent"),
         ("SSH-2.0-x\\r\\n", "stranger"),
@@ -105,7 +105,7 @@ def test_a_crowd_of_strangers_keeps_nobody_out(host: AgentHost) -> None:
         ("dtctl check h1\\n" + "." * 99, "cut_off"),
     ],
 )
-def test_what_answers_in_a_tasks_place_is_told_apart(host: AgentHost, words: str, problem: str) -> None:
+def test_what_answers_in_a_tasks_place_is_distinguished(host: AgentHost, banner: str, problem: str) -> None:
     script = (
         "import socket, sys\n"
         "listener = socket.create_server(('127.0.0.1', 0)); print(listener.getsockname()[1], flush=True)\n"
@@ -114,7 +114,7 @@ def test_what_answers_in_a_tasks_place_is_told_apart(host: AgentHost, words: str
     )
     with (
         subprocess.Popen(
-            [sys.executable, "-c", script, words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", script, banner], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as stranger,
         host.open() as talk,
     ):
@@ -124,7 +124,7 @@ def test_what_answers_in_a_tasks_place_is_told_apart(host: AgentHost, words: str
         stranger.communicate()
 
 
-def test_a_port_that_somebody_has_is_told_with_who_that_is(host: AgentHost) -> None:
+def test_a_port_that_another_process_has_is_reported_with_who_that_is(host: AgentHost) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taker, host.open() as talk:
         port = taker.getsockname()[1]
         (slot,) = ask(talk, host, listen=[{"whose": "worker:0", "port": port}])["bound"]
@@ -146,17 +146,17 @@ def test_a_trainer_of_the_live_run_keeps_its_port_and_is_reached(host: AgentHost
         assert reach(talk, host, peer(port, live=True)) == [""]
 
 
-def test_names_addresses_and_proxies_are_told_without_passwords(host: AgentHost) -> None:
+def test_names_addresses_and_proxies_are_reported_without_passwords(host: AgentHost) -> None:
     with host.open(http_proxy="http://me:hunter2@proxy:3128", NO_PROXY="lab") as talk:
-        told = ask(talk, host, names=["localhost", "127.0.0.1", "192.0.2.77", "no.invalid"])
-    assert {each["name"]: each["own"] for each in told["resolved"]} == {
+        answer = ask(talk, host, names=["localhost", "127.0.0.1", "192.0.2.77", "no.invalid"])
+    assert {each["name"]: each["own"] for each in answer["resolved"]} == {
         "localhost": True,
         "127.0.0.1": True,
         "192.0.2.77": False,
         "no.invalid": False,
     }
-    assert told["proxies"] == {"NO_PROXY": "lab", "http_proxy": "http://proxy:3128"}
-    assert not any(one["address"].startswith("127.") for one in told["interfaces"])
+    assert answer["proxies"] == {"NO_PROXY": "lab", "http_proxy": "http://proxy:3128"}
+    assert not any(one["address"].startswith("127.") for one in answer["interfaces"])
 
 
 def test_the_login_shell_is_looked_at_over_ssh_alone(host: AgentHost) -> None:
@@ -166,7 +166,7 @@ def test_the_login_shell_is_looked_at_over_ssh_alone(host: AgentHost) -> None:
             return facts
 
     assert logins()["start_up_s"] is None
-    told = logins(SSH_CONNECTION="10.0.0.1 5 10.0.0.2 22", SSH_CLIENT="10.0.0.1 5 22")
-    assert told["start_up_s"] > 0
-    assert told["problem"] == ""
-    assert told["machine"].endswith(" 22")
+    result = logins(SSH_CONNECTION="10.0.0.1 5 10.0.0.2 22", SSH_CLIENT="10.0.0.1 5 22")
+    assert result["start_up_s"] > 0
+    assert result["problem"] == ""
+    assert result["machine"].endswith(" 22")

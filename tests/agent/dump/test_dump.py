@@ -77,7 +77,7 @@ def calls(process: Fields) -> list[str]:
     return [frame["function"] for frame in reversed(main["frames"])]
 
 
-def test_threads_are_told_apart_and_the_trainer_goes_on(host: AgentHost) -> None:
+def test_threads_are_distinguished_and_the_trainer_continues(host: AgentHost) -> None:
     spec = up(host, python("worker:0", TRAINS))
     (one,) = dumped(host, "worker:0")
     (process,) = one["processes"]
@@ -114,14 +114,14 @@ def test_nobody_is_sent_a_signal_that_it_would_not_answer(host: AgentHost) -> No
     }
     spec = up(host, *(one for one, _ in reasons.values()))
     pids = {one: host.state(spec)["tasks"][one]["pid"] for one in reasons}
-    told = {one["task"]: one["processes"][0] for one in dumped(host)}
-    assert {one: told[one]["missing"] for one in reasons} == {one: why for one, (_, why) in reasons.items()}
-    assert all(told[one]["pid"] == pid and alive(pid) for one, pid in pids.items())
-    assert all(process["threads"][0]["state"] for process in told.values())
-    assert told["worker:0"]["stacks"] == []
+    found = {one["task"]: one["processes"][0] for one in dumped(host)}
+    assert {one: found[one]["missing"] for one in reasons} == {one: why for one, (_, why) in reasons.items()}
+    assert all(found[one]["pid"] == pid and alive(pid) for one, pid in pids.items())
+    assert all(process["threads"][0]["state"] for process in found.values())
+    assert found["worker:0"]["stacks"] == []
 
 
-def test_a_stopped_trainer_is_told_as_such(host: AgentHost) -> None:
+def test_a_stopped_trainer_is_reported_as_such(host: AgentHost) -> None:
     spec = up(host, python("worker:0", WAITS))
     pid = host.state(spec)["tasks"]["worker:0"]["pid"]
     os.kill(pid, 19)
@@ -180,7 +180,7 @@ def test_py_spy_is_asked_first_where_it_is(host: AgentHost) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "said"),
+    ("script", "text"),
     [
         ("sys.exit('Permission Denied: Try running again with elevated permissions')", "Permission Denied"),
         ("print('{}')", "no list of stacks"),
@@ -188,17 +188,17 @@ def test_py_spy_is_asked_first_where_it_is(host: AgentHost) -> None:
     ],
     ids=["permission", "object", "frames"],
 )
-def test_where_py_spy_cannot_tell_the_handler_is_asked(host: AgentHost, script: str, said: str) -> None:
+def test_where_py_spy_cannot_tell_the_handler_is_asked(host: AgentHost, script: str, text: str) -> None:
     spy(host, script)
     up(host, python("worker:0", TRAINS), python("worker:1", WAITS, "-I"))
-    told = {one["task"]: one["processes"][0] for one in dumped(host)}
-    assert (told["worker:0"]["way"], told["worker:0"]["said"]) == ("faulthandler", said and told["worker:0"]["said"])
-    assert (told["worker:1"]["missing"], said in told["worker:1"]["said"]) == ("no_handler", True)
+    found = {one["task"]: one["processes"][0] for one in dumped(host)}
+    assert (found["worker:0"]["way"], found["worker:0"]["said"]) == ("faulthandler", text and found["worker:0"]["said"])
+    assert (found["worker:1"]["missing"], text in found["worker:1"]["said"]) == ("no_handler", True)
 
 
 def test_secrets_are_masked_in_command_lines() -> None:
-    words = [sys.executable, "-c", "import time; time.sleep(1000)", "--wandb_key", "s3cret", "--lr=0.1"]
-    with subprocess.Popen(words) as process:
+    command = [sys.executable, "-c", "import time; time.sleep(1000)", "--wandb_key", "s3cret", "--lr=0.1"]
+    with subprocess.Popen(command) as process:
         try:
             eventually(lambda: "s3cret" in " ".join(processes.argv(process.pid)))
             assert processes.command(process.pid).endswith("--wandb_key *** --lr=0.1")

@@ -110,7 +110,7 @@ def test_a_post_is_json_with_the_headers_that_were_asked_for(server: Server) -> 
 
 
 @pytest.mark.parametrize(("word", "again"), [("gone", False), ("busy", True), ("later", True)])
-def test_what_is_not_taken_is_told_with_the_answer_and_without_the_secret(
+def test_what_is_not_taken_is_reported_with_the_answer_and_without_the_secret(
     server: Server, word: str, again: bool
 ) -> None:
     sent = post(server, f"{word}/{SECRET}?token={SECRET}")
@@ -136,7 +136,7 @@ def test_one_that_hangs_is_given_up_in_time(server: Server) -> None:
     assert time.monotonic() - began < HANGS_S
 
 
-def test_a_host_that_is_not_there_is_told_by_its_reason() -> None:
+def test_a_host_that_is_not_there_is_reported_by_its_reason() -> None:
     sent = send("http://127.0.0.1:1/", {}, {}, 5.0)
     assert (sent["problem"], sent["text"]) == ("unreachable", "Connection refused")
 

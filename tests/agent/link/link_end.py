@@ -40,9 +40,9 @@ class End:
             writers = self._link.writers() if isinstance(self._link, Dialer) else []
             ready = select.select([0, *self._link.readers()], writers, [], timeout)[0]
             self._steps += 1
-            for said in self._link.step(time.monotonic()):
-                tell(said=said)
-                if self._began is not None and isinstance(said, dict):  # a dialer's first: it is connected
+            for message in self._link.step(time.monotonic()):
+                tell(said=message)
+                if self._began is not None and isinstance(message, dict):  # a dialer's first: it is connected
                     tell(dialled_s=time.monotonic() - self._began)
                     self._began = None
             if 0 in ready and not self._obey():

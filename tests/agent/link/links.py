@@ -35,8 +35,8 @@ def hello(host: str, **fields: Any) -> Message:
 def state(mark: str = "", size: int = 0) -> Message:
     """Of some `size` in bytes, and known again by `mark_of`."""
     others = {f"worker:{number}": {"reason": "x" * _PIECE} for number in range(1, size // _PIECE + 2 if size else 1)}
-    told = made(State, run="r1", host="h1", tasks={"worker:0": {"reason": mark}, **others})
-    return {"type": "state", "state": told, "intents": {}, "kept": True, "lost_session": False}
+    message = made(State, run="r1", host="h1", tasks={"worker:0": {"reason": mark}, **others})
+    return {"type": "state", "state": message, "intents": {}, "kept": True, "lost_session": False}
 
 
 def orders(mark: str = "", size: int = 0, over: bool = False) -> Message:
@@ -73,7 +73,7 @@ class End:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        self.told: list[Message] = []
+        self.messages: list[Message] = []
         self._read = 0
         self._reader = threading.Thread(target=self._listen)
         self._reader.start()
@@ -87,8 +87,8 @@ class End:
         """The next thing told under `key` of which `wanted` is true; what was told before it is passed over."""
 
         def found() -> list[Any]:
-            while self._read < len(self.told):
-                facts = self.told[self._read]
+            while self._read < len(self.messages):
+                facts = self.messages[self._read]
                 self._read += 1
                 if key in facts and wanted(facts[key]):
                     return [facts[key]]
@@ -100,19 +100,19 @@ class End:
     def expect_type(self, type_: str, host: str | None = None) -> Message:
         """From a dialer; from a hub with the host."""
 
-        def is_it(said: Any) -> bool:
-            if isinstance(said, dict):
-                return bool(said["type"] == type_)
-            return bool(said[0] == host and said[1]["type"] == type_)
+        def is_it(body: Any) -> bool:
+            if isinstance(body, dict):
+                return bool(body["type"] == type_)
+            return bool(body[0] == host and body[1]["type"] == type_)
 
-        said = self.expect(is_it, what=f"{type_} {host or ''}")
-        message: Message = said if isinstance(said, dict) else said[1]
+        body = self.expect(is_it, what=f"{type_} {host or ''}")
+        message: Message = body if isinstance(body, dict) else body[1]
         return message
 
     def said(self, type_: str, host: str | None = None) -> list[Message]:
         """All of that type until now, whether it was expected or not."""
-        everything = [facts["said"] for facts in self.told if "said" in facts]
-        messages = [said if isinstance(said, dict) else {**said[1], "host": said[0]} for said in everything]
+        everything = [facts["said"] for facts in self.messages if "said" in facts]
+        messages = [body if isinstance(body, dict) else {**body[1], "host": body[0]} for body in everything]
         return [message for message in messages if message["type"] == type_ and message.get("host") == host]
 
     def steps(self) -> int:
@@ -141,7 +141,7 @@ class End:
     def _listen(self) -> None:
         assert self.process.stdout
         for line in self.process.stdout:
-            self.told.append(json.loads(line))
+            self.messages.append(json.loads(line))
 
     def _finish(self) -> None:
         assert self.process.stdin

@@ -31,7 +31,7 @@ def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(
 
 
 @pytest.mark.parametrize("what", [*FORGERIES, "none"])
-def test_who_knocks_and_has_no_certificate_of_the_run_is_told_nothing(links: Links, tmp_path: Path, what: str) -> None:
+def test_who_knocks_and_has_no_certificate_of_the_run_receives_nothing(links: Links, tmp_path: Path, what: str) -> None:
     forged = None
     if what != "none":
         own = links.authority.issue("h1", coordinates=False)
@@ -106,11 +106,11 @@ def test_what_an_agent_of_a_past_run_says_ends_its_own_connection_at_most(links:
 
 def test_an_agent_of_a_past_run_cannot_speak_for_another_host_or_name_another_run(links: Links) -> None:
     past = links.past("h1")
-    for said in (hello("h2", run="r0"), hello("h1", run="r7", intents={"ps:0": {"want": "run", "version": 1}})):
+    for message in (hello("h2", run="r0"), hello("h1", run="r7", intents={"ps:0": {"want": "run", "version": 1}})):
         liar = links.intruder()
         liar.knock(past)
         liar.start_tls(past)
-        liar.say(said)
+        liar.say(message)
         liar.receive()
     links.agent("h3")
     assert links.hub.said("superseded", "h2") == []

@@ -145,7 +145,7 @@ def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
     assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
 
 
-def test_who_breaks_the_protocol_is_told_so_and_nobody_else_notices(links: Links) -> None:
+def test_who_breaks_the_protocol_is_informed_and_nobody_else_notices(links: Links) -> None:
     agent = links.agent("h2")
     for what, line in CANNOT_BE_A_MESSAGE.items():
         breaker = links.keyholder()
@@ -176,16 +176,16 @@ def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, messa
 RUNNING = {"want": "run", "generation": 2, "version": 5}
 
 
-def test_an_agent_of_a_past_run_is_told_that_it_is_over(links: Links) -> None:
+def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> None:
     late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r0", events=7, intents={"ps:0": RUNNING}))
     assert links.hub.expect_type("superseded", "h1") == {"type": "superseded", "run": "r0"}
     assert late.expect_type("welcome")["events_from"] == 7
-    told = late.expect_type("orders")
-    assert told["over"]
-    assert told["intents"]["ps:0"]["want"] == "stop"
-    assert told["intents"]["ps:0"]["version"] == 6
+    answer = late.expect_type("orders")
+    assert answer["over"]
+    assert answer["intents"]["ps:0"]["want"] == "stop"
+    assert answer["intents"]["ps:0"]["version"] == 6
     late.expect_type("gone")
     links.agent("h1")
     assert len(links.hub.said("hello", "h1")) == 1

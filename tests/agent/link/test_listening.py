@@ -71,7 +71,7 @@ def squatter(port: int) -> Iterator[socket.socket]:
         yield listener
 
 
-def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
+def test_a_port_that_cannot_be_had_is_reported_once_and_so_is_its_end(
     tmp_path: Path, port: int, squatter: socket.socket
 ) -> None:
     files, spec = make_run(tmp_path, "r1", port)
@@ -81,7 +81,7 @@ def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
         step(leading, files, 100.0 + number)
     problem = f"agents cannot reach the coordinator: port {port}: address already in use"
     assert view.data["warnings"] == [problem]
-    assert told(files) == [("c", problem)]
+    assert contacts(files) == [("c", problem)]
 
     leading.close()  # it is told of as long as it is true, whoever coordinates
     leading = Leading(files, spec, 200.0)
@@ -93,14 +93,14 @@ def test_a_port_that_cannot_be_had_is_told_once_and_so_is_its_end(
     assert leading.coordinator.view.data["warnings"] == [problem]
     step(leading, files, 200.0 + LISTEN_AGAIN_S)
     assert leading.coordinator.view.data["warnings"] == []
-    assert [line for line in told(files) if "restarted" not in line[1]] == [
+    assert [line for line in contacts(files) if "restarted" not in line[1]] == [
         ("c", problem),
         ("c", "agents can reach the coordinator again"),
     ]
     leading.close()
 
 
-def told(files: RunFiles) -> list[tuple[str, str]]:
+def contacts(files: RunFiles) -> list[tuple[str, str]]:
     """Who, and what, in the story's lines about contact."""
     story = EventLog(files.path("history.jsonl")).since(0, 1000)
     return [(str(line["host"]), str(line["reason"])) for line in story if line["kind"] == "contact"]
@@ -132,7 +132,7 @@ def test_a_damaged_run_keeps_the_coordinator_of_another_from_nothing(tmp_path: P
         leading.close()
 
 
-def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path, port: int) -> None:
+def test_an_agent_that_lies_again_and_again_is_in_the_history_once(tmp_path: Path, port: int) -> None:
     """Its own supervisor's part, but for the name that it says."""
     authority = Authority("r1")
     files, spec = make_run(tmp_path, "r1", port, authority=authority)
@@ -144,11 +144,11 @@ def test_an_agent_that_lies_again_and_again_is_in_the_story_once(tmp_path: Path,
     while end is None or time.monotonic() < end:
         for part, held in ((leading, files), (liar, liar_files)):
             step(part, held, time.monotonic())
-        if told(files) and end is None:
+        if contacts(files) and end is None:
             end = time.monotonic() + 3.0  # it dials again, and says the same, at least twice
         time.sleep(0.005)
     lie = "its hello names 'h2', but its certificate names another host"
     reason = f"h1 sent an invalid message and was disconnected: {lie}"
-    assert told(files) == [("h1", reason)]
+    assert contacts(files) == [("h1", reason)]
     liar.close()
     leading.close()

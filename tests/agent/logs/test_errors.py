@@ -100,7 +100,7 @@ HARMLESS = {
 }
 
 
-def told(log: str, size: int = 1 << 20) -> str:
+def excerpt(log: str, size: int = 1 << 20) -> str:
     """By marks of pieces of about so many bytes."""
     finder = ErrorFinder(Masks([]))
     lines, found = log.encode().splitlines(keepends=True), []
@@ -116,10 +116,10 @@ def told(log: str, size: int = 1 << 20) -> str:
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_error_is_told_as_a_whole_and_nothing_else(name: str) -> None:
-    assert told(STEPS + ERRORS[name] + STEPS) == ERRORS[name]
-    assert told(ERRORS[name]) == ERRORS[name]
-    assert told(STEPS + ERRORS[name] + STEPS + ERRORS[name]) == ERRORS[name] * 2
+def test_an_error_is_reported_as_a_whole_and_nothing_else(name: str) -> None:
+    assert excerpt(STEPS + ERRORS[name] + STEPS) == ERRORS[name]
+    assert excerpt(ERRORS[name]) == ERRORS[name]
+    assert excerpt(STEPS + ERRORS[name] + STEPS + ERRORS[name]) == ERRORS[name] * 2
 
 
 @pytest.mark.parametrize("name", ERRORS)
@@ -127,21 +127,21 @@ def test_pieces_of_one_line_lose_only_empty_lines(name: str) -> None:
     def full(log: str) -> list[str]:
         return [line for line in log.splitlines() if line]
 
-    assert full(told(STEPS + ERRORS[name] + STEPS, size=1)) == full(ERRORS[name])
+    assert full(excerpt(STEPS + ERRORS[name] + STEPS, size=1)) == full(ERRORS[name])
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_what_is_no_error_is_not_told(name: str) -> None:
-    assert told(HARMLESS[name]) == ""
-    assert told(HARMLESS[name] + PLAIN + HARMLESS[name]) == PLAIN
+def test_what_is_no_error_is_not_reported(name: str) -> None:
+    assert excerpt(HARMLESS[name]) == ""
+    assert excerpt(HARMLESS[name] + PLAIN + HARMLESS[name]) == PLAIN
 
 
 def test_a_bar_after_an_error_is_no_part_of_it() -> None:
-    assert told(LOGGED + "  1/100 [....] - loss: 2.3\n" * 3) == LOGGED
+    assert excerpt(LOGGED + "  1/100 [....] - loss: 2.3\n" * 3) == LOGGED
 
 
 def test_an_error_has_an_end() -> None:
-    assert len(told(PLAIN + "  indented\n" * 2000).splitlines()) < 500
+    assert len(excerpt(PLAIN + "  indented\n" * 2000).splitlines()) < 500
 
 
 def died(run: Run, number: int, **ending: Any) -> None:

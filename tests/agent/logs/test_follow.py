@@ -56,7 +56,7 @@ def test_follow_begins_before_the_task_does(run: Run) -> None:
         eventually(lambda: following.text() == b"hello\n")
 
 
-def test_follow_goes_on_with_the_next_attempts(run: Run) -> None:
+def test_follow_continues_with_the_next_attempts(run: Run) -> None:
     run.log(b"old 1\nold 2\n")
     with run.follow(lines=1) as following:
         eventually(lambda: following.text() == b"old 2\n")
@@ -103,8 +103,8 @@ def test_a_log_that_becomes_shorter_is_read_from_its_start(run: Run) -> None:
         eventually(lambda: following.text().endswith(b"after\n"))
         run.log(b"more\n")
         eventually(lambda: following.text().endswith(b"more\n"))
-    told = [(message["offset"], message.fields.get("truncated")) for message in following.frames()]
-    assert told == [(0, None), (0, True), (6, None)]
+    offsets = [(message["offset"], message.fields.get("truncated")) for message in following.frames()]
+    assert offsets == [(0, None), (0, True), (6, None)]
 
 
 def test_a_log_that_was_replaced_is_read_from_its_start(run: Run) -> None:

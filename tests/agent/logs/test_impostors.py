@@ -29,13 +29,13 @@ def replaced(run: Run, what: str) -> Path:
 @pytest.mark.parametrize("what", impostors.NO_FILES)
 def test_what_is_no_log_is_named_in_its_place(run: Run, what: str) -> None:
     log = replaced(run, what)
-    told = f"dtctl: the log of attempt 1 cannot be read: it {impostors.said(what)}\n".encode()
-    assert text(run.serve()) == told
-    assert text(run.serve(lines=5, since=0.0)) == told
+    message = f"dtctl: the log of attempt 1 cannot be read: it {impostors.said(what)}\n".encode()
+    assert text(run.serve()) == message
+    assert text(run.serve(lines=5, since=0.0)) == message
     assert impostors.unharmed(log)
 
 
-def test_the_logs_of_the_other_tasks_go_on_and_what_is_no_log_is_told_once(run: Run) -> None:
+def test_the_logs_of_the_other_tasks_continue_and_what_is_no_log_is_reported_once(run: Run) -> None:
     run.states = {"worker:0": "running", "ps:0": "running"}
     log = replaced(run, "is a FIFO")
     run.log(b"parameters\n", task="ps:0")

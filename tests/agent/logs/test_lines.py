@@ -130,7 +130,7 @@ def test_no_tasks_named_means_all(run: Run) -> None:
     assert text(run.serve(tasks=None)) == b"w\np\n"
 
 
-def test_a_run_that_is_removed_meanwhile_is_told(run: Run) -> None:
+def test_a_run_that_is_removed_meanwhile_is_reported(run: Run) -> None:
     def states() -> State:
         raise FileNotFoundError("state.json")
 

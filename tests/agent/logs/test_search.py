@@ -83,8 +83,8 @@ def test_tasks_of_a_host_come_in_the_order_of_their_time(run: Run) -> None:
     for task, times in (("worker:0", (100.0, 102.0)), ("ps:0", (101.0, 103.0))):
         run.log(b"first\nsecond\n", task=task)
         (run.attempt(1, task) / "times").write_text("{} 6\n{} 13\n".format(*times))
-    told = [(frame["task"], frame.payload) for frame in run.serve(tasks=None)]
-    assert told == [("worker:0", b"first\n"), ("ps:0", b"first\n"), ("worker:0", b"second\n"), ("ps:0", b"second\n")]
+    frames = [(frame["task"], frame.payload) for frame in run.serve(tasks=None)]
+    assert frames == [("worker:0", b"first\n"), ("ps:0", b"first\n"), ("worker:0", b"second\n"), ("ps:0", b"second\n")]
 
 
 def test_until_a_moment(run: Run) -> None:

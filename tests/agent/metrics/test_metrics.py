@@ -8,7 +8,7 @@ from tests.event_files import scalar
 NAME = "events.out.tfevents.1.host"
 
 
-def test_scalars_are_told_as_they_are_written_until_the_run_ends(host: AgentHost) -> None:
+def test_scalars_are_reported_as_they_are_written_until_the_run_ends(host: AgentHost) -> None:
     out = host.home / "out" / "train"
     out.mkdir(parents=True)
     (out / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(1, "lr", 1.0))
@@ -26,13 +26,13 @@ def test_scalars_are_told_as_they_are_written_until_the_run_ends(host: AgentHost
         assert (series["steps"], series["values"]) == ([2, 3], ["0.25", "nan"])
         (host.home / "go").touch()
         assert talk.await_type("result")["folders"] == []
-    told = host.ask("metrics", points=2)
-    assert told["dirs"] == [str(host.home / "out")]
-    loss, rate = told["folders"][0]["series"]
+    answer = host.ask("metrics", points=2)
+    assert answer["dirs"] == [str(host.home / "out")]
+    loss, rate = answer["folders"][0]["series"]
     assert (loss["steps"], loss["count"], rate["values"]) == ([1, 3], 3, ["1.0"])
 
 
 def test_without_event_files_there_is_nothing_to_tell(host: AgentHost) -> None:
     host.up(host.spec(task("worker:0", "sleep", "1000"), dirs=["\0HOME/logs"]))
-    told = host.ask("metrics")
-    assert (told["folders"], told["problems"], told["dirs"]) == ([], [], [str(host.home / "logs")])
+    answer = host.ask("metrics")
+    assert (answer["folders"], answer["problems"], answer["dirs"]) == ([], [], [str(host.home / "logs")])

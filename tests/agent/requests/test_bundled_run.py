@@ -159,20 +159,20 @@ def test_gc_names_what_trainers_wrote_and_removes_it_when_that_is_asked(
     host.ask("down", grace_s=0, by="")
     trained(host, trains("# other"), cluster="other")
     base = host.root / "work" / "c"
-    told = host.ask("gc", dry_run=False, all=True)
-    assert ([one["cluster"] for one in told["kept"]], told["written"]) == (["c"], [])
-    told = host.ask("gc", dry_run=True, all=True, written=True)
-    assert (told["kept"], [one["path"] for one in told["written"]]) == ([], [str(base / "tree")])
+    answer = host.ask("gc", dry_run=False, all=True)
+    assert ([one["cluster"] for one in answer["kept"]], answer["written"]) == (["c"], [])
+    answer = host.ask("gc", dry_run=True, all=True, written=True)
+    assert (answer["kept"], [one["path"] for one in answer["written"]]) == ([], [str(base / "tree")])
     assert base.exists()
     assert host.ask("gc", dry_run=False, all=False, cluster="other", written=True)["written"] == []
     gone = host.ask("gc", dry_run=False, all=False, written=True)
-    assert gone["written"] == told["written"]
-    assert gone["freed_bytes"] >= told["written"][0]["size_bytes"] > 0
+    assert gone["written"] == answer["written"]
+    assert gone["freed_bytes"] >= answer["written"][0]["size_bytes"] > 0
     assert not base.exists()
     assert (host.root / "work" / "other" / "tree" / "model" / "step").exists()
 
 
-def test_a_run_of_an_earlier_build_goes_on_in_its_bundle_and_what_it_wrote_is_named(
+def test_a_run_of_an_earlier_build_continues_in_its_bundle_and_what_it_wrote_is_named(
     host: AgentHost, trains: Callable[[str], Bundle]
 ) -> None:
     code = trains("# first")
@@ -184,10 +184,10 @@ def test_a_run_of_an_earlier_build_goes_on_in_its_bundle_and_what_it_wrote_is_na
     assert host.log(spec, "worker:0") == f"{tree}\ndigits\nbegins at 0\n"
     (kept,) = host.ask("down", grace_s=0, by="")["kept"]
     assert (kept["cluster"], kept["path"], kept["files"]) == ("c", str(tree), 1)
-    told = host.ask("gc", dry_run=False, all=True)
-    assert [one["path"] for one in told["kept"]] == [str(tree)]
-    told = host.ask("gc", dry_run=False, all=True, written=True)
-    assert [one["path"] for one in told["written"]] == [str(tree)]
+    answer = host.ask("gc", dry_run=False, all=True)
+    assert [one["path"] for one in answer["kept"]] == [str(tree)]
+    answer = host.ask("gc", dry_run=False, all=True, written=True)
+    assert [one["path"] for one in answer["written"]] == [str(tree)]
     assert not tree.exists()
 
 
@@ -240,15 +240,15 @@ def test_gc_removes_a_bundle_with_the_last_run_that_used_it(host: AgentHost, bun
     abandoned = base.with_name(".incoming-0123")
     abandoned.mkdir()
     (abandoned / "lock").touch()
-    told = host.ask("gc", dry_run=True, all=False)
-    assert told["bundles"] == [bundle.id]
-    assert str(abandoned) in told["files"]
+    answer = host.ask("gc", dry_run=True, all=False)
+    assert answer["bundles"] == [bundle.id]
+    assert str(abandoned) in answer["files"]
     assert base.exists()
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     gone = host.ask("gc", dry_run=False, all=False)
     assert gone["bundles"] == [bundle.id]
     assert str(abandoned) in gone["files"]
-    assert gone["freed_bytes"] >= told["freed_bytes"] > 0
+    assert gone["freed_bytes"] >= answer["freed_bytes"] > 0
     assert not base.exists()
     assert not abandoned.exists()
     assert not host.run_directory(spec).exists()

@@ -145,15 +145,15 @@ def test_processes_without_a_session_compile_what_is_damaged(new_host: AgentHost
     new_host.open().close()
     code = code_file(new_host)
     whole = len(code.read_bytes())
-    words = [str(new_host.directory / "bin" / "python3"), "-IS", str(kept_program(new_host)), "revive"]
+    command = [str(new_host.directory / "bin" / "python3"), "-IS", str(kept_program(new_host)), "revive"]
     for size in (0, whole // 2):
         os.truncate(code, size)
-        subprocess.run(words, check=True, env=new_host.env)
-        subprocess.run(words, check=True, env=new_host.env)
+        subprocess.run(command, check=True, env=new_host.env)
+        subprocess.run(command, check=True, env=new_host.env)
         assert "dtctl_agent.survival.revival" in code_of(kept_program(new_host))
     code.unlink()
     (kept_program(new_host) / "source").unlink()
-    answer = subprocess.run(words, check=False, env=new_host.env, stderr=subprocess.PIPE)
+    answer = subprocess.run(command, check=False, env=new_host.env, stderr=subprocess.PIPE)
     assert b"what arrived is not the agent's program" in answer.stderr
     assert answer.returncode == 1
 
@@ -166,8 +166,8 @@ def test_a_traceback_of_the_agent_shows_files_and_lines(new_host: AgentHost) -> 
         "try: exec(compile(text, 'dtctl', 'exec'))\n"
         "except ValueError: traceback.print_exc()"
     )
-    words = [str(new_host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(new_host))]
-    answer = subprocess.run(words, check=True, env=new_host.env, stderr=subprocess.PIPE, text=True)
+    command = [str(new_host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(new_host))]
+    answer = subprocess.run(command, check=True, env=new_host.env, stderr=subprocess.PIPE, text=True)
     assert 'File "dtctl_agent/main.py", line ' in answer.stderr
     assert "supervise(argv[1])" in answer.stderr
 
@@ -226,8 +226,8 @@ def test_a_request_that_makes_no_sense_is_refused(
 def test_a_refusal_names_the_request_and_the_field(host: AgentHost) -> None:
     with pytest.raises(AgentRefused) as refused:
         host.ask("stop", tasks=["worker:0", 7])
-    told = "stop: tasks.1: expected a task such as worker:1, found 7"
-    assert refused.value.frame["summary"] == told
+    message = "stop: tasks.1: expected a task such as worker:1, found 7"
+    assert refused.value.frame["summary"] == message
 
 
 def test_a_refusal_shows_no_secret(host: AgentHost) -> None:
@@ -277,14 +277,14 @@ def test_a_request_about_a_run_that_is_not_there_is_refused(host: AgentHost) -> 
             host.ask("stop", tasks=None, grace_s=None, reason="", by="ada", **fields)
 
 
-def test_a_root_that_cannot_be_made_is_told(host: AgentHost) -> None:
+def test_a_root_that_cannot_be_made_is_reported(host: AgentHost) -> None:
     host.root.write_text("a file")
     with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.open()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
-def test_a_full_disk_is_told(host: AgentHost) -> None:
+def test_a_full_disk_is_reported(host: AgentHost) -> None:
     host.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "tmpfs", str(host.root)], check=True)
     try:
@@ -297,7 +297,7 @@ def test_a_full_disk_is_told(host: AgentHost) -> None:
         subprocess.run(["umount", str(host.root)], check=True)
 
 
-def test_a_python_that_is_too_old_is_told(tmp_path: Path) -> None:
+def test_a_python_that_is_too_old_is_reported(tmp_path: Path) -> None:
     aged = "import sys;sys.version_info=(3,7,16);i=sys.stdin.buffer;" + (
         'exec(compile(i.read(int(i.readline())),"dtctl","exec"))'
     )

@@ -108,9 +108,9 @@ def test_gc_removes_a_damaged_run_once_it_is_dead(host: AgentHost, name: str, te
     for pid in host.processes():
         kill(pid)
     eventually(lambda: not host.processes())
-    (told,) = host.ask("gc", all=True, dry_run=True)["runs"]
-    assert (told["run"], told["cluster"], told["host"]) == (spec["run"], "c", "h1")
-    assert name in told["reason"]
+    (listed,) = host.ask("gc", all=True, dry_run=True)["runs"]
+    assert (listed["run"], listed["cluster"], listed["host"]) == (spec["run"], "c", "h1")
+    assert name in listed["reason"]
     assert host.run_directory(spec).exists()
     assert [run["run"] for run in host.ask("gc", all=True)["runs"]] == [spec["run"]]
     assert not (host.root / "runs" / spec["run"]).exists()
@@ -131,9 +131,9 @@ def test_runs_tells_of_damaged_ones_beside_the_others(host: AgentHost) -> None:
     damage(host, damaged, "spec.json", "{")
     answer = host.ask("runs", cluster=None)
     assert [run["run"] for run in answer["runs"]] == [other["run"]]
-    (told,) = answer["damaged"]
-    assert (told["run"], told["host"]) == (damaged["run"], "h1")
-    assert "spec.json is damaged" in told["problem"]
+    (listed,) = answer["damaged"]
+    assert (listed["run"], listed["host"]) == (damaged["run"], "h1")
+    assert "spec.json is damaged" in listed["problem"]
 
 
 def test_a_spec_that_is_of_another_run_removes_nothing_of_that_one(host: AgentHost) -> None:
@@ -173,7 +173,7 @@ def lines(path: Path, *more: str) -> None:
     path.write_text("".join(line + "\n" for line in [*path.read_text().splitlines(), *more]))
 
 
-def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
+def test_lines_of_the_history_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
     spec = host.finished(shell("worker:0", "true"))
     path = host.run_directory(spec) / "history.jsonl"
     good = path.read_text().splitlines()
@@ -188,12 +188,12 @@ def test_lines_of_the_story_that_do_not_hold_are_passed_over_and_counted(host: A
     )
     with host.open() as talk:
         talk.send("events", **host.about({"from": 0, "follow": False}))
-        told = []
+        events = []
         while (frame := talk.receive())["type"] == "event":
-            told.append(frame)
+            events.append(frame)
     assert (frame["passed_over"], frame["next"]) == (5, len(good) + 6)
-    assert [line["n"] for line in told] == [*range(len(good)), len(good) + 5]
-    assert {line["host"] for line in told if line["kind"] == "task"} == {"h1"}
+    assert [line["n"] for line in events] == [*range(len(good)), len(good) + 5]
+    assert {line["host"] for line in events if line["kind"] == "task"} == {"h1"}
 
 
 def removed(host: AgentHost, spec: Fields, what: str) -> None:
@@ -213,8 +213,8 @@ def test_processes_of_a_run_without_files_are_found_and_down_ends_them(host: Age
         assert f"{trainer} /bin/sh" in refused.value.frame["detail"]
         assert str(host.run_directory(spec)) in refused.value.frame["detail"]
         assert "dtctl down" in refused.value.frame["hint"]
-    (told,) = host.ask("runs", cluster=None)["damaged"]
-    assert (told["run"], told["host"], told["cluster"]) == (spec["run"], "h1", "c")
+    (run,) = host.ask("runs", cluster=None)["damaged"]
+    assert (run["run"], run["host"], run["cluster"]) == (spec["run"], "h1", "c")
     assert host.ask("down", grace_s=0.2)["survivors"] == []
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     assert host.ask("status")["run"] is None

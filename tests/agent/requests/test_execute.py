@@ -39,7 +39,7 @@ def test_output_and_ending_come_back(host: AgentHost, argv: tuple[str, ...], out
     assert (result["exit_code"], result["signal"]) == ((code, None) if code >= 0 else (None, -code))
 
 
-def test_a_command_that_is_not_there_is_told(host: AgentHost) -> None:
+def test_a_command_that_is_not_there_is_reported(host: AgentHost) -> None:
     with pytest.raises(AgentRefused, match="command_not_found: "):
         execute(host, "no-such-program")
 

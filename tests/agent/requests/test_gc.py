@@ -60,8 +60,8 @@ def test_processes_of_a_run_whose_directory_is_gone_are_ended(host: AgentHost) -
     eventually(lambda: "up" in host.log(spec, "worker:0"))
     left = lose_directory(host, spec)
     assert len(left) >= 2
-    told = gc(host, dry_run=True)
-    assert set(left) <= {orphan["pid"] for orphan in told["processes"]}
+    answer = gc(host, dry_run=True)
+    assert set(left) <= {orphan["pid"] for orphan in answer["processes"]}
     assert all(alive(pid) for pid in left)
     result = gc(host)
     assert {orphan["run"] for orphan in result["processes"]} == {spec["run"]}
@@ -155,9 +155,9 @@ def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: Age
     for entry in state["tasks"].values():
         entry["since"] -= 7200
     (host.run_directory(spec) / "state.json").write_text(json.dumps(state))
-    (told,) = gc(host)["runs"]
-    assert (told["run"], told["cluster"], told["host"]) == (spec["run"], "c", "h1")
-    assert "ttl" in told["reason"]
+    (run,) = gc(host)["runs"]
+    assert (run["run"], run["cluster"], run["host"]) == (spec["run"], "c", "h1")
+    assert "ttl" in run["reason"]
     assert not (host.root / "runs" / spec["run"]).exists()
     assert host.ask("status")["run"] is None
 
@@ -165,8 +165,8 @@ def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: Age
 def test_of_a_cluster_that_was_taken_down_the_newest_run_goes_too(host: AgentHost) -> None:
     spec = host.finished(shell("worker:0", "true"))
     assert gc(host)["runs"] == []
-    (told,) = gc(host, all=False, over=True)["runs"]
-    assert (told["run"], told["reason"]) == (spec["run"], "its cluster was taken down")
+    (run,) = gc(host, all=False, over=True)["runs"]
+    assert (run["run"], run["reason"]) == (spec["run"], "its cluster was taken down")
     assert not host.run_directory(spec).exists()
 
 

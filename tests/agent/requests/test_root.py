@@ -72,7 +72,7 @@ def test_a_link_is_followed_when_its_user_has_made_it(host: AgentHost, tmp_path:
 
 
 @ROOT
-def test_owners_that_a_file_server_maps_are_told_by_a_trial(tmp_path: Path) -> None:
+def test_owners_that_a_file_server_maps_are_reported_by_a_trial(tmp_path: Path) -> None:
     assert bootstrap.maps_owners(str(tmp_path), os.geteuid())
     assert not bootstrap.maps_owners(str(tmp_path), NOBODY)
     assert list(tmp_path.iterdir()) == []

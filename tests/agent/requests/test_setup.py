@@ -39,7 +39,7 @@ def test_the_output_of_setup_is_sent_while_it_runs_and_kept(host: AgentHost) -> 
     assert log.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_setup_that_fails_is_told_with_the_end_of_its_output_and_tried_again(host: AgentHost) -> None:
+def test_a_setup_that_fails_is_reported_with_the_end_of_its_output_and_tried_again(host: AgentHost) -> None:
     spec = spec_with(host, "seq 1 5000; echo 'no such package'; [ -e $HOME/fixed ]")
     with pytest.raises(AgentRefused) as refused:
         host.up(spec)

@@ -43,11 +43,11 @@ def test_a_coordinators_port_that_is_taken_is_refused_with_its_holder_and_a_way_
     assert "coordinator.port" in frame["hint"]
 
 
-def test_a_port_that_a_trainer_of_another_run_has_is_told_with_the_run(host: AgentHost) -> None:
+def test_a_port_that_a_trainer_of_another_run_has_is_reported_with_the_run(host: AgentHost) -> None:
     script = "import socket, sys; s = socket.create_server(('', 0)); print(s.getsockname()[1], flush=True); input()"
-    words = [sys.executable, "-c", script]
+    command = [sys.executable, "-c", script]
     environment = {**os.environ, "DTCTL_RUN": "digits-1"}
-    with subprocess.Popen(words, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
         assert other.stdout is not None
         port = int(other.stdout.readline())

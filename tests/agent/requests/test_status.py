@@ -54,18 +54,18 @@ def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
     host.started(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0, "until_final": True}))
-        told = [talk.await_type("states")]
-        assert told[0]["state"]["tasks"]["worker:0"]["state"] == "running"
+        messages = [talk.await_type("states")]
+        assert messages[0]["state"]["tasks"]["worker:0"]["state"] == "running"
         (host.home / "go").touch()
         while (frame := talk.receive())["type"] == "states":
-            told.append(frame)
+            messages.append(frame)
         assert frame["type"] == "result"
-    assert told[-1]["state"]["tasks"]["worker:0"]["state"] == "succeeded"
-    serials = [(one["state"]["serial"], one["coordination"]["serial"]) for one in told]
+    assert messages[-1]["state"]["tasks"]["worker:0"]["state"] == "succeeded"
+    serials = [(one["state"]["serial"], one["coordination"]["serial"]) for one in messages]
     assert serials == sorted(set(serials))
 
 
-def test_watch_ends_when_its_time_is_over_and_the_conversation_goes_on(host: AgentHost) -> None:
+def test_watch_ends_when_its_time_is_over_and_the_conversation_continues(host: AgentHost) -> None:
     host.started(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         talk.send("watch", **host.about({"for_s": 0.2}))
@@ -73,11 +73,11 @@ def test_watch_ends_when_its_time_is_over_and_the_conversation_goes_on(host: Age
             pass
         assert frame["type"] == "result"
         talk.send("status", **host.about({}))
-        told = talk.await_type("result")
-        assert told["state"]["tasks"]["worker:0"]["state"] == "running"
+        answer = talk.await_type("result")
+        assert answer["state"]["tasks"]["worker:0"]["state"] == "running"
 
 
-def test_watch_goes_on_when_the_supervisor_is_killed(host: AgentHost) -> None:
+def test_watch_continues_when_the_supervisor_is_killed(host: AgentHost) -> None:
     host.started(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0}))
@@ -109,7 +109,7 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
     }
 
 
-def test_a_file_that_names_no_run_as_the_current_one_is_told_and_not_followed(host: AgentHost) -> None:
+def test_a_file_that_names_no_run_as_the_current_one_is_reported_and_not_followed(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000"))
     (host.root / "clusters" / "c" / "h1" / "current").write_text("../../../etc\n")
     status = host.ask("status")

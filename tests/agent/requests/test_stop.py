@@ -46,11 +46,11 @@ def ready(host: AgentHost, spec: Fields, name: str = "worker:0") -> None:
 def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", SAVES_ON_SIGTERM))
     ready(host, spec)
-    told = stop(host)
-    assert (told["run"], told["stopped"], told["already"], told["waiting"]) == (spec["run"], ["worker:0"], [], [])
-    assert (told["survivors"], told["omitted"], told["unreached"], told["away"]) == ([], 0, [], None)
-    assert told["killed"] == {}
-    assert told["coordination"]["condition"]["type"] == "Stopped"
+    ended = stop(host)
+    assert (ended["run"], ended["stopped"], ended["already"], ended["waiting"]) == (spec["run"], ["worker:0"], [], [])
+    assert (ended["survivors"], ended["omitted"], ended["unreached"], ended["away"]) == ([], 0, [], None)
+    assert ended["killed"] == {}
+    assert ended["coordination"]["condition"]["type"] == "Stopped"
     assert host.log(spec, "worker:0").endswith("saved\n")
     entry = host.state(spec)["tasks"]["worker:0"]
     assert (entry["state"], entry["reason"], entry["asked"]) == ("stopped", "stopped by ada", True)
@@ -62,8 +62,8 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
 def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", IGNORES_SIGTERM))
     ready(host, spec)
-    told = stop(host, grace_s=0.5)
-    assert (told["stopped"], told["killed"]) == (["worker:0"], {"worker:0": 0.5})
+    ended = stop(host, grace_s=0.5)
+    assert (ended["stopped"], ended["killed"]) == (["worker:0"], {"worker:0": 0.5})
     assert host.state(spec)["tasks"]["worker:0"]["exit"]["signal"] == signal.SIGKILL
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
@@ -148,7 +148,7 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
         late.wait()
 
 
-def test_what_a_finished_trainer_left_behind_is_ended_and_told(host: AgentHost) -> None:
+def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
     entry = host.wait_state(spec, "worker:0", "succeeded")
     assert [one["command"] for one in entry["exit"]["left_behind"]] == ["sleep 1000"] * 2
@@ -235,21 +235,21 @@ def test_a_stop_tells_who_still_saves_and_what_had_to_be_killed(host: AgentHost,
     else:
         host.up(spec := host.spec(shell("worker:0", IGNORES_SIGTERM)))
     ready(host, spec)
-    told: list[Fields] = []
+    ended: list[Fields] = []
     with host.open() as talk:
         order = {"tasks": None, "grace_s": 2.0, "why": [{"kind": "stopped_by", "by": "ada"}], "by": "ada@laptop"}
         talk.send("stop", **host.about(order))
         while (frame := talk.receive())["type"] != "result":
             if frame["type"] == "stopping":
-                told.append(frame)
+                ended.append(frame)
     assert frame["stopped"] == ["worker:0"]
-    assert {one["grace_s"] for one in told} == {2.0}
-    first, last = told[0]["tasks"]["worker:0"], told[-1]["tasks"]["worker:0"]
+    assert {one["grace_s"] for one in ended} == {2.0}
+    first, last = ended[0]["tasks"]["worker:0"], ended[-1]["tasks"]["worker:0"]
     assert (first["way"], first["signal"]) == ("saving", None)
     assert 0.0 <= first["for_s"] <= 2.5
     assert (last["way"], last["signal"]) == ("ended", int(signal.SIGKILL))
     assert last["for_s"] >= 1.9
-    assert len(told) == len({(one["tasks"]["worker:0"]["way"], one["tasks"]["worker:0"]["signal"]) for one in told})
+    assert len(ended) == len({(one["tasks"]["worker:0"]["way"], one["tasks"]["worker:0"]["signal"]) for one in ended})
 
 
 def test_a_stop_that_is_quickly_over_has_nothing_to_tell_but_its_result(host: AgentHost) -> None:

@@ -125,9 +125,9 @@ def test_the_supervisor_can_be_read_in_ps(make_host: MakeHost, tmp_path: Path, d
     host = make_host(root=tmp_path.joinpath(*["d" * 150] * depth, "root"))
     host.root.parent.mkdir(parents=True, exist_ok=True)
     spec = host.started(task("worker:0", *SLEEP))
-    words = command(host.supervisor(spec)).split()
-    assert words[1] == "-IS"
-    assert words[3:] == ["supervise", str(host.run_directory(spec))]
+    argv = command(host.supervisor(spec)).split()
+    assert argv[1] == "-IS"
+    assert argv[3:] == ["supervise", str(host.run_directory(spec))]
 
 
 def test_no_process_of_an_agent_shows_the_key_of_the_trainer_that_started_it(host: AgentHost) -> None:
@@ -205,7 +205,7 @@ def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
     assert {run["run"] for run in host.ask("runs")["runs"]} == {first["run"], second["run"]}
 
 
-def test_a_second_controller_is_told_who_holds_the_lock(host: AgentHost) -> None:
+def test_a_second_controller_is_informed_who_holds_the_lock(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", *SLEEP))
     with host.open() as talk:
         host.prepare(talk, spec, pid=4711)
@@ -243,7 +243,7 @@ def test_the_lock_of_a_controller_that_was_killed_is_free_at_once_whatever_its_s
     assert not alive(int((tmp_path / "begun").read_text()))
 
 
-def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
+def test_a_port_that_is_taken_is_reported_with_its_holder(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         spec = host.spec(task("worker:0", *SLEEP, port=port))
@@ -256,15 +256,15 @@ def test_a_port_that_is_taken_is_told_with_its_holder(host: AgentHost) -> None:
     assert host.up(spec)["tasks"]["worker:0"]["state"] == "running"  # now it is free
 
 
-def test_ports_that_are_taken_are_told_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
+def test_ports_that_are_taken_are_reported_before_anything_starts_with_others_that_are_free(host: AgentHost) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)))
             talk.send("abort")
-    (told,) = prepared["taken"]
-    assert (told["port"], told["whose"]) == (port, "worker:0")
-    assert told["holder"].startswith(f"pid {os.getpid()} (")
+    (taken_port,) = prepared["taken"]
+    assert (taken_port["port"], taken_port["whose"]) == (port, "worker:0")
+    assert taken_port["holder"].startswith(f"pid {os.getpid()} (")
     assert prepared["free_from"]
 
 
@@ -289,8 +289,8 @@ def test_a_port_that_a_stranger_has_taken_from_the_run_that_is_replaced_is_taken
         with socket.create_server(("127.0.0.1", port)), host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
             talk.send("abort")
-    (told,) = prepared["taken"]
-    assert (told["port"], told["whose"]) == (port, "worker:0")
+    (taken_port,) = prepared["taken"]
+    assert (taken_port["port"], taken_port["whose"]) == (port, "worker:0")
     assert alive(pid)
 
 
@@ -336,21 +336,21 @@ def test_chosen_ports_are_kept_until_the_start_and_a_live_run_keeps_its_own(host
     assert again["worker:9"] not in (first, second)
 
 
-def test_an_output_directory_is_told_with_its_last_owner(host: AgentHost) -> None:
-    said = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
+def test_an_output_directory_is_reported_with_its_last_owner(host: AgentHost) -> None:
+    fields = {"file": "/home/ada/digits/cluster.yaml", "outputs": ["\0HOME/out"]}
     spec = host.spec(task("worker:0", "sh", "-c", "echo > $HOME/out/model; sleep 1000"), dirs=["\0HOME/out"])
     with host.open() as talk:
-        assert host.prepare(talk, spec, **said)["outputs"] == []
+        assert host.prepare(talk, spec, **fields)["outputs"] == []
         talk.send("abort")
     assert not (host.root / "outputs").exists()
-    host.up(spec, **said)
+    host.up(spec, **fields)
     eventually(lambda: (host.home / "out" / "model").exists(), what="what the trainer writes")
     with host.open() as talk:
         other = host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"], cluster="other")
-        (mark,) = host.prepare(talk, other, **said)["outputs"]
+        (mark,) = host.prepare(talk, other, **fields)["outputs"]
         talk.send("abort")
     assert (mark["path"], mark["cluster"], mark["run"]) == (str(host.home / "out"), spec["cluster"], spec["run"])
-    assert (mark["file"], mark["controller"]) == (said["file"], spec["controller"])
+    assert (mark["file"], mark["controller"]) == (fields["file"], spec["controller"])
 
 
 def test_a_port_that_a_server_has_just_left_is_free(host: AgentHost) -> None:
@@ -372,7 +372,7 @@ def test_directories_are_made_before_the_start(host: AgentHost) -> None:
     assert (host.directory / "data").is_dir()
 
 
-def test_a_directory_that_cannot_be_made_is_told(host: AgentHost) -> None:
+def test_a_directory_that_cannot_be_made_is_reported(host: AgentHost) -> None:
     (host.home / "out").write_text("a file")
     with pytest.raises(AgentRefused, match="not_a_directory: "):
         host.up(host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out"]))

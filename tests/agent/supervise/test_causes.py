@@ -34,7 +34,7 @@ DEATHS = {
 
 
 @pytest.mark.parametrize(("program", "reason"), DEATHS.items(), ids=DEATHS.values())
-def test_an_end_is_told_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
+def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
     spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
 
@@ -61,7 +61,7 @@ def test_a_shortage_of_the_machine_is_waited_for_and_no_repetition(host: AgentHo
 
 @pytest.mark.nightly
 @pytest.mark.skipif(not os.access(MEMORY / "cgroup.procs", os.W_OK), reason="no control group for memory can be made")
-def test_a_kill_by_a_kernel_without_memory_is_told_as_that(host: AgentHost) -> None:
+def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) -> None:
     group = MEMORY / f"dtctl-test-{os.getpid()}"
     group.mkdir()
     try:

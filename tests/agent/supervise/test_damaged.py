@@ -42,7 +42,7 @@ def successor(host: AgentHost, spec: Fields, old: int) -> int:
     return eventually(found, what="a successor that has written its state")
 
 
-def test_a_damaged_state_costs_no_attempt_and_is_told(host: AgentHost) -> None:
+def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> None:
     tasks = (task("worker:0", "sleep", "1000"), shell("worker:1", "exit 2"))
     spec = host.spec(*tasks, **host.decided_by("worker:0", *tasks))
     pid = host.up(spec)["tasks"]["worker:0"]["pid"]
@@ -55,8 +55,8 @@ def test_a_damaged_state_costs_no_attempt_and_is_told(host: AgentHost) -> None:
     log = (host.run_directory(spec) / "agent.log").read_text()
     assert (log.count("state.json is damaged"), log.count("Traceback")) == (1, 0)
     lines = (host.run_directory(spec) / "events.jsonl").read_text().splitlines()
-    told = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
-    assert told == ["worker:0", "worker:1"]
+    names = [event["task"] for event in map(json.loads, lines) if "state.json is damaged" in event["reason"]]
+    assert names == ["worker:0", "worker:1"]
 
 
 def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:
@@ -118,7 +118,7 @@ def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None
     assert (f"{name} is missing" in log, "Traceback" in log) == (True, False)
 
 
-def test_a_kept_run_goes_on_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:
+def test_a_kept_run_continues_though_its_intent_is_spoilt_before_its_agent_has_read_it(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         host.prepare(talk, spec)

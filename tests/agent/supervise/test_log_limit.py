@@ -77,7 +77,7 @@ def test_without_a_limit_everything_stays(run: Run) -> None:
     assert on_disk(log) >= 100_000 * 100
 
 
-def test_whoever_follows_goes_on_behind_what_was_removed(run: Run) -> None:
+def test_a_follower_continues_behind_what_was_removed(run: Run) -> None:
     log = run.log(steps(0, 50_000))
     with run.follow(lines=1) as following:
         eventually(lambda: following.text() == steps(49_999, 1))

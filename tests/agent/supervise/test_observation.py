@@ -87,7 +87,7 @@ def test_a_task_that_reports_a_step_is_ready_though_it_listens_nowhere(host: Age
     assert host.wait_entry(spec, "ps:0", lambda entry: entry["ready"])["step"] == 1
 
 
-def test_the_step_and_the_growth_of_the_log_are_told(host: AgentHost) -> None:
+def test_the_step_and_the_growth_of_the_log_are_reported(host: AgentHost) -> None:
     waits = "until [ -e $HOME/go ]; do sleep 0.05; done"
     script = f"echo 'INFO:tensorflow:loss = 0.1, step = 200 (0.3 sec)'; {waits}; echo step 300; sleep 1000"
     spec = host.spec(shell("worker:0", script))
@@ -101,7 +101,7 @@ def test_the_step_and_the_growth_of_the_log_are_told(host: AgentHost) -> None:
     assert second["step_time"] > first["step_time"]
 
 
-def test_the_line_of_a_step_is_told_without_secrets(host: AgentHost) -> None:
+def test_the_line_of_a_step_is_reported_without_secrets(host: AgentHost) -> None:
     script = 'echo "step 7, eval at step 10,  key $TOKEN"; exec sleep 1000'
     spec = host.spec(shell("worker:0", script, secrets=["TOKEN"]))
     host.up(spec, secrets={"TOKEN": "hunter2hunter2"})
@@ -109,7 +109,7 @@ def test_the_line_of_a_step_is_told_without_secrets(host: AgentHost) -> None:
     assert entry["step_line"] == "step 7, eval at step 10, key ***"
 
 
-def test_the_last_step_of_a_short_life_is_told_too(host: AgentHost) -> None:
+def test_the_last_step_of_a_short_life_is_reported_too(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "echo step 7; exit 3"))
     assert host.wait_state(spec, "worker:0", "failed")["step"] == 7
 
@@ -121,7 +121,7 @@ def test_another_attempt_begins_without_a_step(host: AgentHost) -> None:
     assert (entry["step"], entry["progress"]) == (None, None)
 
 
-def test_progress_alone_is_told_no_more_than_every_two_seconds(host: AgentHost) -> None:
+def test_progress_alone_is_reported_no_more_than_every_two_seconds(host: AgentHost) -> None:
     script = "i=0; while :; do i=$((i+1)); echo step $i; sleep 0.05; done"
     spec = host.started(shell("worker:0", script))
     first = host.wait_entry(spec, "worker:0", lambda entry: entry["step"])

@@ -114,7 +114,7 @@ def test_stop_works_when_the_supervisor_was_killed(host: AgentHost) -> None:
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
-def test_a_back_off_goes_on_after_the_supervisor_was_killed(host: AgentHost) -> None:
+def test_a_back_off_continues_after_the_supervisor_was_killed(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
     host.wait_state(spec, "worker:0", "backoff", attempt=2)
     kill(host.supervisor(spec))

@@ -190,10 +190,10 @@ def test_where_there_is_neither_it_is_said_why(
 ) -> None:
     (account.home / "table").write_text("17 4 * * * true\n")
     spoil(account, monkeypatch)
-    kind, told = account.offer()
+    kind, reason = account.offer()
     assert kind is None
-    assert told.startswith("systemctl --user does not work here, and ")
-    assert why in told
+    assert reason.startswith("systemctl --user does not work here, and ")
+    assert why in reason
     assert account.table == "17 4 * * * true\n"
 
 
@@ -271,7 +271,7 @@ def test_a_run_that_came_back_to_life_needs_it_again(account: Account) -> None:
     assert account.table is not None
 
 
-def test_a_damaged_state_counts_as_one_that_goes_on(account: Account) -> None:
+def test_a_damaged_state_counts_as_one_that_continues(account: Account) -> None:
     run = account.keep_run("r1")
     account.offer()
     (run / "state.json").write_text("{")
@@ -314,7 +314,7 @@ def test_a_program_that_a_restart_begins_with_is_written_to_the_disk_once(
     written: list[str] = []
 
     def keep() -> None:
-        keeping.keep(str(program), agent_program().files, b"packed", str(program / "x.code"), lambda *said: None)
+        keeping.keep(str(program), agent_program().files, b"packed", str(program / "x.code"), lambda *_: None)
 
     keep()
     monkeypatch.setattr(programs, "directory", lambda: str(program))

@@ -27,7 +27,7 @@ SESSION = "12:pids:/user.slice/user-1000.slice/session-7.scope\n1:name=systemd:/
         ("", False),
     ],
 )
-def test_what_is_in_the_scope_of_a_login_is_told_by_its_cgroup(cgroup: str, meant: bool) -> None:
+def test_what_is_in_the_scope_of_a_login_is_reported_by_its_cgroup(cgroup: str, meant: bool) -> None:
     assert systemd.in_session(cgroup) is meant
 
 

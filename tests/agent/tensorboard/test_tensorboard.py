@@ -76,14 +76,14 @@ def got(talk: Conversation, channel: int, path: str, *, taken: bool = True) -> b
     return data
 
 
-def test_where_event_files_are_and_which_python_has_tensorboard_is_told(host: AgentHost) -> None:
+def test_where_event_files_are_and_which_python_has_tensorboard_is_reported(host: AgentHost) -> None:
     up(host, "out/train", "logs/eval")
-    told = host.ask("event_dirs")
-    assert told["dirs"] == [str(host.home / "out"), str(host.home / "logs")]
-    found = {(folder["dir"], folder["name"]) for folder in told["folders"]}
+    answer = host.ask("event_dirs")
+    assert answer["dirs"] == [str(host.home / "out"), str(host.home / "logs")]
+    found = {(folder["dir"], folder["name"]) for folder in answer["folders"]}
     assert found == {(str(host.home / "out"), "train"), (str(host.home / "logs"), "eval")}
-    assert told["sizes"] == {"files": 2, "bytes": 2 * len(scalar(1, "loss", 0.5))}
-    assert (told["tensorboard"], told["tried"]) == (sys.executable, [])
+    assert answer["sizes"] == {"files": 2, "bytes": 2 * len(scalar(1, "loss", 0.5))}
+    assert (answer["tensorboard"], answer["tried"]) == (sys.executable, [])
 
 
 def test_a_browsers_connections_reach_it_and_an_abort_ends_it(host: AgentHost) -> None:
@@ -170,17 +170,17 @@ def test_without_tensorboard_the_pythons_that_were_tried_are_named(
     python = host.directory / "bin" / "python3"
     python.write_text('#!/bin/sh\ncase "$*" in *find_spec*) exit 3;; esac\nexec /usr/bin/python3 "$@"\n')
     host.started(task("worker:0", str(python), "-c", "import time; time.sleep(1000)"))
-    told = host.ask("event_dirs")
-    assert told["tensorboard"] is None or told["tensorboard"] != str(python)
-    assert str(python) in told["tried"]
+    answer = host.ask("event_dirs")
+    assert answer["tensorboard"] is None or answer["tensorboard"] != str(python)
+    assert str(python) in answer["tried"]
 
 
 def test_event_files_are_sent_once_and_then_as_they_grow(host: AgentHost) -> None:
     up(host, "out/train", "logs/eval")
     one, two = (host.home / "out" / "train" / NAME).read_bytes(), scalar(2, "loss", 0.25)
     with host.open() as talk:
-        told = talk.ask("event_dirs", **host.about({}))
-        without = [folder for folder in told["folders"] if folder["name"] == "eval"]
+        answer = talk.ask("event_dirs", **host.about({}))
+        without = [folder for folder in answer["folders"] if folder["name"] == "eval"]
         talk.send("event_files", **host.about({"without": without}))
         first = talk.receive()
         assert (first["name"], first["file"], first["offset"], first["payload"]) == ("train", NAME, 0, one)

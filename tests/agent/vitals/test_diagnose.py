@@ -16,16 +16,16 @@ def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
     pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
     os.kill(pid, signal.SIGSTOP)
     eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], what="a frozen task")
-    told = host.ask("diagnose")
-    assert told["run"] == spec["run"]
-    assert told["machine"]["memory_bytes"] >= told["machine"]["available_bytes"] > 0
-    assert told["disks"][0]["size_bytes"] > 0
-    assert told["unreached"] == []
-    only = told["tasks"]["worker:0"]
+    answer = host.ask("diagnose")
+    assert answer["run"] == spec["run"]
+    assert answer["machine"]["memory_bytes"] >= answer["machine"]["available_bytes"] > 0
+    assert answer["disks"][0]["size_bytes"] > 0
+    assert answer["unreached"] == []
+    only = answer["tasks"]["worker:0"]
     assert only["memory_bytes"] > 0
     assert only["cpu"] is not None
     assert only["python"].endswith("/sleep")
-    assert pid not in [one["pid"] for one in told["busy"]]
+    assert pid not in [one["pid"] for one in answer["busy"]]
     os.kill(pid, signal.SIGCONT)
 
 
@@ -40,12 +40,12 @@ def test_a_complaint_is_kept_until_a_step_and_its_secrets_are_masked(host: Agent
     assert "hunter2" not in str(host.ask("diagnose"))
 
 
-def test_the_log_of_a_lost_attempt_is_told_while_the_next_one_runs(host: AgentHost) -> None:
+def test_the_log_of_a_lost_attempt_is_reported_while_the_next_one_runs(host: AgentHost) -> None:
     script = "[ $DTCTL_ATTEMPT = 1 ] && { echo odd words of $PASSWORD; exit 3; }; echo well; exec sleep 1000"
     recovery = {"max_restarts": 5, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
     spec = host.spec(shell("worker:0", script, secrets=["PASSWORD"]), recovery=recovery)
     host.up(spec, secrets={"PASSWORD": "hunter2"})
     host.wait_entry(spec, "worker:0", lambda entry: entry["attempt"] == 2 and entry["state"] == "running")
-    told = eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"], what="an answer")
-    assert told["lost_log"] == "odd words of ***"
-    assert "odd words" not in told["log"]
+    answer = eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"], what="an answer")
+    assert answer["lost_log"] == "odd words of ***"
+    assert "odd words" not in answer["log"]

@@ -50,8 +50,8 @@ def test_the_session_ends_when_the_controller_goes_before_the_program_has_arrive
         bootstrap.received(io.BytesIO(sent), 0)
 
 
-def refuse(*said: str) -> None:
-    pytest.fail(": ".join(said))
+def refuse(*message: str) -> None:
+    pytest.fail(": ".join(message))
 
 
 def kept(directory: Path) -> Path:

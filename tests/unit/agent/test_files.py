@@ -221,7 +221,7 @@ def test_events_are_read_by_their_index(tmp_path: Path) -> None:
     assert log.since(5) == log.since(9) == []
 
 
-def test_a_new_supervisor_goes_on_counting(tmp_path: Path) -> None:
+def test_a_new_supervisor_continues_counting(tmp_path: Path) -> None:
     path = str(tmp_path / "events.jsonl")
     EventLog(path).add({"event": 0, "text": "x" * 200_000})
     log = EventLog(path)

@@ -67,7 +67,7 @@ def test_before_the_first_step_nothing_is_known_of_what_is_kept() -> None:
     assert not goodput.is_known(None)
 
 
-def test_steps_that_were_told_before_are_done_again() -> None:
+def test_steps_that_were_reported_before_are_done_again() -> None:
     run = started().train(1, 100)
     run.pass_(3, "wait", lost=True).pass_(7, "start", lost=True).train(61, 120)
     assert run.parts == {"wait": 8, "start": 19, "kept": 99 + 20, "again": 39}
@@ -156,7 +156,7 @@ def test_the_first_that_is_heard_of_a_run_may_be_a_step() -> None:
     assert Run().tell(0).account["reached"] == 0
 
 
-def test_of_steps_that_are_told_at_once_the_highest_counts() -> None:
+def test_of_steps_that_are_reported_at_once_the_highest_counts() -> None:
     run = started().train(1, 5)
     goodput.account_for(run.account, 1.0, "train", {"worker:0": 6, "worker:1": 3}, run.last)
     assert spans(run)[-1][2] == 6
@@ -277,7 +277,7 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "expected"),
     [
         ({}, "goodput 0 %"),
         ({"kept": 0.5}, "goodput 100 %"),
@@ -286,9 +286,9 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
     ],
 )
 def test_in_short_the_largest_parts_come_first_and_the_smallest_not_at_all(
-    seconds: dict[str, float], words: str
+    seconds: dict[str, float], expected: str
 ) -> None:
-    assert sentence(goodput.summary(seconds)) == words  # type: ignore[arg-type]
+    assert sentence(goodput.summary(seconds)) == expected  # type: ignore[arg-type]
 
 
 def test_the_oldest_spans_become_sums() -> None:

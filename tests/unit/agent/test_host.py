@@ -58,14 +58,14 @@ def test_round_numbers_are_proposed_from_which_on_enough_are_free(monkeypatch: p
     assert ports.free_from(51, most=3) == [2500, 2600, 61_000]
 
 
-def test_the_holder_of_a_port_is_told_with_its_pid() -> None:
+def test_the_holder_of_a_port_is_reported_with_its_pid() -> None:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
         server.listen()
         assert ports.holder(server.getsockname()[1]).startswith("pid ")
 
 
-def test_the_user_of_a_process_that_cannot_be_seen_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_of_a_process_that_cannot_be_seen_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "listening", lambda port: {"1": 0})
     monkeypatch.setattr(ports, "holds", lambda name, inodes: False)
     monkeypatch.setattr("os.geteuid", lambda: 1000)
@@ -205,7 +205,7 @@ def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Pa
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"path": "/else"}', "[" * 100_000])
-def test_a_mark_that_somebody_has_damaged_is_none(root: str, output: Path, text: str) -> None:
+def test_a_mark_that_another_process_has_damaged_is_none(root: str, output: Path, text: str) -> None:
     write(root, output)
     (mark,) = Path(root, "outputs").iterdir()
     mark.write_text(text)
@@ -300,8 +300,8 @@ SPEC = supervised.spec()
 def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/u")
     marks = environment.Marks("/root/bundles/b/tree")
-    words = ["\0HOME/data", "--out=\0HOME/x:\0CODE/y", "HOME", "$HOME", "\\0HOME"]
-    assert marks.expand(words) == [
+    argv = ["\0HOME/data", "--out=\0HOME/x:\0CODE/y", "HOME", "$HOME", "\\0HOME"]
+    assert marks.expand(argv) == [
         "/home/u/data",
         "--out=/home/u/x:/root/bundles/b/tree/y",
         "HOME",

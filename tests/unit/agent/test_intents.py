@@ -143,31 +143,31 @@ def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(fi
     Path(files.intent_path).write_text("{")
     with pytest.raises(paths.Damaged):
         intents.IntentFollower(files)
-    told: list[str] = []
-    followed = intents.IntentFollower(files, fallback(worker_0="run"), told.append)
+    reported: list[str] = []
+    followed = intents.IntentFollower(files, fallback(worker_0="run"), reported.append)
     assert tasks_of(followed) == {"worker:0": "run"}
     assert on_disk(files) == followed.value
     assert followed.value["serial"] == 6
     assert followed.lost_session is False
     assert followed.settled()
-    [text] = told
+    [text] = reported
     assert "intent.json" in text
     assert Path(text.rpartition(" ")[2]).read_text() == "{"
 
 
 def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files: RunFiles) -> None:
-    told: list[str] = []
-    followed = reading(files, None, told.append)
+    reported: list[str] = []
+    followed = reading(files, None, reported.append)
     Path(files.intent_path).write_text("{")
     assert not followed.settled()
     followed.read()
     assert tasks_of(followed) == {"worker:0": "hold", "worker:1": "hold"}
-    assert (on_disk(files)["serial"], len(told)) == (2, 1)
+    assert (on_disk(files)["serial"], len(reported)) == (2, 1)
     followed.read()
-    assert len(told) == 1
+    assert len(reported) == 1
 
 
-def test_a_kept_run_goes_on_though_the_word_was_damaged_before_it_was_read(
+def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
@@ -195,10 +195,10 @@ def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, mon
 
 
 def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
-    told: list[str] = []
-    followed = intents.IntentFollower(files, fallback(worker_0="run", worker_1="run", worker_2="run"), told.append)
+    reported: list[str] = []
+    followed = intents.IntentFollower(files, fallback(worker_0="run", worker_1="run", worker_2="run"), reported.append)
     assert tasks_of(followed) == {"worker:0": "run", "worker:1": "run", "worker:2": "run"}
-    [text] = told
+    [text] = reported
     assert "is damaged: it has no intent for worker:2" in text
 
 

@@ -107,7 +107,7 @@ def test_a_token_is_named_by_its_form(name: str, token: str) -> None:
     assert token_in(b"x" + token.encode()[:10]) == ""
 
 
-def test_names_of_secrets_are_told_from_others() -> None:
+def test_names_of_secrets_are_distinguished_from_others() -> None:
     for name in ("API_KEY", "DB_PASS", "wandb_key", "GH_TOKEN", "--auth_token", "passwords", "aws_secret_access_key"):
         assert is_secret_name(name), name
     for name in ("author", "tokenizer", "max_tokens", "keys", "key_dim", "monkey", "identity_file"):

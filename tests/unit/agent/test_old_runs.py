@@ -64,9 +64,9 @@ def test_of_a_cluster_that_was_taken_down_every_run_that_is_over_goes() -> None:
     assert sorted(run for run, _ in expired(standings, 1000.0, over=True)) == ["r0", "r2"]
 
 
-def test_the_reason_is_told() -> None:
-    told = expired([standing(0, 10.0), standing(1, 10.0, ttl_s=1.0), standing(2, 10.0), standing(3, 10.0)], 1000.0)
-    assert told == {
+def test_the_reason_is_reported() -> None:
+    runs = expired([standing(0, 10.0), standing(1, 10.0, ttl_s=1.0), standing(2, 10.0), standing(3, 10.0)], 1000.0)
+    assert runs == {
         ("r0", "h"): "newer runs that have ended: 3",
         ("r1", "h"): "it ended longer ago than its ttl",
     }
@@ -103,7 +103,7 @@ def cannot_be_read(monkeypatch: pytest.MonkeyPatch, place: Path, reason: int) ->
 
 
 @pytest.mark.parametrize("reason", REASONS)
-def test_a_run_that_cannot_be_read_is_told_of_with_the_reason(
+def test_a_run_that_cannot_be_read_is_reported_with_the_reason(
     talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
     cannot_be_read(monkeypatch, spec, reason)

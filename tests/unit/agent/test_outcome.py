@@ -47,9 +47,9 @@ def facts(
     }
     known = {**dict.fromkeys(ROSTER, "running"), **tasks}
     entries = {
-        task: made(Entry, **(told if isinstance(told, dict) else {"state": told}))
-        for task, told in known.items()
-        if told is not None
+        task: made(Entry, **(task_facts if isinstance(task_facts, dict) else {"state": task_facts}))
+        for task, task_facts in known.items()
+        if task_facts is not None
     }
     intents = {
         task: made(Intent, **(want if isinstance(want, dict) else {"want": want}))
@@ -58,7 +58,7 @@ def facts(
     return Facts(roster, fail_fast, entries, intents)
 
 
-def told(judgement: Judgement | None) -> tuple[str, str | None] | None:
+def kind_and_cause(judgement: Judgement | None) -> tuple[str, str | None] | None:
     return (judgement.kind, judgement.cause) if judgement is not None else None
 
 
@@ -68,7 +68,7 @@ Expected = tuple[str, str | None] | None
 
 def read_case(tasks: dict[str, Any], outcome: list[Any] | None, **settings: Any) -> tuple[Facts, Expected]:
     """One of outcomes.yaml."""
-    known = {task: failed(*told["failed"]) if isinstance(told, dict) else told for task, told in tasks.items()}
+    known = {task: failed(*given["failed"]) if isinstance(given, dict) else given for task, given in tasks.items()}
     settings["deciding"] = tuple(settings.get("deciding", LEAD))
     return facts(known, **settings), (outcome[0], outcome[1]) if outcome else None
 
@@ -98,7 +98,7 @@ TABLE: dict[str, tuple[Facts, Expected]] = {
 @pytest.mark.parametrize("case", TABLE, ids=lambda name: name.replace(" ", "_"))
 def test_the_outcome(case: str) -> None:
     known, expected = TABLE[case]
-    assert told(outcome.decided(known)) == expected
+    assert kind_and_cause(outcome.decided(known)) == expected
 
 
 def test_a_success_says_whose() -> None:
@@ -160,7 +160,7 @@ def test_how_a_run_stands_that_is_not_decided(case: str) -> None:
     assert (found and (found.kind, sentence(found.why))) == expected
 
 
-def test_what_waits_for_its_restart_is_told_with_its_end() -> None:
+def test_what_waits_for_its_restart_is_reported_with_its_end() -> None:
     backoff = {"state": "backoff", "exit": made(Exit, code=3)}
     waiting = outcome.waits_for_restart(facts({"worker:1": backoff, "ps:0": backoff}))
     assert waiting == [fact("task_lost", task="ps:0"), fact("exited", code=3)]
@@ -190,8 +190,8 @@ def test_a_task_counts_only_when_it_is_known_what_it_does_and_what_is_wanted_of_
     known = facts({})
     wanted = {**known.intents, "not in the roster": known.intents["ps:0"]}
     del wanted["worker:1"]
-    told = {task: entry for task, entry in known.entries.items() if task != "ps:0"}
-    assert list(Facts(known.roster, True, told, wanted).entries) == ["worker:0", "evaluator:0"]
+    entries = {task: entry for task, entry in known.entries.items() if task != "ps:0"}
+    assert list(Facts(known.roster, True, entries, wanted).entries) == ["worker:0", "evaluator:0"]
 
 
 def test_a_failure_of_which_nobody_knows_the_time_is_older_than_all_others() -> None:

@@ -320,14 +320,14 @@ def test_an_end_that_nobody_saw_may_be_tried_again() -> None:
 
 
 def test_the_users_lists_come_first_and_count_signals_from_128() -> None:
-    said = recovery(retry=[2, 127], permanent=[1, 139, 42])
-    assert verdict(code(2), "", said).retry
-    assert verdict(code(127, "cannot run it"), "", said).retry
-    assert not verdict(code(1), "", said).retry
-    assert not verdict(killed(signal.SIGSEGV), "", said).retry
-    assert not verdict(code(139), "", said).retry
-    assert not verdict(code(42), "", said).retry
-    assert verdict(killed(signal.SIGKILL), "", said).retry
+    settings = recovery(retry=[2, 127], permanent=[1, 139, 42])
+    assert verdict(code(2), "", settings).retry
+    assert verdict(code(127, "cannot run it"), "", settings).retry
+    assert not verdict(code(1), "", settings).retry
+    assert not verdict(killed(signal.SIGSEGV), "", settings).retry
+    assert not verdict(code(139), "", settings).retry
+    assert not verdict(code(42), "", settings).retry
+    assert verdict(killed(signal.SIGKILL), "", settings).retry
 
 
 def test_code_that_cannot_be_imported_is_not_tried_again() -> None:
@@ -369,7 +369,7 @@ def test_who_aborts_did() -> None:
     assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
 
 
-def test_state_json_is_told_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
+def test_state_json_holds_the_exit_whether_it_may_be_tried_again_and_the_end_of_the_log() -> None:
     ending = code(127, "cannot run it")
     exit_ = exit_record(ending, Verdict(retry=False), "last words")
     assert exit_ == {

@@ -104,9 +104,9 @@ def test_a_bounded_pattern_means_what_it_meant(pattern: str, path: str) -> None:
     assert rule.decides(path) is (found is not None and not any(found.match.groups()))
 
 
-def git(top: Path, *words: str) -> None:
+def git(top: Path, *args: str) -> None:
     who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
-    subprocess.run(["git", "-C", str(top), *who, *words], check=True, capture_output=True)
+    subprocess.run(["git", "-C", str(top), *who, *args], check=True, capture_output=True)
 
 
 def write_tracked(top: Path, *names: str) -> None:

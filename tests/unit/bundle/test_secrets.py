@@ -239,7 +239,7 @@ def test_a_gitignore_is_no_word_on_secrets(code: Path) -> None:
     assert withheld(scan(write(code, {".env": "X=1", ".gitignore": "*.log\n!.env\n"}))) == (".env",)
 
 
-def test_what_the_users_rules_leave_out_is_not_told(code: Path) -> None:
+def test_what_the_users_rules_leave_out_is_not_reported(code: Path) -> None:
     bundle = scan(write(code, {".env": "X=1", ".gitignore": ".env\n"}))
     assert (withheld(bundle), bundle.skipped) == ((), ((".env", ".gitignore:1 .env"),))
 
@@ -300,9 +300,9 @@ def test_an_env_file_that_says_nothing_takes_no_file_along(code: Path, tmp_path:
 
 def test_one_line_says_what_was_left_out_and_how_to_send_it(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {".env": "X", "keys/id_rsa": KEY})))
-    said = capsys.readouterr()
-    assert said.err == "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)\n"
-    assert said.out == ""
+    output = capsys.readouterr()
+    assert output.err == "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)\n"
+    assert output.out == ""
     show_left_out(scan(write(code, {f".env.{number}": "X" for number in range(15)})))
     assert capsys.readouterr().err.count("\n") == 1
 
@@ -315,7 +315,7 @@ def test_a_long_list_is_folded(code: Path, capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("name", ["[a]*?\\.env", ".env.a b", ".env.[x]", "keys [1]/id_rsa"])
-def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reported_line_sends_that_very_file(code: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {name: "X"})))
     rule = capsys.readouterr().err.partition("a line such as ")[2].removesuffix(" in .dtctlignore pushes one)\n")
     write(code, {".dtctlignore": rule + "\n"})
@@ -324,8 +324,8 @@ def test_the_line_that_is_told_sends_that_very_file(code: Path, name: str, capsy
 
 def test_one_line_says_what_ignore_rules_leave_out(code: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_left_out(scan(write(code, {".gitignore": "# data\ndata/\n*.log\n", "data/x": "", "a.log": "", "b.log": ""})))
-    said = "not pushed by your ignore rules: 3 paths: 2 [.gitignore:3 *.log], data/ [.gitignore:2 data/]\n"
-    assert capsys.readouterr().err == said
+    expected = "not pushed by your ignore rules: 3 paths: 2 [.gitignore:3 *.log], data/ [.gitignore:2 data/]\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
     paths = [name for name in [*SECRETS, *HARMLESS, *DIRECTORIES, "a/b/.ssh/x", "x/.env.dist"] if name == name.lower()]
     for path in paths:
         write(tmp_path, {path: ""})
-    told = subprocess.run(
+    completed = subprocess.run(
         ["git", "-C", str(tmp_path), "check-ignore", "--stdin", "--no-index"],
         input="\n".join(paths), capture_output=True, text=True, check=False,
     ).stdout.splitlines()  # fmt: skip
@@ -345,7 +345,7 @@ def test_the_rules_mean_what_they_mean_to_git(tmp_path: Path) -> None:
         parts = path.split("/")
         return any(rule_of_name("/".join(parts[:end]), end < len(parts)) for end in range(1, len(parts) + 1))
 
-    assert [path for path in paths if left_out(path)] == told
+    assert [path for path in paths if left_out(path)] == completed
 
 
 @cases

@@ -43,10 +43,10 @@ class Recorder:
     def receive(self, timeout_s: float | None = None) -> Message:
         if not self.says:
             raise TimeoutError
-        said = self.says.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        answer = self.says.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
     def close(self) -> None: ...
 
@@ -170,14 +170,14 @@ def test_a_file_that_is_not_what_was_scanned_is_not_sent(bundle: Bundle, change:
 
 
 def test_progress_ends_at_the_total(bundle: Bundle) -> None:
-    told: list[tuple[str, int, int]] = []
+    reported: list[tuple[str, int, int]] = []
     with Sender(bundle) as sender:
-        sender.serve(Recorder("h7"), need(1, 3), lambda *values: told.append(values))
-        assert told[-1] == ("h7", 2 * CHUNK + 600_000, 2 * CHUNK + 600_000)
-        assert told == sorted(told)
-        told.clear()
-        sender.serve(Recorder("h7"), need(), lambda *values: told.append(values))
-        assert told == []
+        sender.serve(Recorder("h7"), need(1, 3), lambda *values: reported.append(values))
+        assert reported[-1] == ("h7", 2 * CHUNK + 600_000, 2 * CHUNK + 600_000)
+        assert reported == sorted(reported)
+        reported.clear()
+        sender.serve(Recorder("h7"), need(), lambda *values: reported.append(values))
+        assert reported == []
 
 
 def test_an_agent_that_cannot_go_on_is_heard_while_sending(bundle: Bundle) -> None:

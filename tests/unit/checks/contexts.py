@@ -19,12 +19,12 @@ GB = 10**9
 
 
 def context(
-    value: Cluster | None = None, uses: Iterable[str] = (), modules: Iterable[str] = (), **said: Any
+    value: Cluster | None = None, uses: Iterable[str] = (), modules: Iterable[str] = (), **fields: Any
 ) -> CheckContext:
     """Of ps on a and b, and workers on c (the lead's host) and d, unless said otherwise."""
     value = value or cluster(dirs={"output": "/saved"})
     plan = plan_run(value, {name: name for name in value.hosts}, local_python="python3")
-    return CheckContext(plan, dict.fromkeys(value.jobs, Needs(tuple(modules), frozenset(uses))), token="ab", **said)
+    return CheckContext(plan, dict.fromkeys(value.jobs, Needs(tuple(modules), frozenset(uses))), token="ab", **fields)
 
 
 def software(path: str = "/usr/bin/python3", **packages: str) -> SoftwareFacts:
@@ -33,32 +33,32 @@ def software(path: str = "/usr/bin/python3", **packages: str) -> SoftwareFacts:
     return {"pythons": [python(path, packages=named)]}
 
 
-def python(path: str = "/usr/bin/python3", **told: Any) -> PythonFound:
-    return checked(PythonFound, {"program": "python3", "path": path, "version": "3.11.7", **told})
+def python(path: str = "/usr/bin/python3", **fields: Any) -> PythonFound:
+    return checked(PythonFound, {"program": "python3", "path": path, "version": "3.11.7", **fields})
 
 
-def machine(*, available: float = 8, memory: float = 16, **told: Any) -> MachineFacts:
+def machine(*, available: float = 8, memory: float = 16, **fields: Any) -> MachineFacts:
     """Memory in GB."""
     load = {
         "time": 1000.0, "cpus": 8, "load": 0.1, "memory_bytes": int(memory * GB), "waiting": {},
         "available_bytes": int(available * GB),
     }  # fmt: skip
-    return checked(MachineFacts, {"machine": load, **told})
+    return checked(MachineFacts, {"machine": load, **fields})
 
 
 def disk(path: str = "/saved", free: int = 100 * GB, size: int = 500 * GB, files: int | None = 10**6) -> dict[str, Any]:
     return {"path": path, "free_bytes": free, "size_bytes": size, "free_files": files}
 
 
-def storage(**told: Any) -> StorageFacts:
-    return checked(StorageFacts, told)
+def storage(**fields: Any) -> StorageFacts:
+    return checked(StorageFacts, fields)
 
 
 def judged(topic: Topic[Any, Any], value: CheckContext, *rounds: Mapping[str, Any], **more: Any) -> list[Finding]:
     return list(topic.judge(value, Answers(rounds, **more)))
 
 
-def told(found: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
+def hosts_by_signature(found: Iterable[Finding]) -> dict[str, tuple[str, ...]]:
     """Signature -> hosts; fails where one is found twice."""
     each = [(one.signature.name, one.seen.hosts) for one in found]
     assert len(dict(each)) == len(each), each

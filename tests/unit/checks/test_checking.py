@@ -98,7 +98,7 @@ def test_clocks_are_bounded_by_question_and_answer() -> None:
     assert found.failed
 
 
-def test_a_host_that_answers_something_else_is_not_believed() -> None:
+def test_a_host_that_answers_something_else_is_not_trusted() -> None:
     class Silent(Hosts):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             (answer,) = super().__call__(session, fields)
@@ -112,19 +112,19 @@ def test_a_host_that_answers_something_else_is_not_believed() -> None:
     assert "invalid record: facts.machine" in found.errors["d"].detail + found.errors["d"].summary
 
 
-def test_how_far_it_is_is_told_by_host() -> None:
-    told: list[Progress] = []
-    checked(FakeTransport(Hosts()), report=told.append)
-    assert [one.phase for one in told if one.host == "d"] == ["connect", "check", "prepared"]
+def test_how_far_it_is_is_reported_by_host() -> None:
+    reports: list[Progress] = []
+    checked(FakeTransport(Hosts()), report=reports.append)
+    assert [one.phase for one in reports if one.host == "d"] == ["connect", "check", "prepared"]
 
 
 def test_the_machine_form_has_all_that_was_found() -> None:
-    said = machine_form.checked(checked(FakeTransport(Hosts(d=300.0), {"b": GONE})))
-    assert said["passed"] is False
-    assert [one["signature"] for one in said["problems"]] == ["clock_wrong"]
-    assert said["problems"][0]["remedies"][0].startswith("dtctl exec @d -- timedatectl")
-    assert [one["host"] for one in said["errors"]] == ["b"]
-    assert {"what": "tensorflow", "hosts": dict.fromkeys("acd", "2.21.0")} in said["topics"]["software"]
+    document = machine_form.checked(checked(FakeTransport(Hosts(d=300.0), {"b": GONE})))
+    assert document["passed"] is False
+    assert [one["signature"] for one in document["problems"]] == ["clock_wrong"]
+    assert document["problems"][0]["remedies"][0].startswith("dtctl exec @d -- timedatectl")
+    assert [one["host"] for one in document["errors"]] == ["b"]
+    assert {"what": "tensorflow", "hosts": dict.fromkeys("acd", "2.21.0")} in document["topics"]["software"]
 
 
 def test_in_passing_the_first_questions_travel_with_something_else() -> None:
@@ -148,11 +148,11 @@ def test_in_passing_a_greeting_tells_the_time() -> None:
     passing.met(passing.opened("d", late))
     own = made(CheckFacts, machine=machine())
     passing.add({"d": made(Prepared, unchanged=False, run="r", current=None, replaces=None, facts=own, facts_s=0.2)})
-    told = passing.judged()
-    assert told is not None
-    assert [one.signature.name for one in told.found] == ["clock_wrong"]
-    assert told.seconds == 0.2
-    assert told.hosts == ("d",), "nobody else has told anything"
+    findings = passing.judged()
+    assert findings is not None
+    assert [one.signature.name for one in findings.found] == ["clock_wrong"]
+    assert findings.seconds == 0.2
+    assert findings.hosts == ("d",), "nobody else has told anything"
 
 
 def test_without_a_scene_nothing_is_asked_in_passing() -> None:
@@ -165,8 +165,8 @@ def test_without_a_scene_nothing_is_asked_in_passing() -> None:
 def test_in_passing_a_second_round_is_asked_of_those_who_have_answered_the_first() -> None:
     passing = InPassing(context(brief=True))
     first = listening({host: question["network"] for host, question in passing.questions.items()})  # type: ignore[misc]
-    told = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
-    passing.add(told)
+    facts = {host: made(Facts, facts={"network": each}, facts_s=0.1) for host, each in first.items() if host != "d"}
+    passing.add(facts)
     assert set(passing.questions) == {"a", "b", "c"}
     question = passing.question("a")
     assert question is not None
@@ -207,7 +207,7 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("line", "expected"),
     [
         (Line("tensorflow", dict.fromkeys(EIGHT, "2.21.0")), [("tensorflow", "2.21.0")]),
         (
@@ -235,5 +235,5 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
         ),
     ],
 )
-def test_a_line(line: Line | Statement, said: list[tuple[str, str]]) -> None:
-    assert shown([line], 8) == said
+def test_a_line(line: Line | Statement, expected: list[tuple[str, str]]) -> None:
+    assert shown([line], 8) == expected

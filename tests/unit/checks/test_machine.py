@@ -28,7 +28,7 @@ from dtctl.operations.checks.topic import Answers, CheckContext, Line
 from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis.signature import FULL_BYTES, Finding
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.contexts import GB, context, disk, judged, machine, sentence, told
+from tests.unit.checks.contexts import GB, context, disk, hosts_by_signature, judged, machine, sentence
 from tests.unit.clusters import cluster, job, ssh_host
 
 MB = 10**6
@@ -41,10 +41,10 @@ def test_hosts_with_room_pass() -> None:
     assert judged(TOPIC, context(), facts, clocks=dict.fromkeys("abcd", RIGHT)) == []
 
 
-def test_hosts_that_share_a_full_disk_are_told_once() -> None:
+def test_hosts_that_share_a_full_disk_are_reported_once() -> None:
     facts = {host: machine(disks=[disk(free=0)]) for host in "abd"}
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"disk_full_before": ("a", "b", "d")}
+    assert hosts_by_signature(found) == {"disk_full_before": ("a", "b", "d")}
     assert sentence(found[0]).startswith("a disk of a,b,d is full: 0 B of 500 GB left at /saved")
 
 
@@ -65,7 +65,7 @@ def test_only_what_is_on_a_full_disk_is_advised_to_be_removed() -> None:
 
 def test_a_file_system_that_does_not_answer_is_a_problem() -> None:
     found = judged(TOPIC, context(), {"a": machine(silent=["/saved"]), "b": machine(silent=["/saved"])})
-    assert told(found) == {"disk_silent": ("a", "b")}
+    assert hosts_by_signature(found) == {"disk_silent": ("a", "b")}
 
 
 def test_what_the_clusters_own_tasks_take_now_is_theirs() -> None:
@@ -106,15 +106,15 @@ def test_who_uses_a_gpu_is_named() -> None:
     assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"
 
 
-def test_limits_that_are_low_are_told() -> None:
+def test_limits_that_are_low_are_reported() -> None:
     low = {"open_files": 256, "processes": 1024, "kills_at_logout": True}
     facts = {"a": machine(rights=low), "b": machine(rights={}), "c": machine(rights={**low, "lingers": True})}
-    found = told(judged(TOPIC, context(), facts))
+    found = hosts_by_signature(judged(TOPIC, context(), facts))
     assert found == {"few_files": ("a", "c"), "few_processes": ("a", "c"), "killed_at_logout": ("a",)}
 
 
 @pytest.mark.parametrize(
-    ("ahead", "signature", "said"),
+    ("ahead", "signature", "expected"),
     [
         ((299.9, 300.4), "clock_wrong", "the clock of d is 5m ahead of that of"),
         ((-300.4, -299.9), "clock_wrong", "the clock of d is 5m behind that of"),
@@ -123,10 +123,10 @@ def test_limits_that_are_low_are_told() -> None:
         ((3.0, 4.0), None, ""),
     ],
 )
-def test_a_clock_is_wrong_by_what_is_certain(ahead: tuple[float, float], signature: str | None, said: str) -> None:
+def test_a_clock_is_wrong_by_what_is_certain(ahead: tuple[float, float], signature: str | None, expected: str) -> None:
     found = list(clock_findings({**dict.fromkeys("abc", RIGHT), "d": ahead}))
     assert [one.signature.name for one in found] == ([signature] if signature else [])
-    assert all(one.seen.hosts == ("d",) and sentence(one).startswith(said) for one in found)
+    assert all(one.seen.hosts == ("d",) and sentence(one).startswith(expected) for one in found)
 
 
 def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
@@ -152,7 +152,7 @@ def test_in_passing_nothing_is_started_on_the_hosts() -> None:
 def test_in_passing_nvidia_smi_is_asked_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
     assert TOPIC.ask(value, Answers())["a"]["gpus"]
-    assert set(told(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
+    assert set(hosts_by_signature(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off:
 
 
 @pytest.mark.parametrize(
-    ("interval", "words"),
+    ("interval", "expected"),
     [
         ((-0.1, 0.1), "right"),
         ((0.9, 2.0), "right"),
@@ -181,8 +181,8 @@ def test_a_clock_is_off_by_the_nearest_bound(interval: tuple[float, float], off:
         ((299.6, 400.0), "300 s ahead"),
     ],
 )
-def test_a_clock_is_told_against_this_machines(interval: tuple[float, float], words: str) -> None:
-    assert clock_text(interval) == words
+def test_a_clock_is_reported_against_this_machines(interval: tuple[float, float], expected: str) -> None:
+    assert clock_text(interval) == expected
 
 
 def found(**intervals: tuple[float, float]) -> list[tuple[object, ...]]:
@@ -215,21 +215,21 @@ def test_of_two_hosts_the_one_that_differs_from_the_other_and_from_here_is_wrong
     assert found(a=(0, 0), b=(8.0, 8.0)) == [("clock_off", ("b",), 8.0, "ahead of", ("a", HERE))]
 
 
-def test_hosts_that_are_off_alike_are_told_together_and_are_no_others_of_anybody() -> None:
-    told = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(20.2, 21), e=(20.4, 21), f=(-300.0, -299.6))
+def test_hosts_that_are_off_alike_are_reported_together_and_are_no_others_of_anybody() -> None:
+    findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(20.2, 21), e=(20.4, 21), f=(-300.0, -299.6))
     others = ("a", "b", "c", HERE)
-    assert told == [
+    assert findings == [
         ("clock_off", ("d", "e"), 20, "ahead of", others),
         ("clock_wrong", ("f",), 300, "behind", others),
     ]
 
 
 def test_a_clock_that_is_just_off_speaks_for_nobody() -> None:
-    told = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(OFF_S, OFF_S), e=(90.0, 90.0))
-    assert [one[-1] for one in told] == [("a", "b", "c", HERE)] * 2
+    findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(OFF_S, OFF_S), e=(90.0, 90.0))
+    assert [one[-1] for one in findings] == [("a", "b", "c", HERE)] * 2
 
 
-def test_this_machine_is_told_as_such_whichever_way_it_is_off() -> None:
+def test_this_machine_is_reported_as_such_whichever_way_it_is_off() -> None:
     assert found(a=(90.0, 90.0), b=(90.0, 90.0)) == [("clock_wrong_here", (), 90.0, "behind", ("a", "b"))]
     assert found(a=(-8.0, -8.0), b=(-8.0, -8.0)) == [("clock_wrong_here", (), 8.0, "ahead of", ("a", "b"))]
 
@@ -290,20 +290,20 @@ def test_memory_is_short_when_the_tasks_took_more_than_there_is_or_is_free(
     ],
 )
 def test_limits_are_few_below_a_number(rights: dict[str, int], name: str | None) -> None:
-    assert list(told(judged(TOPIC, context(), {"a": machine(rights=rights)}))) == ([name] if name else [])
+    assert list(hosts_by_signature(judged(TOPIC, context(), {"a": machine(rights=rights)}))) == ([name] if name else [])
 
 
 def test_clocks_are_judged_with_the_machines() -> None:
     clocks = {"a": (0.0, 0.1), "b": (0.0, 0.1), "c": (90.0, 90.1)}
     found = judged(TOPIC, context(), {host: machine() for host in "abc"}, clocks=clocks)
-    assert told(found) == {"clock_wrong": ("c",)}
+    assert hosts_by_signature(found) == {"clock_wrong": ("c",)}
 
 
 def lines(heard: Answers[Any]) -> Mapping[str, Mapping[str, object]]:
     return {one.what: one.values for one in TOPIC.describe(context(), heard) if isinstance(one, Line)}
 
 
-def test_each_figure_of_a_machine_is_told_by_host() -> None:
+def test_each_figure_of_a_machine_is_reported_by_host() -> None:
     full = machine(
         available=3,
         took={"worker:0": 1, "worker:1": 2},
@@ -340,8 +340,8 @@ def planned(tasks: int, have: int, **settings: Any) -> CheckContext:
     return context(cluster(*jobs, hosts=[ssh_host("a", gpus=have)]))
 
 
-def found_of(value: CheckContext, **told: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
-    facts = {"a": machine(nvidia_smi=True, **told)}
+def found_of(value: CheckContext, **fields: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
+    facts = {"a": machine(nvidia_smi=True, **fields)}
     return [
         (one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpu_findings(value, facts)
     ]
@@ -381,13 +381,13 @@ def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given(
     }
 
 
-def test_gpus_are_told_in_short_by_their_kind() -> None:
-    told = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
-    assert gpu_text(told) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
+def test_gpus_are_reported_in_short_by_their_kind() -> None:
+    gpus = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
+    assert gpu_text(gpus) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
     assert gpu_text([]) == ""
 
 
-def test_drivers_that_differ_are_told_with_those_that_fewer_hosts_have() -> None:
+def test_drivers_that_differ_are_reported_with_those_that_fewer_hosts_have() -> None:
     other = gpu(0, driver="535.1")
     facts = {"a": machine(gpus=[gpu(0), gpu(1)]), "b": machine(gpus=[gpu(0)]), "c": machine(gpus=[other])}
     (one,) = gpu_findings(context(), facts)

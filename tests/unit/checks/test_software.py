@@ -15,7 +15,7 @@ from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, fails
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.contexts import context, judged, python, sentence, software, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, python, sentence, software
 from tests.unit.clusters import cluster, job, ssh_host
 
 SAME = {host: software(tensorflow="2.21.0", keras="3.15.1", tensorboard="2.21.0") for host in "abcd"}
@@ -66,10 +66,10 @@ def test_a_program_that_is_no_python_is_not_asked_about() -> None:
     assert TOPIC.ask(context(value), Answers()) == {}
 
 
-def test_a_missing_module_is_told_with_the_version_that_the_others_have() -> None:
+def test_a_missing_module_is_reported_with_the_version_that_the_others_have() -> None:
     facts = {**SAME, "d": {"pythons": [python(missing=["tensorflow", "sklearn"])]}}
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"modules_missing": ("d",)}
+    assert hosts_by_signature(found) == {"modules_missing": ("d",)}
     assert fails(found[0])
     assert sentence(found[0]).startswith("worker:1 will fail on d: the program imports tensorflow, sklearn")
     assert remedies(found[0])[0].endswith("-m pip install tensorflow==2.21.0 scikit-learn")
@@ -79,25 +79,25 @@ def test_what_a_setup_may_install_is_only_a_warning() -> None:
     value = cluster(trainer=dataclasses.replace(cluster().trainer, setup="pip install -r requirements.txt"))
     facts = {**SAME, "c": {"pythons": [python(missing=["tensorflow"])]}, "d": {"pythons": [python("")]}}
     found = judged(TOPIC, context(value), facts)
-    assert told(found) == {"modules_to_come": ("c",), "python_to_come": ("d",)}
+    assert hosts_by_signature(found) == {"modules_to_come": ("c",), "python_to_come": ("d",)}
     assert not any(map(fails, found))
 
 
 def test_without_a_python_a_task_cannot_start() -> None:
     found = judged(TOPIC, context(), {**SAME, "d": {"pythons": [python("")]}})
-    assert told(found) == {"python_missing": ("d",)}
+    assert hosts_by_signature(found) == {"python_missing": ("d",)}
 
 
-def test_a_python_that_does_not_answer_is_told_with_its_words() -> None:
+def test_a_python_that_does_not_answer_is_reported_with_its_message() -> None:
     found = judged(TOPIC, context(), {**SAME, "d": {"pythons": [python(problem="No module named 'encodings'")]}})
-    assert told(found) == {"python_broken": ("d",)}
+    assert hosts_by_signature(found) == {"python_broken": ("d",)}
     assert "No module named 'encodings'" in sentence(found[0])
 
 
 def test_the_host_that_differs_from_most_is_named() -> None:
     facts = {**SAME, "b": software(tensorflow="2.19.0", keras="3.15.1", tensorboard="2.21.0")}
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"framework_differs": ("b",)}
+    assert hosts_by_signature(found) == {"framework_differs": ("b",)}
     assert "2.19.0 on b, 2.21.0 on a,c,d" in sentence(found[0])
     assert remedies(found[0]) == ["dtctl exec @b -- /usr/bin/python3 -m pip install tensorflow==2.21.0"]
 
@@ -105,7 +105,7 @@ def test_the_host_that_differs_from_most_is_named() -> None:
 def test_of_as_many_hosts_those_with_the_older_version_are_named() -> None:
     facts = {"a": software(tensorflow="2.9.0"), "b": software(tensorflow="2.21.0")}
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"framework_differs": ("a",)}
+    assert hosts_by_signature(found) == {"framework_differs": ("a",)}
     assert remedies(found[0])[0].endswith("tensorflow==2.21.0")
 
 
@@ -113,7 +113,7 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
     facts: dict[str, Any] = {**SAME, "a": software(tensorflow="2.21.0", keras="3.14.0", tensorboard="2.21.0")}
     facts["b"] = {"pythons": [dict(SAME["b"]["pythons"][0], version="3.9.2")]}
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"packages_differ": ("a",), "pythons_differ": ("b",)}
+    assert hosts_by_signature(found) == {"packages_differ": ("a",), "pythons_differ": ("b",)}
     assert not any(map(fails, found))
 
 
@@ -132,7 +132,7 @@ def test_other_packages_and_pythons_that_differ_are_warnings() -> None:
         (["summaries"], {"torch": "2.2.0"}, None),
     ],
 )
-def test_known_traps_are_told_before_they_snap(
+def test_known_traps_are_reported_before_they_snap(
     uses: list[str], packages: dict[str, str], signature: str | None
 ) -> None:
     found = judged(TOPIC, context(uses=uses), {host: software(**packages) for host in "abcd"})
@@ -140,12 +140,12 @@ def test_known_traps_are_told_before_they_snap(
     assert all(one.seen.hosts == ("a", "b", "c", "d") for one in found)
 
 
-def test_what_cannot_be_imported_is_told_with_its_error() -> None:
+def test_what_cannot_be_imported_is_reported_with_its_error() -> None:
     facts = {
         "c": {"pythons": [python(imported={"tensorflow": {"seconds": 3, "problem": "ImportError: libcuda.so.1"}})]}
     }
     found = judged(TOPIC, context(), facts)
-    assert told(found) == {"import_fails": ("c",)}
+    assert hosts_by_signature(found) == {"import_fails": ("c",)}
     assert "cannot import tensorflow: ImportError: libcuda.so.1" in sentence(found[0])
 
 
@@ -169,7 +169,7 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
         ({}, None),
     ],
 )
-def test_gpus_that_would_stay_idle_are_told(has: dict[str, Any], signature: str | None) -> None:
+def test_gpus_that_would_stay_idle_are_reported(has: dict[str, Any], signature: str | None) -> None:
     jobs = [job("ps", ["a"], [2222]), job("worker", ["a"], [2223])]
     value = context(cluster(*jobs, hosts=[ssh_host("a", gpus=1)]))
     assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["cuda"] is True
@@ -238,12 +238,12 @@ def test_no_template_walks_into_a_trap_of_its_own(template: Path, tmp_path: Path
     assert "saves_sharded" not in uses or "saves_as_told" in uses
 
 
-def imports_of(directory: Path, *words: str, **files: str) -> tuple[str, ...] | None:
+def imports_of(directory: Path, *args: str, **files: str) -> tuple[str, ...] | None:
     for name, text in files.items():
         file = directory / name.replace("__slash__", "/").replace("_py", ".py")
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    program = program_of(["python", *words], directory)
+    program = program_of(["python", *args], directory)
     return None if program is None else program.modules
 
 
@@ -277,19 +277,19 @@ def test_a_directory_beside_the_program_is_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "files"),
+    ("args", "files"),
     [
         (("-m", "pkg.train"), {"pkg__slash__train_py": "import numpy\n"}),
         (("-u", "train.py"), {"train_py": "import numpy\n"}),
         (("src/train.py",), {"src__slash__train_py": "import near\nimport numpy\n", "src__slash__near_py": ""}),
     ],
 )
-def test_the_program_is_found_as_python_finds_it(tmp_path: Path, words: tuple[str, ...], files: dict[str, str]) -> None:
-    assert imports_of(tmp_path, *words, **files) == ("numpy",)
+def test_the_program_is_found_as_python_finds_it(tmp_path: Path, args: tuple[str, ...], files: dict[str, str]) -> None:
+    assert imports_of(tmp_path, *args, **files) == ("numpy",)
 
 
 @pytest.mark.parametrize(
-    ("words", "text"),
+    ("args", "text"),
     [
         (("train.py",), "import sys\nsys.path.append('/elsewhere')\nimport strange\n"),
         (("train.py",), "import this, if you can\n"),
@@ -301,8 +301,8 @@ def test_the_program_is_found_as_python_finds_it(tmp_path: Path, words: tuple[st
         ((), ""),
     ],
 )
-def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, words: tuple[str, ...], text: str) -> None:
-    assert imports_of(tmp_path, *words, train_py=text) is None
+def test_what_its_text_does_not_tell_is_not_guessed(tmp_path: Path, args: tuple[str, ...], text: str) -> None:
+    assert imports_of(tmp_path, *args, train_py=text) is None
 
 
 def test_modules_have_the_place_of_their_first_import(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.operations.checks.speed import SHARE, TOPIC, least_usual
 from dtctl.operations.checks.topic import Answers, Line, fails
-from tests.unit.checks.contexts import context, judged, machine, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, machine, sentence
 
 DEEP = context(deep=True)
 
 
-def fast(flops: float = 100e9, copied: float = 5e9, cpus: int = 8, stolen: float = 0.0, **said: Any) -> SpeedFacts:
+def fast(flops: float = 100e9, copied: float = 5e9, cpus: int = 8, stolen: float = 0.0, **fields: Any) -> SpeedFacts:
     own = {**machine()["machine"], "cpus": cpus, "stolen": stolen}
     return checked(
-        SpeedFacts, {"kind": "numpy", "flops": flops, "copied_bytes": copied, "machine": own, "model": "EPYC", **said}
+        SpeedFacts, {"kind": "numpy", "flops": flops, "copied_bytes": copied, "machine": own, "model": "EPYC", **fields}
     )
 
 
@@ -40,7 +40,7 @@ def test_hosts_of_one_speed_pass() -> None:
 def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
     taker = {"pid": 7, "name": "stress", "user": "ada", "cpu": 3.5}
     one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, busy=[taker]))
-    assert told(one) == {"host_computes_slowly": ("d",)}
+    assert hosts_by_signature(one) == {"host_computes_slowly": ("d",)}
     assert sentence(one[0]) == (
         "d computes at 50 GFLOP/s, the others at 100 GFLOP/s: tasks that train in step will wait for it; "
         "stress of ada (pid 7) takes 3.5 of them"
@@ -50,31 +50,31 @@ def test_a_slow_host_is_named_with_what_takes_its_processors() -> None:
 
 def test_other_processors_and_a_greedy_machine_below_explain_it() -> None:
     one = found(a=fast(), b=fast(), c=fast(), d=fast(50e9, model="Atom", cpus=4, stolen=0.2, governor="powersave"))
-    said = sentence(one[0])
-    assert "its processors are Atom, theirs EPYC" in said
-    assert "it has 4 processors, they have 8" in said
-    assert "20 % of them go to other guests of its machine" in said
+    text = sentence(one[0])
+    assert "its processors are Atom, theirs EPYC" in text
+    assert "it has 4 processors, they have 8" in text
+    assert "20 % of them go to other guests of its machine" in text
 
 
 def test_of_two_hosts_the_slower_one_is_named() -> None:
-    assert told(found(a=fast(), b=fast(70e9))) == {"host_computes_slowly": ("b",)}
+    assert hosts_by_signature(found(a=fast(), b=fast(70e9))) == {"host_computes_slowly": ("b",)}
 
 
-def test_slow_memory_is_told_of_a_host_that_computes_as_the_others() -> None:
-    assert told(found(a=fast(), b=fast(), c=fast(copied=2e9))) == {"host_copies_slowly": ("c",)}
+def test_slow_memory_is_reported_for_a_host_that_computes_as_the_others() -> None:
+    assert hosts_by_signature(found(a=fast(), b=fast(), c=fast(copied=2e9))) == {"host_copies_slowly": ("c",)}
 
 
 def test_only_what_was_measured_alike_is_compared() -> None:
     assert found(a=fast(), b=fast(), c=fast(1e6, kind="python")) == []
 
 
-def test_a_host_that_could_not_be_measured_is_told() -> None:
+def test_a_host_that_could_not_be_measured_is_reported() -> None:
     one = found(a=fast(), b=fast(0, kind="", problem="it did not answer within 64 s"))
-    assert told(one) == {"speed_not_measured": ("b",)}
+    assert hosts_by_signature(one) == {"speed_not_measured": ("b",)}
 
 
-def gpu(number: int, flops: float = 19e12, name: str = "A100", **said: Any) -> dict[str, Any]:
-    return {"gpu": number, "name": name, "flops": flops, "clock_mhz": 1410, "degrees": 60, "lanes": 16, **said}
+def gpu(number: int, flops: float = 19e12, name: str = "A100", **fields: Any) -> dict[str, Any]:
+    return {"gpu": number, "name": name, "flops": flops, "clock_mhz": 1410, "degrees": 60, "lanes": 16, **fields}
 
 
 def test_the_framework_that_the_programs_import_multiplies_on_gpus() -> None:
@@ -86,7 +86,7 @@ def test_the_framework_that_the_programs_import_multiplies_on_gpus() -> None:
 def test_a_slow_gpu_is_named_with_what_is_different_about_it() -> None:
     slow = gpu(1, 8e12, clock_mhz=600, degrees=91, lanes=4)
     one = found(a=fast(gpus=[gpu(0), slow]), b=fast(gpus=[gpu(0), gpu(1, 18e12)]))
-    assert told(one) == {"gpu_computes_slowly": ("a",)}
+    assert hosts_by_signature(one) == {"gpu_computes_slowly": ("a",)}
     assert sentence(one[0]) == (
         "GPU 1 of a (A100) computes at 8 TFLOP/s, others of its kind at 19 TFLOP/s; its clock is at 600 MHz, "
         "theirs at 1410; it has 4 lanes to its host, they have 16; it is at 91 degrees, they are at 60"
@@ -97,9 +97,9 @@ def test_gpus_of_several_kinds_are_not_compared() -> None:
     assert found(a=fast(gpus=[gpu(0)]), b=fast(gpus=[gpu(0, 4e12, "K80")])) == []
 
 
-def test_gpus_that_the_framework_does_not_see_are_told() -> None:
+def test_gpus_that_the_framework_does_not_see_are_reported() -> None:
     one = found(a=fast(gpus=[gpu(0)]), b=fast(gpu_problem="tensorflow sees none of them"))
-    assert told(one) == {"gpus_not_measured": ("b",)}
+    assert hosts_by_signature(one) == {"gpus_not_measured": ("b",)}
     assert sentence(one[0]) == "the GPUs of b could not be measured: tensorflow sees none of them"
 
 
@@ -115,7 +115,7 @@ def test_gpus_that_the_framework_does_not_see_are_told() -> None:
 )
 def test_slow_is_less_than_four_fifths_of_the_middle_of_the_others(own: dict[str, Any], name: str | None) -> None:
     one = found(a=fast(), b=fast(), c=fast(900e9, 90e9), d=fast(**own))
-    assert told(one) == ({name: ("d",)} if name else {})
+    assert hosts_by_signature(one) == ({name: ("d",)} if name else {})
 
 
 def fields(own: SpeedFacts, *others: SpeedFacts) -> dict[str, Any]:
@@ -145,14 +145,14 @@ def test_another_model_explains_it_where_all_others_have_one_and_it_is_known() -
     assert fields(fast(**SLOWLY, governor="powersave")) == {}, "nobody knows that of the others"
 
 
-def test_both_speeds_are_told_with_the_middle_of_the_others() -> None:
+def test_both_speeds_are_reported_with_the_middle_of_the_others() -> None:
     (one,) = found(a=fast(), b=fast(), d=fast(50e9))
     assert one.seen.fields == {"own_flops": 50e9, "usual_flops": 100e9}
     (one,) = found(a=fast(), b=fast(), d=fast(copied=1e9))
     assert one.seen.fields == {"own_bytes": 1e9, "usual_bytes": 5e9}
 
 
-def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> None:
+def test_hosts_that_could_not_be_measured_are_reported_by_what_was_in_the_way() -> None:
     none: dict[str, Any] = {"flops": 0.0, "kind": ""}
     late = fast(**none, problem="late")
     one = found(a=fast(problem="late"), b=late, c=fast(**none), d=late)
@@ -162,7 +162,7 @@ def test_hosts_that_could_not_be_measured_are_told_by_what_was_in_the_way() -> N
     ]
 
 
-def test_before_the_second_round_nothing_is_told_and_after_it_each_figure_by_host() -> None:
+def test_before_the_second_round_nothing_is_reported_and_after_it_each_figure_by_host() -> None:
     def lines(*rounds: Any) -> dict[str, Any]:
         return {one.what: one.values for one in TOPIC.describe(DEEP, Answers(rounds)) if isinstance(one, Line)}
 

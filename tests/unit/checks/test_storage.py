@@ -11,7 +11,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
 from dtctl.operations.checks.topic import Answers, Line, Statement, fails
 from dtctl.render.diagnosis import remedies
-from tests.unit.checks.contexts import GB, context, judged, sentence, storage, told
+from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host
 
 SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
@@ -64,13 +64,13 @@ def test_in_passing_nothing_is_written() -> None:
 )
 def test_ps_that_save_their_parts_need_one_directory(uses: list[str], signature: str | None, is_problem: bool) -> None:
     found = judged(TOPIC, context(uses=uses), WROTE, looked("a", "b", sees=("a",)))
-    assert told(found) == ({signature: ("b",)} if signature else {})
+    assert hosts_by_signature(found) == ({signature: ("b",)} if signature else {})
     assert all(fails(one) is is_problem for one in found)
 
 
-@pytest.mark.parametrize(("said", "setting"), [({}, "dirs.output"), ({"checkpoint_dir": "/saved"}, "checkpoint.dir")])
-def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(said: dict[str, Any], setting: str) -> None:
-    value = context(cluster(dirs={"output": "/saved"}, **said), uses=["saves_sharded"])
+@pytest.mark.parametrize(("paths", "setting"), [({}, "dirs.output"), ({"checkpoint_dir": "/saved"}, "checkpoint.dir")])
+def test_what_is_to_be_changed_is_the_key_that_says_where_checkpoints_lie(paths: dict[str, Any], setting: str) -> None:
+    value = context(cluster(dirs={"output": "/saved"}, **paths), uses=["saves_sharded"])
     (found,) = judged(TOPIC, value, WROTE, looked("a", "b", sees=("a",)))
     assert remedies(found)[0].startswith(f"{setting} in cluster.yaml: a directory that all of them share")
 
@@ -82,20 +82,20 @@ def test_a_directory_that_all_see_passes() -> None:
 
 def test_an_evaluator_has_to_see_what_the_lead_saves() -> None:
     found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("a", "b")))
-    assert told(found) == {"checkpoints_not_seen": ("d",)}
+    assert hosts_by_signature(found) == {"checkpoints_not_seen": ("d",)}
     assert sentence(found[0]).startswith("evaluator:0 waits for checkpoints that it will never see")
 
 
 def test_workers_in_step_are_warned_that_a_restart_tears_them_apart() -> None:
     found = judged(TOPIC, with_evaluator(), WROTE, looked("a", "b", "d", sees=("d",)))
-    assert told(found) == {"restarts_apart": ("a", "b")}
+    assert hosts_by_signature(found) == {"restarts_apart": ("a", "b")}
     assert not fails(found[0])
 
 
-def test_what_cannot_be_written_is_told_with_the_systems_words() -> None:
+def test_what_cannot_be_written_is_reported_with_the_systems_message() -> None:
     wrote = {**WROTE, "d": storage(written=[{**SAVED, "at": "/", "up": 1, "problem": "Permission denied"}])}
     found = judged(TOPIC, context(), wrote)
-    assert told(found) == {"place_unwritable": ("d",)}
+    assert hosts_by_signature(found) == {"place_unwritable": ("d",)}
     assert sentence(found[0]) == "d cannot write to /saved: Permission denied (of that path only / is there)"
 
 
@@ -123,7 +123,7 @@ def test_data_has_to_be_there_and_the_same(odd: dict[str, Any], signature: str |
     value = context(cluster(dirs={"data": "/data"}))
     facts = {host: storage(data=[{**DATA, **(odd if host == "d" else {})}]) for host in "bcd"}
     found = judged(TOPIC, value, facts)
-    assert told(found) == ({signature: ("d",)} if signature else {})
+    assert hosts_by_signature(found) == ({signature: ("d",)} if signature else {})
 
 
 def test_a_ps_reads_no_data() -> None:
@@ -179,24 +179,24 @@ def test_a_checkpoint_of_no_size_or_elsewhere_takes_no_room(saved: dict[str, Any
     assert lines(facts)["room for checkpoints"] == {"c": None}
 
 
-def test_room_is_told_by_the_directory_with_the_least_and_data_by_host() -> None:
+def test_room_is_reported_by_the_directory_with_the_least_and_data_by_host() -> None:
     written = [SAVED, {**SAVED, "path": "/more", "free_bytes": 50 * GB}, {**SAVED, "path": "/gone", "at": ""}]
     saved = [ROOM, {**ROOM, "path": "/more"}, {**ROOM, "path": "/gone", "size_bytes": 100 * GB}]
     facts = {"c": storage(written=written, checkpoints=saved), "d": storage(data=[DATA])}
     assert lines(facts) == {"room for checkpoints": {"c": 5}, "data": {"d": "3 files, 0.0 MB"}}
 
 
-def test_who_sees_what_the_lead_saves_is_told_once_it_was_looked_for() -> None:
-    def said(*rounds: Any) -> list[tuple[str, Any]]:
+def test_who_sees_what_the_lead_saves_is_reported_once_it_was_looked_for() -> None:
+    def statements(*rounds: Any) -> list[tuple[str, Any]]:
         return [
             (one.kind, dict(one.fields))
             for one in TOPIC.describe(context(), Answers(rounds))
             if isinstance(one, Statement)
         ]
 
-    assert said(WROTE) == []
-    assert said(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
-    assert said(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]
+    assert statements(WROTE) == []
+    assert statements(WROTE, looked("a", "b", sees=("b",))) == [("shared", {"where": "/saved", "hosts": ("c", "b")})]
+    assert statements(WROTE, looked("a", "b")) == [("not_shared", {"where": "/saved", "lead": "c"})]
 
 
 def test_without_the_leads_host_it_is_said_that_nobody_can_tell_who_sees_what() -> None:
@@ -211,22 +211,22 @@ JOBS = (job("ps", ["a"], [1]), job("server", ["b"], [2]), job("worker", ["a", "b
 SCENE = context(cluster(*JOBS, dirs={"data": "/data"}))
 
 
-def found(*told: tuple[str, dict[str, Any]]) -> list[tuple[str, tuple[str, ...], tuple[str, ...], dict[str, Any]]]:
-    facts = {host: storage(data=[{**DATASET, **each}]) for host, each in told}
+def found(*answers: tuple[str, dict[str, Any]]) -> list[tuple[str, tuple[str, ...], tuple[str, ...], dict[str, Any]]]:
+    facts = {host: storage(data=[{**DATASET, **each}]) for host, each in answers}
     return [
         (one.signature.name, one.seen.hosts, tuple(map(str, one.seen.tasks)), dict(one.seen.fields))
         for one in data_findings(SCENE, facts)
     ]
 
 
-def test_data_that_is_missing_is_told_with_those_who_would_read_it_there() -> None:
+def test_data_that_is_missing_is_reported_with_those_who_would_read_it_there() -> None:
     gone = {"there": False, "path": HOME + "/data"}
     assert found(("a", gone), ("b", gone), ("c", {"path": HOME + "/data"})) == [
         ("data_missing", ("a", "b"), ("worker:0", "worker:1"), {"where": "~/data"})
     ]
 
 
-def test_each_problem_is_told_once_with_its_hosts() -> None:
+def test_each_problem_is_reported_once_with_its_hosts() -> None:
     assert found(("a", {"problem": "x"}), ("b", {"problem": "y"}), ("c", {"problem": "x"})) == [
         ("data_unreadable", ("a", "c"), (), {"where": "/data", "said": "x"}),
         ("data_unreadable", ("b",), (), {"where": "/data", "said": "y"}),
@@ -236,7 +236,7 @@ def test_each_problem_is_told_once_with_its_hosts() -> None:
 EMPTY = {"files": 0, "size_bytes": 0, "digest": ""}
 
 
-def test_an_empty_directory_is_told_beside_those_that_have_data() -> None:
+def test_an_empty_directory_is_reported_beside_those_that_have_data() -> None:
     assert found(("a", {}), ("b", EMPTY)) == [("data_empty", ("b",), (), {"where": "/data", "others": ("a",)})]
     assert found(("a", EMPTY), ("b", EMPTY)) == []
 
@@ -260,7 +260,7 @@ def test_directories_are_judged_by_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "words"),
+    ("disks", "expected"),
     [
         ([{}], "3 files, 3.0 MB"),
         ([{}, {"files": 2, "size_bytes": 500_000}], "5 files, 3.5 MB"),
@@ -268,8 +268,8 @@ def test_directories_are_judged_by_themselves() -> None:
         ([{}, {"there": False}], "missing"),
     ],
 )
-def test_what_a_host_has_is_told_in_short(told: list[dict[str, Any]], words: str) -> None:
-    assert data_text(storage(data=[{**DATASET, **each} for each in told])) == words
+def test_what_a_host_has_is_reported_in_short(disks: list[dict[str, Any]], expected: str) -> None:
+    assert data_text(storage(data=[{**DATASET, **each} for each in disks])) == expected
 
 
 def test_data_is_looked_for_where_it_is_to_be_already() -> None:

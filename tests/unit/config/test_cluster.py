@@ -245,13 +245,13 @@ def test_recovery_is_read(write: Path, recovery: str, expected: dict[str, object
 
 
 def test_durations_accept_none_auto_and_off(write: Path) -> None:
-    said = "active_deadline: none\nttl: none\nsettle: auto\nrecovery: {stall: off, host_timeout: never}\n"
-    cluster = load(write, ONE_WORKER + said)
+    text = "active_deadline: none\nttl: none\nsettle: auto\nrecovery: {stall: off, host_timeout: never}\n"
+    cluster = load(write, ONE_WORKER + text)
     assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (None, None, None)
     assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (0.0, None)
     assert load(write, ONE_WORKER + "recovery: {stall: auto}\n").recovery.stall_s is None
-    said = "active_deadline: 12h\nttl: 7d\nsettle: 0\nrecovery: {stall: 90s, host_timeout: 5m}\n"
-    cluster = load(write, ONE_WORKER + said)
+    text = "active_deadline: 12h\nttl: 7d\nsettle: 0\nrecovery: {stall: 90s, host_timeout: 5m}\n"
+    cluster = load(write, ONE_WORKER + text)
     assert (cluster.active_deadline_s, cluster.ttl_s, cluster.settle_s) == (43200.0, 604800.0, 0.0)
     assert (cluster.recovery.stall_s, cluster.recovery.host_timeout_s) == (90.0, 300.0)
 
@@ -305,7 +305,7 @@ def test_hooks_are_read_with_their_events(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hooks", "said"),
+    ("hooks", "expected"),
     [
         ("  web: {on: failed}\n", "hooks.web has neither post nor run"),
         ("  web: {post: 'https://x/', run: true.sh}\n", "hooks.web has both post and run"),
@@ -318,10 +318,10 @@ def test_hooks_are_read_with_their_events(tmp_path: Path) -> None:
         ("".join(f"  h{number}: {{post: 'https://x/'}}\n" for number in range(21)), "expected at most 20"),
     ],
 )
-def test_a_mistake_is_reported_with_what_was_expected(tmp_path: Path, hooks: str, said: str) -> None:
+def test_a_mistake_is_reported_with_what_was_expected(tmp_path: Path, hooks: str, expected: str) -> None:
     with pytest.raises(ConfigError) as refused:
         load_cluster(write_hooks(tmp_path, hooks))
-    assert said in refused.value.problems[0].summary
+    assert expected in refused.value.problems[0].summary
     assert refused.value.problems[0].place.line >= 5
 
 

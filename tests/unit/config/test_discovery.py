@@ -261,8 +261,8 @@ def started(run: str = "digits-1") -> RunRecord:
 
 def moved(record: RunRecord, to: str) -> RunRecord:
     """The run as its hosts tell it after `replace b TO` by somebody else."""
-    told = dataclasses.replace(record, run="digits-2", roster={**record.roster, TaskId("worker", 1): to})
-    return record.as_known(checked(Inventory, inventory(told)))
+    newer = dataclasses.replace(record, run="digits-2", roster={**record.roster, TaskId("worker", 1): to})
+    return record.as_known(checked(Inventory, inventory(newer)))
 
 
 def test_a_run_that_has_moved_to_another_host_of_the_file_is_reached_there(project: Path) -> None:

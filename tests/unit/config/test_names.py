@@ -140,17 +140,17 @@ def test_a_shell_takes_every_name_that_passes_for_one_word_and_itself(texts: lis
     hosts = [text for text in texts if _passes(check_host, text)]
     users = [text for text in texts if _passes(check_user, text)]
     # A shell takes the backslash of DOMAIN\user away, for OpenSSH's %r as for ours.
-    told = subprocess.run(
+    completed = subprocess.run(
         ["sh", "-c", "".join(f"printf '%s\\n' {name}\n" for name in [*hosts, *users])],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert told.stdout.split("\n")[:-1] == [
+    assert completed.stdout.split("\n")[:-1] == [
         *hosts,
         *(user.replace("\\\\", "\0").replace("\\", "").replace("\0", "\\") for user in users),
     ]
-    assert told.stderr == ""
+    assert completed.stderr == ""
 
 
 def _passes(check: Callable[[str], str], text: str) -> bool:

@@ -21,11 +21,11 @@ class Noted(Findings):
     """Findings without a file: what was added, in order."""
 
     def __init__(self, *, lacking: bool = False) -> None:
-        self.said: list[tuple[str, str, str, bool]] = []
+        self.found: list[tuple[str, str, str, bool]] = []
         self._lacking = lacking
 
     def add(self, path: Any, summary: str, hint: str = "", *, at_key: bool = False) -> None:
-        self.said.append((dotted(path), summary, hint, at_key))
+        self.found.append((dotted(path), summary, hint, at_key))
 
     def name(self, *path: str | int) -> str:
         return dotted(path)
@@ -35,7 +35,7 @@ class Noted(Findings):
 
     @property
     def summaries(self) -> list[str]:
-        return [summary for _, summary, _, _ in self.said]
+        return [summary for _, summary, _, _ in self.found]
 
 
 def job(*hosts: str, **settings: Any) -> JobEntry:
@@ -72,11 +72,11 @@ def test_as_many_tasks_as_a_cluster_can_have_and_not_one_more(monkeypatch: pytes
     monkeypatch.setattr(placement, "MOST_TASKS", 4)
     hosts, findings = inventory("a", "n1", "n2"), Noted()
     assert place_tasks({"ps": job("a", "a"), "worker": job("n[1-2]")}, hosts, findings)["worker"] == ["n1", "n2"]
-    assert findings.said == []
+    assert findings.found == []
     jobs = {"ps": job("a"), "worker": job("n[1-2]", tasks_per_host=2), "late": job("a")}
     assert place_tasks(jobs, hosts, findings) == {"ps": [], "worker": [], "late": []}
     summary = "jobs.worker is past the 4 tasks that a cluster can have"
-    assert findings.said == [("jobs.worker", summary, "check the ranges of its hosts and tasks_per_host", True)]
+    assert findings.found == [("jobs.worker", summary, "check the ranges of its hosts and tasks_per_host", True)]
 
 
 def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> None:
@@ -85,7 +85,7 @@ def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> No
     assert place_tasks({"ps": job("n1", "n[1-3]")}, hosts, findings) == {"ps": ["n1", "n1"]}
     assert place_tasks({"ps": job("other")}, hosts, findings) == {"ps": []}
     assert place_tasks({"ps": job("other")}, {}, findings) == {"ps": []}  # that there are none is told elsewhere
-    assert findings.said == [
+    assert findings.found == [
         ("jobs.ps.hosts[1]", "jobs.ps.hosts[1] names n[2-3], which are not in hosts", "hosts has n1", False),
         ("jobs.ps.hosts[0]", "jobs.ps.hosts[0] names other, which is not in hosts", "hosts has n1", False),
     ]
@@ -94,18 +94,18 @@ def test_hosts_that_are_not_there_are_named_together_and_the_others_kept() -> No
 def test_hosts_missing_by_a_mistake_are_not_reported_again() -> None:
     findings = Noted(lacking=True)
     assert place_tasks({"ps": job("a", "b")}, inventory("a"), findings) == {"ps": ["a"]}
-    assert findings.said == []
+    assert findings.found == []
 
 
 def test_spares_are_each_once_and_have_no_task() -> None:
     hosts, findings = inventory("a", "b", "n1", "n2"), Noted()
     placed = {"ps": ["a"], "worker": ["b"]}
     assert read_spares(["n[1-2]", "n1"], hosts, placed, findings) == ["n1", "n2"]
-    assert findings.said == []
+    assert findings.found == []
     read_spares(["n1", "b,a,n2"], hosts, placed, findings)
     summary = "spares[1] names a,b, which jobs.worker uses"
     hint = "a spare has no task; take it out of spares, or out of the job"
-    assert findings.said == [("spares[1]", summary, hint, False)]
+    assert findings.found == [("spares[1]", summary, hint, False)]
 
 
 def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:
@@ -115,7 +115,7 @@ def test_the_coordinators_port_is_taken_on_the_leads_machine_alone() -> None:
     ports({"worker": job("b", port=2222)}, inventory("b"), findings, coordinator=2222)
     summary = "jobs.worker: the coordinator and worker:0 would both listen on port 2222 of b"
     hint = "change jobs.worker.port or coordinator.port, or leave one of them out"
-    assert findings.said == [("jobs.worker.port", summary, hint, False)]
+    assert findings.found == [("jobs.worker.port", summary, hint, False)]
 
 
 def test_without_a_lead_that_has_a_place_there_is_no_coordinator_to_make_way_for() -> None:
@@ -131,7 +131,7 @@ def test_one_address_has_one_listener_on_a_port() -> None:
     assert findings.summaries == [
         "jobs.worker: worker:0 and worker:1 would both listen on port 3000 of b, which is the same machine as a"
     ]
-    assert findings.said[0][2] == "leave jobs.worker.port out    then each task gets a port of its own"
+    assert findings.found[0][2] == "leave jobs.worker.port out    then each task gets a port of its own"
 
 
 def test_a_free_port_is_free_for_the_machine_and_for_its_address() -> None:
@@ -169,7 +169,7 @@ def test_clashes_are_reported_once_for_each_setting_that_resolves_them() -> None
     findings = Noted()
     jobs = {"ps": job("a", "a", port=3000), "worker": job("a", "a", port=3000), "late": job("a", port=3001)}
     assert ports(jobs, inventory("a"), findings)["worker"] == [3000, 3001]
-    assert findings.said == [
+    assert findings.found == [
         (
             "jobs.worker.port",
             "jobs.worker: ps:0 and worker:0 would both listen on port 3000 of a (and 1 more pair of tasks)",
@@ -188,10 +188,10 @@ def test_clashes_are_reported_once_for_each_setting_that_resolves_them() -> None
 def test_the_last_port_is_a_port_and_there_is_none_after_it() -> None:
     findings = Noted()
     assert ports({"worker": job("a", port=65535)}, inventory("a"), findings) == {"worker": [65535]}
-    assert findings.said == []
+    assert findings.found == []
     ports({"worker": job("b", "a", "a", port=65535)}, inventory("a", "b"), findings)
     summary = "jobs.worker: worker:2 would listen past the last port, 65535"
-    assert findings.said == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]
+    assert findings.found == [("jobs.worker.port", summary, "take a lower port, or more hosts", False)]
 
 
 TEXT = """\
@@ -211,7 +211,7 @@ def load(tmp_path: Path, *overrides: str) -> Cluster:
 
 
 @pytest.mark.parametrize(
-    ("said", "coordinator", "worker"),
+    ("settings", "coordinator", "worker"),
     [
         ([], 2221, (2222, 2223, 2222)),
         (["ports=2400"], 2400, (2401, 2402, 2400)),
@@ -222,16 +222,16 @@ def load(tmp_path: Path, *overrides: str) -> Cluster:
     ],
 )
 def test_ports_count_from_where_the_file_says(
-    said: list[str], coordinator: int, worker: tuple[int, ...], tmp_path: Path
+    settings: list[str], coordinator: int, worker: tuple[int, ...], tmp_path: Path
 ) -> None:
-    cluster = load(tmp_path, *said)
+    cluster = load(tmp_path, *settings)
     assert (cluster.coordinator_port, cluster.jobs["worker"].ports) == (coordinator, worker)
     assert cluster.jobs["ps"].ports == (4000,)
     assert cluster.hosts_choose_ports is (CHOSEN_PORT in worker)
 
 
-@pytest.mark.parametrize("said", ["ports=0", "ports=70000", "ports=any"])
-def test_what_is_no_port_is_a_mistake(said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["ports=0", "ports=70000", "ports=any"])
+def test_what_is_no_port_is_a_mistake(setting: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        load(tmp_path, said)
+        load(tmp_path, setting)
     assert "expected auto or a whole number from 1 to 65535" in caught.value.problems[0].summary

@@ -27,7 +27,7 @@ def _in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def told(problems: tuple[Problem, ...]) -> list[str]:
+def located(problems: tuple[Problem, ...]) -> list[str]:
     return [f"{one.place.line}:{one.place.column}: {one.summary} | {one.hint}" for one in problems]
 
 
@@ -38,8 +38,8 @@ def look(jobs: str, more: str = "") -> tuple[list[str], list[str]]:
     try:
         checked.findings.or_raise()
     except ConfigError as error:
-        return told(error.problems), told(error.doubts)
-    return [], told(checked.findings.doubts)
+        return located(error.problems), located(error.doubts)
+    return [], located(checked.findings.doubts)
 
 
 def test_invalid_values_and_impossible_plans_are_reported_together() -> None:
@@ -48,7 +48,7 @@ def test_invalid_values_and_impossible_plans_are_reported_together() -> None:
     )
     with pytest.raises(ConfigError) as caught:
         check_cluster(FILE)
-    lines = [one.partition(" | ")[0] for one in told(caught.value.problems)]
+    lines = [one.partition(" | ")[0] for one in located(caught.value.problems)]
     assert lines == [
         "3:8: no job leads: ps:0 would, and a ps never ends",
         f"6:9: trainer.code is 'x', but there is no directory {Path.cwd()}/x",
@@ -203,7 +203,7 @@ def refused(file: Path, code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "expected"),
     [
         ("~/", "which is a home directory"),
         ('"~"', "which is a home directory"),
@@ -216,10 +216,10 @@ def refused(file: Path, code: str) -> str:
         ("link/..", "which is above the home directory"),
     ],
 )
-def test_a_home_directory_is_refused_by_whatever_way_it_is_named(home: Path, code: str, words: str) -> None:
+def test_a_home_directory_is_refused_by_whatever_way_it_is_named(home: Path, code: str, expected: str) -> None:
     (home / "project" / "link").symlink_to(home)
     summary = refused(home / "project" / "cluster.yaml", code.replace("HOME", str(home)))
-    assert words in summary
+    assert expected in summary
     assert "all of it would be pushed" in summary
 
 

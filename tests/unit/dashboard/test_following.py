@@ -24,7 +24,7 @@ from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.render.dashboard import STYLE, entered, parts, policy, script, unknown, whole
 from dtctl.render.report.page import known_by_hash
 from tests.unit.agent.poisons import left_in
-from tests.unit.coordinated import entry, record, told
+from tests.unit.coordinated import entry, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.report.reports import EVIL, account, report
 from tests.unit.report.test_gathering import Told
@@ -47,7 +47,7 @@ class Growing(Told):
 
 
 def test_each_host_has_one_connection_for_all_looks() -> None:
-    agents = Growing(told(account=account()))
+    agents = Growing(viewed(account=account()))
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
         reports = [following.report() for _ in range(3)]
@@ -58,8 +58,8 @@ def test_each_host_has_one_connection_for_all_looks() -> None:
     assert reports[-1].errors == {}
 
 
-def test_of_the_story_only_what_is_new_is_asked_for() -> None:
-    agents = Growing(told())
+def test_of_the_history_only_what_is_new_is_asked_for() -> None:
+    agents = Growing(viewed())
     with Following(record(), FakeTransport(agents), {}) as following:
         lengths = [len(following.report().events) for _ in range(3)]
     assert lengths == [1, 2, 3]
@@ -69,13 +69,13 @@ def test_of_the_story_only_what_is_new_is_asked_for() -> None:
 def test_scalars_are_read_now_and_then_and_once_more_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    agents = Told(told())
+    agents = Told(viewed())
     with Following(record(), FakeTransport(agents), {}) as following:
         for at, times in ((100.0, 1), (102.0, 1), (109.0, 1), (110.0, 2), (112.0, 2)):
             now[0] = at
             assert following.report().scalars.series
             assert agents.asked_of("metrics").count("c") == times
-        agents.view = told("Succeeded", "all is done", tasks={task: entry("succeeded", code=0) for task in TASKS})
+        agents.view = viewed("Succeeded", "all is done", tasks={task: entry("succeeded", code=0) for task in TASKS})
         following.report()
         following.report()
         assert agents.asked_of("metrics").count("c") == 3
@@ -87,7 +87,7 @@ TASKS = ("ps:0", "ps:1", "worker:0", "worker:1")
 def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SCALARS_EVERY_S", 0.0)
     monkeypatch.setattr(module, "SCALARS_SHARE", 1e9)
-    transport = FakeTransport(Told(told()))
+    transport = FakeTransport(Told(viewed()))
     with Following(record(), transport, {}) as following:
         before = {one.host for one in following.report().scalars.series}
         transport._unreachable = {"b": TransportError("cannot reach b")}
@@ -97,8 +97,8 @@ def test_scalars_of_a_host_that_has_gone_stay_as_they_were(monkeypatch: pytest.M
         assert "b" in found.errors
 
 
-def test_without_its_coordinator_the_others_tell_what_they_know_and_the_story_is_read_anew_after() -> None:
-    agents = Growing(told())
+def test_without_its_coordinator_the_others_tell_what_they_know_and_the_history_is_read_anew_after() -> None:
+    agents = Growing(viewed())
     transport = FakeTransport(agents)
     with Following(record(), transport, {}) as following:
         following.report()
@@ -118,7 +118,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("quick")
 def test_nobody_is_asked_while_nobody_reads() -> None:
-    agents = Told(told())
+    agents = Told(viewed())
     board = Board()
     with Following(record(), FakeTransport(agents), {}) as following:
         first = following.report()
@@ -131,8 +131,8 @@ def test_nobody_is_asked_while_nobody_reads() -> None:
 
 
 @pytest.mark.usefixtures("quick")
-def test_that_nobody_answers_is_told_and_it_goes_on() -> None:
-    agents = Told(told())
+def test_that_nobody_answers_is_reported_and_it_continues() -> None:
+    agents = Told(viewed())
     transport = FakeTransport(agents)
     board = Board()
     with Following(record(), transport, {}) as following, board.reading():
@@ -227,8 +227,8 @@ def test_what_hosts_say_becomes_no_tag_and_no_attribute(read: Read) -> None:
     assert not names & {"img", "iframe", "object", "embed", "base", "form", "audio", "video"}
     assert not [one for _, attributes in read.tags for one in attributes if one.startswith("on") or one in FETCHES]
     assert sum("<script>" in text for where, text in read.texts if where != "script") >= 8, "it is there, as text"
-    said = [text for where, text in read.texts if where not in ("script", "style")]
-    assert [text for text in said if left_in(text.replace("\n", ""))] == []
+    texts = [text for where, text in read.texts if where not in ("script", "style")]
+    assert [text for text in texts if left_in(text.replace("\n", ""))] == []
 
 
 def test_the_script_and_the_style_are_the_ones_that_may_be_there(read: Read) -> None:
@@ -241,12 +241,12 @@ def test_the_script_and_the_style_are_the_ones_that_may_be_there(read: Read) -> 
 def test_every_part_has_its_place_and_every_link_leads_to_one(read: Read) -> None:
     ids = [str(attributes["id"]) for _, attributes in read.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
-    told = {*parts(report()), *unknown(None)} - {"title"}
-    assert {f"part-{name}" for name in told} == {one for one in ids if one.startswith("part-")}
+    parts_shown = {*parts(report()), *unknown(None)} - {"title"}
+    assert {f"part-{name}" for name in parts_shown} == {one for one in ids if one.startswith("part-")}
     assert {str(one["href"])[1:] for one in read.named("a")} <= set(ids)
 
 
-def test_a_page_of_parts_is_the_same_as_one_that_was_told_them_later() -> None:
+def test_a_page_of_parts_is_the_same_as_one_that_received_them_later() -> None:
     held = parts(report())
     text = whole(held, 1)
     for name, part in held.items():
@@ -269,11 +269,11 @@ def test_a_screen_reader_says_by_itself_what_seldom_changes() -> None:
     assert parts(one)["news"].startswith("Failed: 1 task failed")
 
 
-def test_the_end_is_said_once_nothing_goes_on() -> None:
-    told = "The run has ended, and this page stays as it is."
-    assert told not in parts(running())["answer"]
-    assert told not in parts(report())["answer"], "three tasks still run"
-    assert told in parts(ended())["answer"]
+def test_the_end_is_said_once_nothing_runs() -> None:
+    ending = "The run has ended, and this page stays as it is."
+    assert ending not in parts(running())["answer"]
+    assert ending not in parts(report())["answer"], "three tasks still run"
+    assert ending in parts(ended())["answer"]
 
 
 def test_what_is_wrong_stands_above_with_what_to_type() -> None:

@@ -98,10 +98,10 @@ def test_the_token_stands_in_no_page_and_the_page_that_it_opens_leads_on_by_itse
 
 
 def test_after_a_browser_there_is_an_address_for_another(visit: Visit) -> None:
-    told: list[str] = []
-    visit.door.on_entry = lambda: told.append(visit.door.token)
+    addresses: list[str] = []
+    visit.door.on_entry = lambda: addresses.append(visit.door.token)
     visit.enter()
-    assert told == [visit.door.token]
+    assert addresses == [visit.door.token]
     visit.cookie = ""
     visit.enter()
     assert visit.ask(visit.door.place).code == 200
@@ -216,7 +216,7 @@ def test_a_reader_that_takes_nothing_slows_neither_the_writer_nor_another_reader
         quick.close()
 
 
-def test_readers_are_told_of_the_end_and_the_server_has_ended_then() -> None:
+def test_readers_are_informed_of_the_end_and_the_server_has_ended_then() -> None:
     board, door = Board(), Door()
     board.put({"a": "begin"})
     with served(board, door) as server:
@@ -244,7 +244,7 @@ def test_there_are_only_so_many_readers() -> None:
             reader.close()
 
 
-def test_what_hosts_say_is_escaped_in_what_is_told_later_too() -> None:
+def test_what_hosts_say_is_escaped_in_what_is_reported_later_too() -> None:
     board = Board()
     board.put(parts(report()))
     text = json.dumps(board.since(0)[1])

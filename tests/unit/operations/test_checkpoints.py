@@ -50,7 +50,7 @@ def changed_checkpoint(**fields: Any) -> Checkpoint:
     return made(Checkpoint, **{**WHOLE, **fields})
 
 
-def test_a_directory_that_hosts_share_is_told_once() -> None:
+def test_a_directory_that_hosts_share_is_reported_once() -> None:
     [one] = each_once([place("a", WHOLE), place("b", WHOLE)])
     assert (one.host, one.others) == ("a", ("b",))
 
@@ -146,7 +146,7 @@ def test_another_checkpoint_stays_named(landing: Landing, directory: Path) -> No
     assert (directory / "checkpoint").read_text() == "of mine"
 
 
-def test_a_pull_goes_on_where_the_last_one_ended(landing: Landing, directory: Path) -> None:
+def test_a_pull_continues_where_the_last_one_ended(landing: Landing, directory: Path) -> None:
     data = "m-7.data-00000-of-00001"
     put(landing, data, b"1234")
     again = begun(directory)
@@ -313,8 +313,8 @@ class Sending(Agents):
             {"type": "part", "name": name, "offset": 0, "total": len(data), "identity": "1", "payload": data}
             for name, data in content.items()
         ]
-        told = [{"name": name, "size": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()]
-        return [*parts, {"type": "result", "run": "digits-1", "files": told}]
+        sent = [{"name": name, "size": len(data), "sha256": sha256(data).hexdigest()} for name, data in content.items()]
+        return [*parts, {"type": "result", "run": "digits-1", "files": sent}]
 
 
 def pulled(tmp_path: Path, one: Found, more: Mapping[str, str] = MappingProxyType({})) -> list[str]:
@@ -387,8 +387,8 @@ def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
             self.asked.append((session.host.name, "prune", fields))
             if session.host.name == "c":
                 return [dict(BEATS_FOR_EVER)]
-            told = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
-            return [{"type": "result", "run": "digits-1", "directories": [told]}]
+            answer = {"dir": "/out", "removed": [], "kept": [], "freed_bytes": 0, "problem": None, "listed": True}
+            return [{"type": "result", "run": "digits-1", "directories": [answer]}]
 
     agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
     looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)

@@ -52,7 +52,7 @@ def names(found: Facts) -> list[str]:
     return [one.signature.name for one in findings(found)]
 
 
-def told(found: Facts) -> str:
+def first_hint(found: Facts) -> str:
     """Of the most important."""
     return "\n".join(paragraph(findings(found)[0]))
 
@@ -63,11 +63,11 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
     held = fact("port_held", port=2222, text="pid 41 (nginx)") if name == "port_taken" else None
     found = facts(ended("worker:0", log, beside=held), hosts={"gpu-a": FULL if name == "disk_full" else KNOWN})
     assert names(found)[0] == name
-    assert end.expected.get("means", "") in told(found)
-    assert end.expected.get("remedy", "") in told(found)
+    assert end.expected.get("means", "") in first_hint(found)
+    assert end.expected.get("remedy", "") in first_hint(found)
     without_vitals = facts(ended("worker:0", log))
     assert names(without_vitals)[0] == name
-    assert "{" not in told(found) + told(without_vitals)
+    assert "{" not in first_hint(found) + first_hint(without_vitals)
 
 
 @pytest.mark.parametrize(
@@ -88,14 +88,15 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
         (FRAMES + "ModuleNotFoundError: No module named 'models.net'\n", "models/net.py"),
     ],
 )
-def test_a_file_that_was_not_pushed_is_told_with_its_rule(log: str, path: str) -> None:
+def test_a_file_that_was_not_pushed_is_reported_with_its_rule(log: str, path: str) -> None:
     asked = facts(ended("worker:0", log))
     found = dataclasses.replace(asked, left_out=lambda one: IGNORED if one == path else None)
     assert names(found)[0] == "left_out"
-    assert f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1" in told(
-        found
+    assert (
+        f"{path} is in the code directory here, but is not pushed to the hosts, by the rule .gitignore:1"
+        in first_hint(found)
     )
-    assert "a line !/data/ in .dtctlignore" in told(found)
+    assert "a line !/data/ in .dtctlignore" in first_hint(found)
     assert "left_out" not in names(asked)
 
 
@@ -292,11 +293,11 @@ BY_FACTS = [
 ]
 
 
-@pytest.mark.parametrize(("name", "found", "words"), BY_FACTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(BY_FACTS)])
-def test_what_states_and_figures_tell_is_known(name: str, found: Facts, words: str) -> None:
+@pytest.mark.parametrize(("name", "found", "text"), BY_FACTS, ids=[f"{n}-{one[0]}" for n, one in enumerate(BY_FACTS)])
+def test_what_states_and_figures_tell_is_known(name: str, found: Facts, text: str) -> None:
     assert names(found)[0] == name
-    assert words in told(found)
-    assert "{" not in told(found)
+    assert text in first_hint(found)
+    assert "{" not in first_hint(found)
 
 
 def test_every_row_is_tried() -> None:
@@ -305,7 +306,7 @@ def test_every_row_is_tried() -> None:
     }
 
 
-def test_who_waits_for_what_has_ended_is_told_with_its_cause() -> None:
+def test_who_waits_for_what_has_ended_is_reported_with_its_cause() -> None:
     log = FRAMES + "ModuleNotFoundError: No module named 'sklearn'\n"
     found = facts(WAITS, ended("ps:0", log, "gpu-b"))
     first, *rest = findings(found)
@@ -321,7 +322,7 @@ def test_hosts_that_share_a_full_disk_are_one_finding() -> None:
     assert only.seen.hosts == ("gpu-0", "gpu-1", "gpu-2")
 
 
-def test_a_lost_connection_is_not_told_beside_the_loss_that_it_follows_from() -> None:
+def test_a_lost_connection_is_not_reported_beside_the_loss_that_it_follows_from() -> None:
     lost = ended("worker:0", FRAMES + ERRORS + f"UnavailableError: {REFUSED}\n")
     assert names(facts(lost, ended("ps:0", FRAMES + "MemoryError\n", "gpu-b"))) == ["host_memory"]
     assert names(facts(lost, PS)) == ["peer_lost"]
@@ -370,7 +371,7 @@ def test_a_restart_loop_is_reported_while_the_task_runs(cause: str, state: TaskS
     found = facts(changed(REPEATED, history=past, state=state))
     row = {"M": "host_memory", "O": "disk_full", "C": "gpu_memory"}[cause[0]]
     assert now_and_past(found) == ([row], [])
-    assert f", 3 times in a row: {cause}" in told(found)
+    assert f", 3 times in a row: {cause}" in first_hint(found)
 
 
 @pytest.mark.parametrize(
@@ -398,7 +399,7 @@ def test_a_loss_is_over_when_the_task_gets_further_or_runs_longer(fields: dict[s
 def test_a_loss_that_was_overcome_is_reported_by_diagnose_alone() -> None:
     found = facts(changed(REPEATED, step=1, step_time=999.0))
     assert now_and_past(found) == ([], ["host_memory"])
-    assert ", 3 times in a row (restarted at " in told(found)
+    assert ", 3 times in a row (restarted at " in first_hint(found)
     assert names(decided(found)) == []
 
 
@@ -441,7 +442,7 @@ def test_a_loop_of_hangs_names_the_frame_in_which_the_task_hung() -> None:
     past = past_attempt(1, 900.0, 989.0, None, 6, asked=False, hung=seen)
     again = running("worker:0", attempt=2, history=(past, past), since=990.0)
     assert names(facts(again)) == ["hung_before"]
-    assert "recv (multihost.py:41)" in told(facts(again))
+    assert "recv (multihost.py:41)" in first_hint(facts(again))
 
 
 def test_what_dtctl_kills_as_it_hangs_was_not_killed_by_somebody() -> None:
@@ -470,8 +471,8 @@ def test_hangs_for_which_the_whole_run_was_restarted_are_counted_too() -> None:
     told_by = with_view(found.status.coordination, incidents=[hang, {**hang, "noticed": 955.0}])
     found = dataclasses.replace(found, status=dataclasses.replace(found.status, coordination=told_by))
     assert now_and_past(found) == (["hung_before"], [])
-    assert "hung 2 times, last at " in told(found)
-    assert "no task has reported a step since the start" in told(found)
+    assert "hung 2 times, last at " in first_hint(found)
+    assert "no task has reported a step since the start" in first_hint(found)
 
 
 def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
@@ -483,7 +484,7 @@ def test_workers_may_wait_a_minute_for_the_lead_to_initialize() -> None:
     assert (found.signature.name, found.seen.tasks) == ("waits", (TaskId("chief", 0),))
 
 
-def test_a_thousand_tasks_that_all_wait_are_told_at_once() -> None:
+def test_a_thousand_tasks_that_all_wait_are_reported_at_once() -> None:
     tasks = [running("ps:0", "gpu-b"), *(says(running(f"worker:{n}", f"gpu-{n}"), STILL) for n in range(1000))]
     (found,) = findings(facts(*tasks))
     assert len(found.seen.waiting) == 1000
@@ -512,9 +513,9 @@ def test_a_healthy_run_has_no_problem() -> None:
 
 def test_who_listens_nowhere_is_not_behind_a_firewall() -> None:
     """A program that serves nobody is ready as soon as it runs."""
-    told = unreached("refused", "Connection refused")
-    told["gpu-b"] = host({"ps:0": vitals(listens=False)})
-    assert names(facts(running("worker:0"), PS, hosts=told)) == []
+    finding = unreached("refused", "Connection refused")
+    finding["gpu-b"] = host({"ps:0": vitals(listens=False)})
+    assert names(facts(running("worker:0"), PS, hosts=finding)) == []
 
 
 def test_keras_that_stops_at_nan_is_no_success() -> None:
@@ -549,5 +550,5 @@ def test_a_start_may_take_its_time() -> None:
     assert names(facts(young, PS)) == []
 
 
-def test_that_nobody_begins_is_not_told_beside_its_cause() -> None:
+def test_that_nobody_begins_is_not_reported_beside_its_cause() -> None:
     assert names(facts(*SILENT, dataclasses.replace(FROZEN, id=TaskId("ps", 1)))) == ["frozen"]

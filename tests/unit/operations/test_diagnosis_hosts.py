@@ -18,8 +18,8 @@ from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record,
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 
-def workers(*rates: float | None, **told: Any) -> list[TaskStatus]:
-    return [running(f"worker:{n}", f"gpu-{n}", rate=rate, step=100, **told) for n, rate in enumerate(rates)]
+def workers(*rates: float | None, **fields: Any) -> list[TaskStatus]:
+    return [running(f"worker:{n}", f"gpu-{n}", rate=rate, step=100, **fields) for n, rate in enumerate(rates)]
 
 
 @pytest.mark.parametrize(
@@ -45,10 +45,10 @@ def test_who_does_not_run_or_is_of_another_job_is_no_peer() -> None:
     assert who(hosts.stragglers(facts(replace(tasks[0], state=TaskState.FAILED), *tasks[1:]))) == []
 
 
-def test_a_straggler_is_told_with_its_rate_and_what_is_short_on_its_host() -> None:
+def test_a_straggler_is_reported_with_its_rate_and_what_is_short_on_its_host() -> None:
     busy = [{"pid": 9, "name": "stress", "user": "eve", "cpu": 3.94}, {"pid": 8, "name": "x", "user": "y", "cpu": 1.0}]
-    told = {"gpu-2": host(machine=machine(load=9.126, waiting={"cpu": 0.4}), busy=busy)}
-    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=told))
+    hosts_facts = {"gpu-2": host(machine=machine(load=9.126, waiting={"cpu": 0.4}), busy=busy)}
+    (seen,) = hosts.stragglers(facts(*workers(10.0, 12.0, 1.0), hosts=hosts_facts))
     assert seen == Match(
         (TaskId("worker", 2),),
         ("gpu-2",),
@@ -128,7 +128,7 @@ def test_a_run_that_has_reached_its_last_step_is_silent_for_good_reason() -> Non
     assert list(hosts.silent(of_record(facts(changed(first, step=None)), target_step=1)))
 
 
-def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
+def test_a_silent_run_is_reported_with_who_uses_no_processor() -> None:
     first, second, third = late(40.0, 50.0, None)
     tasks = [changed(first, cpu=0.02), changed(second, cpu=0.019), third]
     (seen,) = hosts.silent(facts(*tasks, replace(third, id=TaskId("worker", 3), state=TaskState.FAILED)))
@@ -140,7 +140,7 @@ def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "short"),
+    ("usage", "short"),
     [
         (
             {"waiting": {"cpu": 0.4, "memory": 0.1, "io": 0.4}},
@@ -155,8 +155,8 @@ def test_a_silent_run_is_told_with_who_uses_no_processor() -> None:
         ({"memory_bytes": 0, "available_bytes": 0}, {}),
     ],
 )
-def test_what_is_short_on_a_host_is_told_from_a_limit_on(told: dict[str, Any], short: dict[str, float]) -> None:
-    assert hosts.pressure(machine(**told)) == short
+def test_what_is_short_on_a_host_is_reported_from_a_limit_on(usage: dict[str, Any], short: dict[str, float]) -> None:
+    assert hosts.pressure(machine(**usage)) == short
 
 
 BUSY: Machine = machine(waiting={"cpu": 0.8})
@@ -171,7 +171,7 @@ def test_a_host_is_slow_where_what_is_short_is_not_on_most_others(busy: int, of:
     assert [seen.hosts[0] for seen in hosts.slow(found)] == slow
 
 
-def test_memory_that_is_low_is_told_of_every_host() -> None:
+def test_memory_that_is_low_is_reported_for_every_host() -> None:
     machines = {f"gpu-{n}": machine(memory_bytes=1000, available_bytes=1) for n in range(2)}
     assert [seen.hosts for seen in hosts.slow(facts(*workers(1.0, 1.0), machines=machines))] == [("gpu-0",), ("gpu-1",)]
 
@@ -188,8 +188,8 @@ def test_only_hosts_of_the_run_on_which_somebody_works_count() -> None:
     assert (seen.tasks, seen.hosts, seen.fields["cpu_share"]) == ((first.id,), ("gpu-0",), 0.8)
     beside = replace(first, id=TaskId("worker", 2), state=TaskState.BACKOFF)
     assert list(hosts.slow(facts(first, second, beside, machines=machines)))
-    for state, told in ((TaskState.STARTING, 1), (TaskState.BACKOFF, 0), (TaskState.SUCCEEDED, 0)):
-        assert len(list(hosts.slow(facts(replace(first, state=state), second, machines=machines)))) == told
+    for state, matches in ((TaskState.STARTING, 1), (TaskState.BACKOFF, 0), (TaskState.SUCCEEDED, 0)):
+        assert len(list(hosts.slow(facts(replace(first, state=state), second, machines=machines)))) == matches
 
 
 @pytest.mark.parametrize(
@@ -207,17 +207,17 @@ def test_a_disk_is_full_below_a_share_and_a_size_or_without_room_for_another_fil
     free: int, size: int, files: int | None, full: bool
 ) -> None:
     disks = [{"path": "/d", "free_bytes": free, "size_bytes": size, "free_files": files}]
-    told = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
+    matches = list(hosts.full_disks(facts(running("worker:0"), hosts={"gpu-a": host(disks=disks)})))
     fields = {"where": "/d", "free_bytes": free, "size_bytes": size}
-    assert told == ([Match((), ("gpu-a",), fields)] if full else [])
+    assert matches == ([Match((), ("gpu-a",), fields)] if full else [])
 
 
 def test_versions_differ_by_what_fewer_hosts_have() -> None:
     def packaged(*versions: str, package: str = "keras") -> list[Match]:
-        told = {
+        hosts_facts = {
             f"gpu-{n}": host({f"worker:{n}": vitals(packages={package: version})}) for n, version in enumerate(versions)
         }
-        return list(hosts.versions_differ(facts(*workers(*[1.0] * len(versions)), hosts=told)))
+        return list(hosts.versions_differ(facts(*workers(*[1.0] * len(versions)), hosts=hosts_facts)))
 
     assert packaged("3.1", "3.1") == []
     assert packaged("3.1", "3.2", package="numpy") == []
@@ -231,14 +231,14 @@ def test_versions_differ_by_what_fewer_hosts_have() -> None:
 
 
 @pytest.mark.parametrize(("loss", "bad"), [("nan", True), ("-inf", True), ("+inf", True), ("1", False), (None, False)])
-def test_a_loss_that_is_no_number_is_told_while_its_task_lives(loss: str | None, bad: bool) -> None:
+def test_a_loss_that_is_nan_is_reported_while_its_task_lives(loss: str | None, bad: bool) -> None:
     task = running("worker:0", loss=loss, step=None)
-    told = [Match((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
-    assert list(hosts.diverged(facts(task))) == told
+    expected = [Match((task.id,), ("gpu-a",), {"loss": loss})] if bad else []
+    assert list(hosts.diverged(facts(task))) == expected
     assert list(hosts.diverged(facts(replace(task, state=TaskState.FAILED)))) == []
 
 
-def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
+def test_a_loss_in_event_files_is_reported_once_and_after_those_of_tasks() -> None:
     files = {name: host(diverged=[{"path": "/o", "tag": "loss", "step": 7}] * 2) for name in ("gpu-a", "gpu-b")}
     seen = Match((), ("gpu-a",), {"loss": "not finite", "tag": "loss", "path": "/o", "step": 7})
     assert list(hosts.diverged(facts(running("worker:0"), hosts=files))) == [seen]
@@ -256,25 +256,25 @@ def test_a_loss_in_event_files_is_told_once_and_after_those_of_tasks() -> None:
         ((0.5,), []),
     ],
 )
-def test_a_limit_is_told_where_it_does_not_hold_back_most(shares: tuple[float | None, ...], held: list[str]) -> None:
+def test_a_limit_is_reported_unless_it_holds_back_most(shares: tuple[float | None, ...], held: list[str]) -> None:
     tasks = [running(f"worker:{n}", f"gpu-{n}", throttled=share) for n, share in enumerate(shares)]
     assert who(hosts.throttled(facts(*tasks))) == held
     assert who(hosts.throttled(facts(*(replace(task, state=TaskState.STARTING) for task in tasks)))) == []
 
 
-def test_a_limit_is_told_with_what_its_task_uses() -> None:
+def test_a_limit_is_reported_with_what_its_task_uses() -> None:
     (seen,) = hosts.throttled(facts(running("worker:0", throttled=0.9, cpu=0.123), running("worker:1", throttled=0.1)))
     assert seen.fields == {"throttled_share": 0.9, "used": "0.12", "pid": 7}
     (seen,) = hosts.throttled(facts(running("worker:0", throttled=0.9), running("worker:1")))
     assert seen.fields["used"] == "0"
 
 
-def started(name: str, age_s: float = 300.0, **told: Any) -> TaskStatus:
-    return running(name, f"on-{name}", since=NOW - age_s, **told)
+def started(name: str, age_s: float = 300.0, **fields: Any) -> TaskStatus:
+    return running(name, f"on-{name}", since=NOW - age_s, **fields)
 
 
-def taught(name: str, took_s: float = 20.0, **told: Any) -> TaskStatus:
-    return running(name, f"on-{name}", **{"step": 9, "step_time": 999.0, "first_step_s": took_s, **told})
+def taught(name: str, took_s: float = 20.0, **fields: Any) -> TaskStatus:
+    return running(name, f"on-{name}", **{"step": 9, "step_time": 999.0, "first_step_s": took_s, **fields})
 
 
 PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
@@ -294,30 +294,30 @@ PEERS = [taught("worker:0"), taught("worker:1", 24.0)]
         (500.0, [], False),
     ],
 )
-def test_one_has_not_begun_when_most_of_its_peers_have_told_a_step_in_a_fifth_of_the_time(
+def test_one_has_not_begun_when_most_of_its_peers_reported_a_step_in_a_fifth_of_the_time(
     age_s: float, peers: list[TaskStatus], tells: bool
 ) -> None:
     found = facts(running("chief:0"), started("worker:9", age_s), *peers)
     assert ("worker:9" in who(hosts.not_begun(found))) is tells
 
 
-def test_one_that_has_not_begun_is_told_with_the_slowest_of_its_peers() -> None:
+def test_one_that_has_not_begun_is_reported_with_the_slowest_of_its_peers() -> None:
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9")))
     assert seen == Match((TaskId("worker", 9),), ("on-worker:9",), {"age_s": 300.0, "others_s": 24.0})
     (seen,) = hosts.not_begun(facts(running("chief:0"), *PEERS, started("worker:9", idle_since=900.0)))
     assert seen.fields["idle_s"] == 100.0
 
 
-@pytest.mark.parametrize("told", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
-def test_who_has_told_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(told: dict[str, Any]) -> None:
-    late = changed(started("worker:9"), **told)
+@pytest.mark.parametrize("fields", [{"step": 0}, {"state": TaskState.STARTING}, {"id": TaskId("ps", 9)}])
+def test_who_has_reported_a_step_or_does_not_run_or_tells_none_has_not_failed_to_begin(fields: dict[str, Any]) -> None:
+    late = changed(started("worker:9"), **fields)
     peers = [replace(one, id=TaskId(late.id.job, one.id.index)) for one in PEERS]
     assert who(hosts.not_begun(facts(running("chief:0"), *peers, late))) == []
 
 
-def beside(lead: TaskStatus | None = None, **told: Any) -> list[str]:
+def beside(lead: TaskStatus | None = None, **fields: Any) -> list[str]:
     """The one worker beside a lead that took 20 s for its first step."""
-    worker = started("worker:1", **{"idle_since": NOW - 300.0 + 70.0, **told})
+    worker = started("worker:1", **{"idle_since": NOW - 300.0 + 70.0, **fields})
     return who(hosts.not_begun(facts(lead or taught("chief:0"), worker)))
 
 
@@ -356,7 +356,7 @@ def test_nobody_begins_when_the_last_to_work_has_stopped_for_long(ages: tuple[fl
     assert not list(hosts.nobody_begins(decided(found)))
 
 
-def test_that_nobody_begins_is_told_of_those_who_train_with_the_first_to_stop_where_it_stands_out() -> None:
+def test_that_nobody_begins_is_reported_for_those_who_train_with_the_first_to_stop_where_it_stands_out() -> None:
     (seen,) = hosts.nobody_begins(idle(500.0, 150.0, 160.0))
     first, second = TaskId("worker", 1), TaskId("worker", 0)
     assert (seen.tasks, seen.hosts) == ((first, second), ("on-worker:1", "on-worker:0"))
@@ -389,9 +389,9 @@ def test_an_evaluator_and_who_does_not_run_may_do_what_they_like() -> None:
     assert seen.tasks == (TaskId("worker", 0),)
 
 
-def test_a_run_that_has_told_a_step_before_has_begun() -> None:
+def test_a_run_that_has_reported_a_step_before_has_begun() -> None:
     tasks = [*idle(300.0, 200.0, 200.0).tasks]
     past = past_attempt(1, 900.0, 960.0, 1, None, asked=False)
     assert list(hosts.nobody_begins(facts(*tasks[:2], changed(tasks[2], history=(past,)))))
-    for told in ({"step": 0}, {"history": (past, changed_attempt(past, step=0))}):
-        assert not list(hosts.nobody_begins(facts(*tasks[:2], changed(tasks[2], **told))))
+    for fields in ({"step": 0}, {"history": (past, changed_attempt(past, step=0))}):
+        assert not list(hosts.nobody_begins(facts(*tasks[:2], changed(tasks[2], **fields))))

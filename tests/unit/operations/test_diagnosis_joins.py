@@ -15,7 +15,7 @@ from dtctl.operations.checkpoints import Checkpoints
 from dtctl.operations.diagnosis import signatures
 from dtctl.operations.diagnosis.diagnose import diagnose
 from dtctl.operations.snapshot import Outcome
-from tests.unit.coordinated import Agents, record, told
+from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.diagnosing import ended, facts, host, machine, running, vitals
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.tasks import changed, checkpoint, checkpoint_directory, past_attempt
@@ -30,11 +30,11 @@ def test_a_port_is_that_of_the_log_or_the_tasks_own_or_unknown() -> None:
     assert signatures.port(facts(TASK), running("worker:9"), {}) == {"port": "?"}
 
 
-def test_who_holds_a_port_is_told_as_it_was_at_the_end_before_what_it_is_now() -> None:
-    told = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
-    assert signatures.port(facts(TASK, hosts=told), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
+def test_who_holds_a_port_is_reported_as_it_was_at_the_end_before_what_it_is_now() -> None:
+    hosts = {"gpu-a": host({"worker:0": vitals(holder="pid 8 (now)")})}
+    assert signatures.port(facts(TASK, hosts=hosts), TASK, {}) == {"port": "2222", "holder": "pid 8 (now)"}
     held = changed(TASK, why=(fact("port_held", port=9, text="pid 7 (then)"),))
-    assert signatures.port(facts(held, hosts=told), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
+    assert signatures.port(facts(held, hosts=hosts), held, {}) == {"port": 9, "holder": "pid 7 (then)"}
 
 
 def disk(path: str, free: int, size: int) -> dict[str, Any]:
@@ -42,8 +42,8 @@ def disk(path: str, free: int, size: int) -> dict[str, Any]:
 
 
 def test_the_fullest_disk_is_the_one_with_the_least_share_left() -> None:
-    told = {"gpu-a": host(disks=[disk("/large", 50, 1000), disk("/small", 9, 10), disk("/none", 1, 0)])}
-    found = signatures.disk(facts(TASK, hosts=told), TASK, {})
+    hosts = {"gpu-a": host(disks=[disk("/large", 50, 1000), disk("/small", 9, 10), disk("/none", 1, 0)])}
+    found = signatures.disk(facts(TASK, hosts=hosts), TASK, {})
     assert found == {"where": "/large", "free_bytes": 50, "size_bytes": 1000}
     assert (
         signatures.disk(facts(TASK), TASK, {}) == signatures.disk(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
@@ -55,8 +55,8 @@ def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
 
 
 def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
-    told = {"gpu-a": host(gpus=[gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)])}
-    found = signatures.gpu(facts(TASK, hosts=told), TASK, {})
+    hosts = {"gpu-a": host(gpus=[gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)])}
+    found = signatures.gpu(facts(TASK, hosts=hosts), TASK, {})
     assert found == {"gpu": 1, "used_bytes": 90, "driver": "550", "memory_bytes": 100}
     assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}
 
@@ -120,7 +120,7 @@ GONE = TransportError("cannot reach it")
 
 
 def test_each_host_is_asked_in_one_conversation() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     transport = FakeTransport(agents)
     found = diagnose(record(), transport)
     assert sorted(transport.opened) == ["a", "b", "c", "d"]
@@ -131,8 +131,8 @@ def test_each_host_is_asked_in_one_conversation() -> None:
     assert found.errors == {}
 
 
-def test_what_others_tell_is_told_where_the_coordinator_is_away() -> None:
-    transport = FakeTransport(Agents(told()), {"c": GONE})
+def test_what_others_tell_is_reported_where_the_coordinator_is_away() -> None:
+    transport = FakeTransport(Agents(viewed()), {"c": GONE})
     found = diagnose(record(), transport)
     assert sorted(found.facts.hosts) == ["a", "b", "d"]
     assert list(found.errors) == ["c"]
@@ -140,8 +140,8 @@ def test_what_others_tell_is_told_where_the_coordinator_is_away() -> None:
     assert found.status.verdict.outcome is not Outcome.FAILED
 
 
-def test_a_host_that_tells_of_foreign_tasks_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    agents = Agents(told())
+def test_a_host_that_tells_of_foreign_tasks_is_not_trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    agents = Agents(viewed())
     monkeypatch.setattr(type(record()), "names_on", lambda self, host: frozenset({"ps:0", "ps:1", "worker:0"}))
     found = diagnose(record(), FakeTransport(agents))
     assert list(found.errors) == ["d"]
@@ -151,8 +151,8 @@ def test_a_host_that_tells_of_foreign_tasks_is_not_believed(monkeypatch: pytest.
 def test_a_host_that_the_run_was_moved_to_and_that_only_beats_is_waited_for_once() -> None:
     class Beating(Agents):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            told = super().__call__(session, fields)
-            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else told
+            answer = super().__call__(session, fields)
+            return [dict(BEATS_FOR_EVER)] if session.host.name == "e" else answer
 
     moved = record(created=2000.0)
     spare = dataclasses.replace(moved.hosts["d"], name="e")

@@ -30,10 +30,10 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.status import status
 from dtctl.render.logs import TOGETHER_S, Narrator
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, states, told
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
-END = told("Succeeded", "worker:0 finished", phase="ended")
+END = viewed("Succeeded", "worker:0 finished", phase="ended")
 RESULT = {"type": "result", "run": "digits-1"}
 
 
@@ -65,6 +65,10 @@ class Watched(Agents):
         return super().__call__(session, fields)
 
 
+def states(view: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "states", "run": "digits-1", "coordination": view}
+
+
 def followed(agents: Agents, *tasks: str, unreachable: Mapping[str, DtctlError] | None = None) -> list[Event]:
     wanted = LogRequest(tuple(map(TaskId.parse, tasks)))
     transport = FakeTransport(agents, unreachable)
@@ -74,7 +78,7 @@ def followed(agents: Agents, *tasks: str, unreachable: Mapping[str, DtctlError] 
 
 
 def test_without_logs_one_connection_tells_it_all() -> None:
-    agents = Watched([states(told()), states(END), RESULT])
+    agents = Watched([states(viewed()), states(END), RESULT])
     events = followed(agents)
     assert [type(event) for event in events] == [RunStatus] * 4 + [Ended]
     assert {host for host, _, _ in agents.asked} == {"c"}
@@ -84,7 +88,7 @@ def test_without_logs_one_connection_tells_it_all() -> None:
 
 
 def test_a_coordinator_that_goes_away_is_waited_for() -> None:
-    events = followed(Watched([states(told()), ConnectionLost("gone")], [states(END), RESULT]))
+    events = followed(Watched([states(viewed()), ConnectionLost("gone")], [states(END), RESULT]))
     led = [type(event) for event in events if not isinstance(event, RunStatus) or event.coordination]
     assert led == [RunStatus, RunStatus, Disconnected, Reconnected, *[RunStatus] * 3, Ended]
 
@@ -158,7 +162,7 @@ def test_a_run_that_is_stopped_while_its_coordinator_is_gone_ends_the_wait(monke
             intents = {task: made(Intent, want="stop") for task in tasks}
             return {**answer, "state": state_of(host, tasks), "intents": intents}
 
-    agents = StoppedLater([states(told()), ConnectionLost("gone")])
+    agents = StoppedLater([states(viewed()), ConnectionLost("gone")])
     agents.watches += [[ConnectionLost("gone")]] * 1000
     events = followed(agents)
     assert isinstance(events[-1], Ended)
@@ -207,33 +211,33 @@ class Later(Agents):
 def found(agents: Any, *why: Fact, **more: Any) -> tuple[Onward | None, list[float]]:
     waited: list[float] = []
     known = dataclasses.replace(record(), run=None)
-    told = onward(
+    newer = onward(
         ended(*why), known, FakeTransport(agents, **more), wait=waited.append, now=lambda: sum(waited, start=0.0)
     )
-    return told, waited
+    return newer, waited
 
 
 def test_a_run_that_ends_for_good_is_the_last() -> None:
     assert found(Agents(), STOPPED) == (None, [])
 
 
-def test_a_newer_run_of_the_cluster_goes_on() -> None:
-    told, _ = found(Later(0), STOPPED)
-    assert told is not None
-    assert told.record is not None
-    assert told.record.run == "digits-2"
+def test_a_newer_run_of_the_cluster_continues() -> None:
+    newer, _ = found(Later(0), STOPPED)
+    assert newer is not None
+    assert newer.record is not None
+    assert newer.record.run == "digits-2"
 
 
 def test_a_run_for_which_it_was_stopped_is_waited_for() -> None:
-    told, waited = found(Later(3), REPLACED)
-    assert told is not None
-    assert told.record is not None
+    newer, waited = found(Later(3), REPLACED)
+    assert newer is not None
+    assert newer.record is not None
     assert set(waited) == {1.0}
 
 
 def test_one_that_never_begins_is_reported_after_a_while() -> None:
-    told, waited = found(Agents(), REPLACED)
-    assert told == Onward(None)
+    newer, waited = found(Agents(), REPLACED)
+    assert newer == Onward(None)
     assert sum(waited) >= PATIENCE_S
 
 
@@ -262,13 +266,13 @@ class Following:
         self.asked.append((of.run, wanted))
         return RunStatus(of, {}, Verdict(Outcome.STOPPED, (fact("replaced", run="digits-2"),)), (), 1010.0)
 
-    def by(self, scope: Scope, words: list[str] | None, **wanted: Any) -> int:
+    def by(self, scope: Scope, names: list[str] | None, **wanted: Any) -> int:
         def printer_for(tasks: Sequence[TaskId]) -> Any:
             self.printed_for.append(tasks)
 
         first = LogRequest(tuple(record().roster), **wanted)
         with pytest.raises(typer.Exit) as ended:
-            watching.follow_logs(scope, record(), words, first, printer_for)
+            watching.follow_logs(scope, record(), names, first, printer_for)
         return int(ended.value.exit_code)
 
 

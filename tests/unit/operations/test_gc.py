@@ -39,7 +39,7 @@ def test_a_process_that_outlives_sigkill_is_shown(capsys: pytest.CaptureFixture[
     assert document.gc(found, dry_run=False)["hosts"][0]["survivors"] == left["survivors"]
 
 
-def test_every_host_is_asked_and_told_whether_it_is_serious(capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_host_is_asked_and_informed_whether_it_is_serious(capsys: pytest.CaptureFixture[str]) -> None:
     asked = []
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
@@ -51,29 +51,29 @@ def test_every_host_is_asked_and_told_whether_it_is_serious(capsys: pytest.Captu
     assert found.processes == 1
     assert list(found.errors) == ["d"]
     show_remains(found, dry_run=True)
-    said = capsys.readouterr()
-    assert "1 process, 1 run" in said.out
-    assert "1.5 kB" in said.out
-    assert "b: process 4711 of digits-0: python train.py" in said.out
-    assert "a,c: nothing to remove" in said.out
-    assert "nothing has been removed" in said.err
+    output = capsys.readouterr()
+    assert "1 process, 1 run" in output.out
+    assert "1.5 kB" in output.out
+    assert "b: process 4711 of digits-0: python train.py" in output.out
+    assert "a,c: nothing to remove" in output.out
+    assert "nothing has been removed" in output.err
 
 
-def told(host: str, id_: str, **fields: Any) -> Any:
+def extra(host: str, id_: str, **fields: Any) -> Any:
     usual = {"cluster": "digits", "id": id_, "path": "/home/ada/.dtctl/work/digits/tree", "files": 1}
     return host, {**usual, "size_bytes": 501_000_000, **fields}
 
 
 def test_hosts_that_share_a_home_directory_name_it_once() -> None:
-    (one,) = told_once([told("gpu-1", "x"), told("gpu-2", "x")])
+    (one,) = told_once([extra("gpu-1", "x"), extra("gpu-2", "x")])
     assert (one.hosts, one.directories) == (("gpu-1", "gpu-2"), 1)
     assert written_line(one) == (
         "kept: 501 MB, with 1 file that trainers of digits wrote: /home/ada/.dtctl/work/digits/tree on gpu-[1-2]"
     )
 
 
-def test_directories_that_are_alike_are_told_in_one_line_and_others_not() -> None:
-    alike, other = told_once([told("gpu-1", "x"), told("gpu-2", "y"), told("gpu-3", "z", files=2)])
+def test_directories_that_are_alike_are_reported_in_one_line_and_others_not() -> None:
+    alike, other = told_once([extra("gpu-1", "x"), extra("gpu-2", "y"), extra("gpu-3", "z", files=2)])
     assert (alike.hosts, alike.directories) == (("gpu-1", "gpu-2"), 2)
     assert "501 MB each, with 1 file " in written_line(alike)
     assert other.hosts == ("gpu-3",)
@@ -83,17 +83,17 @@ def test_what_is_kept_comes_with_the_way_to_remove_it(capsys: pytest.CaptureFixt
     show_kept(())
     assert capsys.readouterr().err == ""
     show_kept((Written(None, "/tree", 3, 2048, ("a",)),))
-    said = capsys.readouterr().err
-    assert "2.0 kB, with 3 files that trainers wrote: /tree on a" in said
-    assert "dtctl gc --written" in said
+    output = capsys.readouterr().err
+    assert "2.0 kB, with 3 files that trainers wrote: /tree on a" in output
+    assert "dtctl gc --written" in output
 
 
 def folder(directory: str, identity: str, *steps: int) -> dict[str, Any]:
     values = [str(1.0 / (step + 1)) for step in steps]
-    told = {"tag": "loss", "count": len(steps), "least": "0.5", "most": "1.0", "steps": list(steps)}
+    tag = {"tag": "loss", "count": len(steps), "least": "0.5", "most": "1.0", "steps": list(steps)}
     times = [1000.0 + step for step in steps]
     return {
-        "dir": directory, "name": "train", "identity": identity, "series": [{**told, "times": times, "values": values}],
+        "dir": directory, "name": "train", "identity": identity, "series": [{**tag, "times": times, "values": values}],
     }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def result(*folders: dict[str, Any], run: str = "digits-1") -> dict[str, Any]:
     return {"type": "result", "run": run, "time": 2000.0, "dirs": ["/shared"], "folders": list(folders)}
 
 
-def test_a_directory_that_hosts_share_is_told_once_and_one_of_the_same_name_twice() -> None:
+def test_a_directory_that_hosts_share_is_reported_once_and_one_of_the_same_name_twice() -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         own = folder("/own", f"{session.host.name}-events", 1)
         return [result(folder("/shared", "7-events", 0, 1), own)]
@@ -134,8 +134,8 @@ def test_what_is_followed_comes_once_whichever_host_tells_it_and_a_host_that_is_
         return [*shared, result()]
 
     some = record()
-    told = list(follow_metrics(some, FakeTransport(answer), [], points=5))
-    points = [point.step for one in told if isinstance(one, Series) for point in one.points]
+    updates = list(follow_metrics(some, FakeTransport(answer), [], points=5))
+    points = [point.step for one in updates if isinstance(one, Series) for point in one.points]
     assert points == [0, 1, 2]
     off = next(iter(some.hosts))
     found = read_metrics(some, FakeTransport(answer, {off: TransportError("off")}), [], points=5)
@@ -145,11 +145,11 @@ def test_what_is_followed_comes_once_whichever_host_tells_it_and_a_host_that_is_
 LEAD = TaskId("chief", 0)
 
 
-def task(name: str, state: TaskState = TaskState.RUNNING, **told: Any) -> TaskStatus:
-    return task_status(name, state=state, **told)
+def task(name: str, state: TaskState = TaskState.RUNNING, **fields: Any) -> TaskStatus:
+    return task_status(name, state=state, **fields)
 
 
-def test_a_run_that_has_told_no_step_has_a_target_alone() -> None:
+def test_a_run_that_has_reported_no_step_has_a_target_alone() -> None:
     assert progress_of([task("ps:0"), task("chief:0")], LEAD, 100) == Progress(target=100)
 
 

@@ -32,14 +32,14 @@ class Runs:
     """In place of commands: keeps what they are told, and lasts as long as a test wants."""
 
     def __init__(self, why: Callable[[], Sequence[Fact]] = tuple) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.go = threading.Event()
         self.go.set()
         self._why = why
 
     def __call__(self, hook: Hook, body: Mapping[str, Any], directory: Path) -> Sequence[Fact]:
         self.go.wait(30)
-        self.told.append(body["id"].rpartition("/")[2])
+        self.received.append(body["id"].rpartition("/")[2])
         return self._why()
 
 
@@ -56,16 +56,16 @@ def test_each_event_runs_the_command_once_and_in_order(monkeypatch: pytest.Monke
     made.see([happened("1")])
     made.see([happened("1"), happened("2"), happened("3", "recovered")])
     made.finish()
-    assert runs.told == ["1", "2"]
+    assert runs.received == ["1", "2"]
 
 
-def test_who_comes_later_is_told_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_comes_later_receives_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs()
     made, _ = commands(monkeypatch, runs, fresh=False)
     made.see([happened("1"), happened("end", "failed")])
     made.see([happened("1"), happened("2"), happened("end", "failed")])
     made.finish()
-    assert runs.told == ["end", "2"]
+    assert runs.received == ["end", "2"]
 
 
 def test_a_command_that_hangs_holds_nobody_up_and_its_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,13 +74,13 @@ def test_a_command_that_hangs_holds_nobody_up_and_its_queue_is_bounded(monkeypat
     made, _ = commands(monkeypatch, runs)
     for number in range(3 * MOST_WAITING):
         made.see([happened(str(number))])  # returns at once
-    assert runs.told == []
+    assert runs.received == []
     runs.go.set()
     made.finish()
-    assert len(runs.told) <= MOST_WAITING + 1
+    assert len(runs.received) <= MOST_WAITING + 1
 
 
-def test_a_command_that_fails_is_told_of_once_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_fails_is_reported_once_until_it_works_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = iter([[fact("exited", code=1)], [fact("exited", code=1)], [], [fact("exited", code=1)]])
     runs = Runs(lambda: next(ends))
     made, failed = commands(monkeypatch, runs)
@@ -104,7 +104,7 @@ def test_a_command_that_has_changed_since_it_was_allowed_does_not_run(monkeypatc
     )
     made.see([happened("1"), happened("2")])
     made.finish()
-    assert runs.told == ["1"]
+    assert runs.received == ["1"]
     assert failed == [(fact("cannot_run", what="./notify.sh", text="it has changed since you allowed it"),)]
 
 
@@ -116,7 +116,7 @@ def test_the_coordinator_gets_addresses_with_their_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "expected"),
     [
         ("", "no value for URL"),
         ("ftp://x/s3cret", "expected an address that begins with https:// or http://"),
@@ -125,11 +125,11 @@ def test_the_coordinator_gets_addresses_with_their_secrets() -> None:
         ("https://x/ s3cret", "expected an address of ASCII letters without blanks"),
     ],
 )
-def test_a_value_that_is_no_address_is_refused_and_not_shown(value: str, said: str) -> None:
+def test_a_value_that_is_no_address_is_refused_and_not_shown(value: str, expected: str) -> None:
     with pytest.raises(PreflightError) as refused:
         find_hooks(cluster(hooks={"web": hook(post="${URL}")}), {"URL": value})
     text = f"{refused.value.summary} {refused.value.detail} {refused.value.hint}"
-    assert said in text
+    assert expected in text
     assert "s3cret" not in text
 
 

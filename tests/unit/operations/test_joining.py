@@ -34,12 +34,12 @@ class Heard:
     """Agents that do what they are asked, and keep what they were told."""
 
     def __init__(self, **prepared: Mapping[str, Any]) -> None:
-        self.words: dict[tuple[str, str], Mapping[str, Any]] = {}
+        self.requests: dict[tuple[str, str], Mapping[str, Any]] = {}
         self._prepared = prepared
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
-        self.words[host, kind] = fields
+        self.requests[host, kind] = fields
         usual = willing(session, fields)
         if kind == "up":
             return [{**READY, **self._prepared.get(host, {})}]
@@ -57,18 +57,18 @@ def test_the_run_starts_without_a_host_of_a_worker(launch: Start) -> None:
     assert [str(task) for task in result.started] == ["ps:0", "ps:1", "worker:0"]
     assert result.absent == {"d": DOWN}
     assert not result.failed
-    assert [heard.words[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
+    assert [heard.requests[host, "start"]["absent"] for host in "abc"] == [["d"]] * 3
 
 
 def test_what_the_missing_host_will_need_is_kept_where_the_run_is_decided_and_nowhere_else(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
-    assert [sorted(heard.words[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
-    assert "PRIVATE KEY" in heard.words["c", "start"]["latecomers"]["d"]["key"]
+    assert [sorted(heard.requests[host, "start"]["latecomers"]) for host in "abc"] == [[], [], ["d"]]
+    assert "PRIVATE KEY" in heard.requests["c", "start"]["latecomers"]["d"]["key"]
 
 
-def test_each_task_keeps_its_place_in_the_cluster_that_trainers_are_told(launch: Start) -> None:
+def test_each_task_keeps_its_place_in_the_cluster_that_trainers_receive(launch: Start) -> None:
     _, heard = without(launch, 1, "d")
-    (task,) = heard.words["c", "up"]["spec"]["tasks"]
+    (task,) = heard.requests["c", "up"]["spec"]["tasks"]
     assert "--worker_hosts=c:2222,d:2222" in task["argv"]
 
 
@@ -115,14 +115,14 @@ def joining(launch: Start, **changed: Any) -> dict[str, Any]:
 class Live:
     """Of digits-0, which goes on without d; `d` is what d does when it is to join."""
 
-    def __init__(self, launch: Start, told: dict[str, Any] | None, d: Script | None = None) -> None:
-        self.words: list[tuple[str, Mapping[str, Any]]] = []
-        self._told = told
+    def __init__(self, launch: Start, answer: dict[str, Any] | None, d: Script | None = None) -> None:
+        self.requests: list[tuple[str, Mapping[str, Any]]] = []
+        self._told = answer
         self._d = d
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         host, kind = session.host.name, str(fields["type"])
-        self.words.append((host, fields))
+        self.requests.append((host, fields))
         if kind == "abort":
             return [rolled_back()]
         if kind == "up":
@@ -139,7 +139,7 @@ class Live:
         return [{"type": "result", "run": run, "unchanged": False}]
 
     def said_to(self, host: str) -> list[str]:
-        return [str(fields["type"]) for name, fields in self.words if name == host]
+        return [str(fields["type"]) for name, fields in self.requests if name == host]
 
 
 def again(launch: Start, live: Live) -> tuple[UpResult, Notes]:
@@ -158,10 +158,10 @@ def test_a_host_that_is_back_joins_the_run_with_the_next_up(launch: Start) -> No
     assert notes.order == ["begin", "take_back"], "there is no new run"
 
 
-def test_what_it_is_told_is_what_the_others_know(launch: Start) -> None:
+def test_it_receives_what_the_others_know(launch: Start) -> None:
     live = Live(launch, joining(launch))
     again(launch, live)
-    asked = [fields for host, fields in live.words if host == "d" and fields["type"] == "up"][1]
+    asked = [fields for host, fields in live.requests if host == "d" and fields["type"] == "up"][1]
     assert (asked["run"], asked["spec"]["run"]) == (OLD, OLD)
     assert asked["credentials"] == CREDENTIALS
     assert inventory_of(asked["spec"]) == inventory_of(spec_in_run(launch))
@@ -203,14 +203,14 @@ def test_a_host_that_nobody_keeps_a_place_for_is_an_error(launch: Start) -> None
         again(launch, Live(launch, None))
 
 
-def test_only_the_coordinators_host_is_believed_about_who_may_join(launch: Start, tmp_path: Path) -> None:
+def test_only_the_coordinators_host_is_trusted_about_who_may_join(launch: Start, tmp_path: Path) -> None:
     live = Live(launch, None)
 
     def lying(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        told = live(session, fields)
+        answer = live(session, fields)
         if fields["type"] == "up" and session.host.name == "a":
-            told = [{**told[0], "joining": joining(launch)}]  # type: ignore[dict-item]
-        return told
+            answer = [{**answer[0], "joining": joining(launch)}]  # type: ignore[dict-item]
+        return answer
 
     with pytest.raises(PreflightError, match="not on d"):
         up(launch, FakeTransport(lying), UpReport(), Notes())

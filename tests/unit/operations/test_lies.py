@@ -25,7 +25,7 @@ from dtctl.operations.runs import known_runs
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
 from dtctl.operations.stop import StopOrder, stop
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, told
+from tests.unit.coordinated import Agents, Script, entry, inventory, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
 ORDER = StopOrder("me@here")
@@ -43,10 +43,10 @@ class Liar(Agents):
         self._host, self._kind, self._lie = host, kind, lie
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        said = super().__call__(session, fields)
+        answer = super().__call__(session, fields)
         if session.host.name != self._host or fields["type"] != self._kind:
-            return said
-        return [self._lie(one) if isinstance(one, dict) else one for one in said]
+            return answer
+        return [self._lie(one) if isinstance(one, dict) else one for one in answer]
 
 
 def put(value: object, *path: str) -> Callable[[Answer], Answer]:
@@ -124,7 +124,7 @@ def test_how_a_host_is_reached_is_never_taken_from_a_host() -> None:
         return answer
 
     for lie in (with_settings, put(None, "ssh")):
-        transport = FakeTransport(Liar("c", "status", lie, told()))
+        transport = FakeTransport(Liar("c", "status", lie, viewed()))
         found = status(record(), transport)
         assert found.record.hosts == record().hosts
         assert found.record.file == record().file
@@ -210,7 +210,7 @@ def test_who_tells_something_else_of_the_same_run_is_named() -> None:
     assert list(everywhere(the_same_run_told_otherwise).errors) == ["d"]
 
 
-def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_believed() -> None:
+def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_trusted() -> None:
     """As when somebody else has started one on fewer hosts."""
 
     class Two(Agents):
@@ -221,7 +221,7 @@ def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_believed() -> None:
     assert status_of_hosts(record(run=None), FakeTransport(Two())).record.run == "digits-2"  # type: ignore[arg-type]
 
 
-def test_of_two_hosts_that_disagree_that_of_the_lead_is_believed() -> None:
+def test_of_two_hosts_that_disagree_that_of_the_lead_is_trusted() -> None:
     transport = FakeTransport(Liar("d", "status", a_run_of_its_own), {name: TransportError("off") for name in "ab"})
     assert status_of_hosts(dataclasses.replace(record(), run=None), transport).record.run == "digits-1"
 
@@ -237,13 +237,13 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("field", "spoil"), VIEWS, ids=[field for field, _ in VIEWS])
-def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_believed(field: str, spoil: Any) -> None:
+def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_trusted(field: str, spoil: Any) -> None:
     def lie(answer: Answer) -> Answer:
         if answer["coordination"]:
             spoil(answer["coordination"])
         return answer
 
-    found = status(record(), FakeTransport(Liar("c", "status", lie, told())))
+    found = status(record(), FakeTransport(Liar("c", "status", lie, viewed())))
     assert found.coordination is None
     assert found.away is not None
     assert field in found.away.detail
@@ -252,7 +252,7 @@ def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_believed(field: s
 
 def test_only_the_leads_host_speaks_for_the_run() -> None:
     asked = dataclasses.replace(record(), lead=TaskId("worker", 1))
-    transport = FakeTransport(Liar("d", "status", put(told(), "coordination"), told()))
+    transport = FakeTransport(Liar("d", "status", put(viewed(), "coordination"), viewed()))
     found = status(asked, transport)
     assert (found.record.coordinator, transport.opened[0]) == ("c", "d")
     assert found.coordination is not None
@@ -283,7 +283,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize(("field", "lie"), STOPS, ids=[field for field, _ in STOPS])
-def test_who_speaks_of_others_tasks_at_a_stop_is_not_believed(field: str, lie: Callable[[Answer], Answer]) -> None:
+def test_who_speaks_of_others_tasks_at_a_stop_is_not_trusted(field: str, lie: Callable[[Answer], Answer]) -> None:
     result = stop(record(), FakeTransport(Liar("d", "stop", lie), {"c": TransportError("off")}), ALL, ORDER)
     assert set(result.errors) == {"c", "d"}
     assert field in result.errors["d"].summary
@@ -298,19 +298,19 @@ def test_what_a_host_claims_to_have_removed_is_a_run_that_it_was_asked_to_remove
     assert "removed" in result.stop.errors["d"].summary
 
 
-def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_believed() -> None:
-    agents = Agents(told())
+def test_a_coordinator_that_ends_other_tasks_than_were_asked_for_is_not_trusted() -> None:
+    agents = Agents(viewed())
     ended = {"run": "digits-1", "stopped": ["worker:9"], "already": [], "survivors": [], "unreached": []}
-    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record()), "coordination": told()}]
+    agents.extra["stop"] = [{"type": "result", **ended, "inventory": inventory(record()), "coordination": viewed()}]
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
     assert result.away is not None
     assert "worker:9" in result.away.detail
 
 
-def test_a_restart_of_what_nobody_asked_for_is_not_believed() -> None:
-    agents = Agents(told())
+def test_a_restart_of_what_nobody_asked_for_is_not_trusted() -> None:
+    agents = Agents(viewed())
     answer = {"run": "digits-1", "tasks": {"ps:0": entry()}, "unreached": []}
-    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": told()}]
+    agents.extra["restart"] = [{"type": "result", **answer, "inventory": inventory(record()), "coordination": viewed()}]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert result.away is not None
 
@@ -370,7 +370,7 @@ def test_logs_of_one_liar_do_not_withhold_those_of_the_others(why: str, frames: 
     assert list(found.errors) == ["d"]
     assert why in found.errors["d"].summary
     honest = [lines for lines in shown if lines.data == b"honest\n"]
-    assert sorted(str(lines.task) for lines in honest) == ["ps:0", "ps:1", "worker:0"]
+    assert sorted(lines.log["task"] for lines in honest) == ["ps:0", "ps:1", "worker:0"]
     assert sum(len(lines.data) for lines in shown) < 64 << 20
 
 
@@ -381,23 +381,23 @@ def test_logs_that_are_too_many_to_be_merged_are_shown_as_they_come(monkeypatch:
     seen: list[LogLines] = []
 
     def many() -> Script:
-        said: Script = [log("worker:1", b"%05d\n" % number, time=float(number)) for number in range(2000)]
-        return [*said, {"type": "result", "run": "digits-1"}]
+        script: Script = [log("worker:1", b"%05d\n" % number, time=float(number)) for number in range(2000)]
+        return [*script, {"type": "result", "run": "digits-1"}]
 
     found = read_logs(record(), FakeTransport(Talker("logs", many)), LogRequest(ALL, lines=None), seen.append)
     assert found.errors == {}
-    assert [one.data for one in seen if str(one.task) == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
+    assert [one.data for one in seen if one.log["task"] == "worker:1"] == [b"%05d\n" % number for number in range(2000)]
 
 
 def test_a_stream_that_is_neither_output_is_refused() -> None:
     frames: Script = [{"type": "output", "stream": 3, "payload": b"x"}]
-    said: list[bytes] = []
+    chunks: list[bytes] = []
     places = [Target(host) for host in record().hosts.values()]
     transport = FakeTransport(Talker("exec", lambda: frames))
-    done = execute(record(), transport, places, ["true"], lambda *told: said.append(told[2]), cwd="home")
+    done = execute(record(), transport, places, ["true"], lambda *output: chunks.append(output[2]), cwd="home")
     assert list(done.errors) == ["@d"]
     assert sorted(done.results) == ["@a", "@b", "@c"]
-    assert said == []
+    assert chunks == []
 
 
 def test_runs_of_other_clusters_are_no_answer() -> None:

@@ -17,6 +17,7 @@ from dtctl.operations.logs.reading import Merging, read_logs
 from dtctl.operations.logs.saving import save_logs
 from tests.unit.coordinated import Agents, Script, record
 from tests.unit.fakes import FakeSession, FakeTransport
+from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S
 
 TASKS = {"a": "ps:0", "b": "ps:1", "c": "worker:0", "d": "worker:1"}
@@ -27,9 +28,9 @@ END: Mapping[str, Any] = {"type": "result", "run": "digits-1"}
 class Printed(Agents):
     """What each host's task has printed."""
 
-    def __init__(self, told: Callable[[str], Script]) -> None:
+    def __init__(self, script_of: Callable[[str], Script]) -> None:
         super().__init__()
-        self._told = told
+        self._told = script_of
 
     def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> Script:
         return self._told(TASKS[session.host.name]) if fields["type"] == "logs" else super().__call__(session, fields)
@@ -41,16 +42,16 @@ def log(task: str, data: bytes, time: float = 1.0, attempt: int = 1) -> dict[str
 
 
 def lines(task: str, time: float, data: bytes = b"x\n") -> LogLines:
-    return LogLines(TaskId.parse(task), 1, time, data)
+    return log_lines_of(task, data, time=time)
 
 
 def test_lines_of_all_hosts_come_in_the_order_of_their_time() -> None:
-    def told(task: str) -> Script:
+    def script_of(task: str) -> Script:
         first = list(TASKS.values()).index(task)
         return [*(log(task, b"%d\n" % number, float(number)) for number in range(first, 4000, 4)), dict(END)]
 
     shown: list[LogLines] = []
-    found = read_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), shown.append)
+    found = read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), shown.append)
     assert [one.data for one in shown] == [b"%d\n" % number for number in range(4000)]
     assert sorted(found.answered) == sorted(TASKS)
 
@@ -73,11 +74,11 @@ def test_a_host_that_is_ahead_waits_for_the_others() -> None:
         going = threading.Event()
         begun(ahead)
         begun(behind)
-        told = merging.all()
-        assert next(told).time == 0.0
+        merged = merging.all()
+        assert next(merged).log["time"] == 0.0
         assert len(passed) < 30, "of a thousand, those that fit"
         going.set()
-        times = [0.0, *(one.time for one in told)]
+        times = [0.0, *(one.log["time"] for one in merged)]
     assert times == sorted([*map(float, range(1000)), 500.5])
 
 
@@ -95,12 +96,12 @@ def test_a_host_of_which_nothing_waits_may_always_add() -> None:
             merging.end("b")
 
         begun(lambda: merging.add("a", lines("ps:0", 2.0, b"x" * 1000)))
-        told = merging.all()
+        merged = merging.all()
         begun(late)
-        assert next(told).time == 1.0
-        assert next(told).time == 2.0
+        assert next(merged).log["time"] == 1.0
+        assert next(merged).log["time"] == 2.0
         merging.end("a")
-        assert list(told) == []
+        assert list(merged) == []
 
 
 def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
@@ -117,38 +118,38 @@ def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
 
 
 def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
-    def told(task: str) -> Script:
+    def script_of(task: str) -> Script:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        read_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL), lambda one: None)
+        read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL), lambda one: None)
 
 
-def test_what_a_host_told_before_it_was_lost_is_shown() -> None:
-    def told(task: str) -> Script:
+def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:
+    def script_of(task: str) -> Script:
         return [log(task, b"x\n"), ConnectionLost("gone") if task == "ps:1" else dict(END)]
 
     shown: list[LogLines] = []
-    transport = FakeTransport(Printed(told), {"a": TransportError("no route to a")})
+    transport = FakeTransport(Printed(script_of), {"a": TransportError("no route to a")})
     found = read_logs(record(), transport, LogRequest(ALL), shown.append)
-    assert sorted(str(one.task) for one in shown) == ["ps:1", "worker:0", "worker:1"]
+    assert sorted(one.log["task"] for one in shown) == ["ps:1", "worker:0", "worker:1"]
     assert set(found.errors) == {"a", "b"}
     assert sorted(found.answered) == ["c", "d"]
 
 
 def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_path: Path) -> None:
-    def told(task: str) -> Script:
+    def script_of(task: str) -> Script:
         return [log(task, b"one\n"), log(task, b"two\n"), log(task, b"again\n", attempt=2), dict(END)]
 
     directory = tmp_path / "new" / "logs"
-    found = save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), directory)
+    found = save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), directory)
     names = sorted(path.name for path in directory.iterdir())
     assert names == sorted(f"{task.replace(':', '-')}.attempt-{n}.log" for task in TASKS.values() for n in (1, 2))
     assert (directory / "worker-1.attempt-1.log").read_bytes() == b"one\ntwo\n"
     assert (directory / "worker-1.attempt-2.log").read_bytes() == b"again\n"
     assert {path.stat().st_mode & 0o777 for path in directory.iterdir()} == {0o600}
     assert directory.stat().st_mode & 0o777 == 0o700
-    assert [(str(one.task), one.attempt, one.size_bytes) for one in found.files[:2]] == [("ps:0", 1, 8), ("ps:0", 2, 6)]
+    assert [(one.task, one.attempt, one.size_bytes) for one in found.files[:2]] == [("ps:0", 1, 8), ("ps:0", 2, 6)]
 
 
 @pytest.mark.parametrize(
@@ -162,11 +163,11 @@ def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_p
     ids=["lost", "another task", "another run", "an earlier attempt"],
 )
 def test_of_a_host_that_does_not_tell_all_nothing_is_left(tmp_path: Path, last: Any) -> None:
-    def told(task: str) -> Script:
+    def script_of(task: str) -> Script:
         own: Script = [log(task, b"one\n"), log(task, b"two\n", attempt=2)]
         return [*own, last if task == "worker:1" else dict(END)]
 
-    found = save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), tmp_path)
+    found = save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
     assert list(found.errors) == ["d"]
     assert len(list(tmp_path.iterdir())) == 6
     assert not list(tmp_path.glob("*worker-1*"))
@@ -174,13 +175,13 @@ def test_of_a_host_that_does_not_tell_all_nothing_is_left(tmp_path: Path, last: 
 
 
 def test_an_interrupted_save_leaves_no_half_file(tmp_path: Path) -> None:
-    def told(task: str) -> Script:
+    def script_of(task: str) -> Script:
         if task == "worker:1":
             raise KeyboardInterrupt
         return [log(task, b"one\n"), dict(END)]
 
     with pytest.raises(KeyboardInterrupt):
-        save_logs(record(), FakeTransport(Printed(told)), LogRequest(ALL, lines=None), tmp_path)
+        save_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL, lines=None), tmp_path)
     assert not list(tmp_path.glob(".*"))
 
 
@@ -192,7 +193,7 @@ def test_a_directory_that_holds_something_is_not_written_to(tmp_path: Path) -> N
         save_logs(record(), FakeTransport(Printed(lambda task: [dict(END)])), LogRequest(ALL), tmp_path / "precious")
 
 
-def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_no_half_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def write(self, data: bytes) -> int:
             raise OSError(28, "No space left on device")
@@ -201,8 +202,8 @@ def test_a_full_disk_is_told_and_leaves_no_half_file(tmp_path: Path, monkeypatch
             pass
 
     monkeypatch.setattr(os, "fdopen", lambda opened, mode: Full())
-    told = FakeTransport(Printed(lambda task: [log(task, b"x\n"), dict(END)]))
-    found = save_logs(record(), told, LogRequest(ALL), tmp_path)
+    transport = FakeTransport(Printed(lambda task: [log(task, b"x\n"), dict(END)]))
+    found = save_logs(record(), transport, LogRequest(ALL), tmp_path)
     assert all(isinstance(error, DtctlError) for error in found.errors.values())
     assert "No space left on device" in found.errors["a"].summary
     assert list(tmp_path.iterdir()) == []

@@ -95,7 +95,7 @@ def test_a_directory_of_somebody_else_is_refused(state: Path) -> None:
         Memory()
 
 
-def test_a_missing_directory_is_fine_and_one_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_is_fine_and_one_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     check_private(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError):
@@ -178,14 +178,14 @@ def test_every_way_to_a_host_is_remembered(state: Path) -> None:
     assert {name: loaded.hosts[name].reach for name in ways} == ways
 
 
-@pytest.mark.parametrize(("said", "reach"), [(None, Local()), ({"target": "a", "user": "me"}, SshSettings("a", "me"))])
-def test_a_record_of_an_earlier_version_is_read(state: Path, said: object, reach: Reach) -> None:
+@pytest.mark.parametrize(("saved", "reach"), [(None, Local()), ({"target": "a", "user": "me"}, SshSettings("a", "me"))])
+def test_a_record_of_an_earlier_version_is_read(state: Path, saved: object, reach: Reach) -> None:
     Memory().save(record("digits-1"))
     file = state / "runs" / "digits-1.json"
     data = json.loads(file.read_text())
     for host in data["hosts"]:
         del host["reach"]
-        host["ssh"] = said
+        host["ssh"] = saved
     for later in ("others", "grace_s", "replaced", "file_sha256", "as_written", "begun", "outcome"):
         del data[later]
     file.write_text(json.dumps(data))
@@ -228,14 +228,14 @@ def reached(**settings: object) -> str:
         damaged(replaced={"a": 1}), damaged(hosts=[{**HOST, "env": {"A": 1}}]), damaged(hosts=[{**HOST, "gpus": True}]),
     ],
 )  # fmt: skip
-def test_a_damaged_record_is_put_aside_and_told_once(state: Path, text: str) -> None:
-    told: list[str] = []
-    memory = Memory(told.append)
+def test_a_damaged_record_is_put_aside_and_reported_once(state: Path, text: str) -> None:
+    messages: list[str] = []
+    memory = Memory(messages.append)
     memory.save(record("digits-1"))
     (state / "runs" / "digits-2.json").write_text(text)
     assert [run.run for run in memory.runs()] == ["digits-1"]
     assert memory.load("digits-2") is None
-    [line] = told
+    [line] = messages
     assert line.startswith(f"{state}/runs/digits-2.json.damaged is passed over: ")
     assert (state / "runs" / "digits-2.json.damaged").read_text() == text
 
@@ -244,8 +244,8 @@ def test_a_damaged_record_is_put_aside_and_told_once(state: Path, text: str) -> 
 def test_a_record_that_cannot_be_read_now_stays_where_it_is(
     state: Path, monkeypatch: pytest.MonkeyPatch, reason: int
 ) -> None:
-    told: list[str] = []
-    memory = Memory(told.append)
+    messages: list[str] = []
+    memory = Memory(messages.append)
     memory.save(record("digits-1"))
 
     def refuse(path: Path, limit_bytes: int) -> bytes:
@@ -254,11 +254,11 @@ def test_a_record_that_cannot_be_read_now_stays_where_it_is(
     with monkeypatch.context() as patch:
         patch.setattr("dtctl.operations.history.read_regular", refuse)
         assert memory.load("digits-1") is None
-    assert told == [f"{state}/runs/digits-1.json cannot be read: {os.strerror(reason)}"]
+    assert messages == [f"{state}/runs/digits-1.json cannot be read: {os.strerror(reason)}"]
     assert memory.load("digits-1") == record("digits-1")
 
 
-def test_a_record_of_another_run_is_not_believed_by_its_name(state: Path) -> None:
+def test_a_record_of_another_run_is_not_trusted_by_its_name(state: Path) -> None:
     memory = Memory()
     memory.save(record("digits-1"))
     (state / "runs" / "digits-1.json").rename(state / "runs" / "digits-2.json")
@@ -268,13 +268,13 @@ def test_a_record_of_another_run_is_not_believed_by_its_name(state: Path) -> Non
 
 
 def test_a_record_of_a_later_version_is_left_where_it_is(state: Path) -> None:
-    told: list[str] = []
+    messages: list[str] = []
     Memory().save(record())
     (state / "runs" / "digits-1.json").write_text(damaged(version=99))
-    assert Memory(told.append).runs() == ()
-    assert (told, (state / "runs" / "digits-1.json").exists()) == ([], True)
-    assert Memory(told.append).current() is None
-    [line] = told
+    assert Memory(messages.append).runs() == ()
+    assert (messages, (state / "runs" / "digits-1.json").exists()) == ([], True)
+    assert Memory(messages.append).current() is None
+    [line] = messages
     assert line.startswith(f"{state}/runs/digits-1.json is passed over: it is of version 99, and this dtctl reads 1; ")
     assert (state / "runs" / "digits-1.json").read_text() == damaged(version=99)
 
@@ -336,7 +336,7 @@ def test_no_change_of_a_record_is_more_than_a_damaged_record(data: st.DataObject
         json.dumps(found.to_json())
 
 
-def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_leaves_the_old_record(state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     memory = Memory()
     memory.save(record())
     old = (state / "runs" / "digits-1.json").read_text()
@@ -353,7 +353,7 @@ def test_a_full_disk_is_told_and_leaves_the_old_record(state: Path, monkeypatch:
     assert not list((state / "runs").glob(".*"))
 
 
-def test_a_file_where_the_directory_should_be_is_told(tmp_path: Path, state: Path) -> None:
+def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path, state: Path) -> None:
     state.parent.mkdir()
     state.write_text("")
     memory = Memory()

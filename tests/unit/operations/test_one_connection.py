@@ -21,17 +21,17 @@ from dtctl.operations.status import status
 from dtctl.operations.stop import Ending, StopOrder, stop
 from dtctl.plan.roster import plan_roster
 from tests.unit.clusters import cluster, job
-from tests.unit.coordinated import Agents, Script, entry, inventory, record, told
+from tests.unit.coordinated import Agents, Script, entry, inventory, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
 GONE = TransportError("cannot reach it")
 ORDER = StopOrder("me@here")
 ALL = tuple(record().roster)
-COORDINATED = {"coordination": told(), "inventory": inventory(record())}
+COORDINATED = {"coordination": viewed(), "inventory": inventory(record())}
 
 
 def test_status_opens_one_connection() -> None:
-    transport = FakeTransport(Agents(told()))
+    transport = FakeTransport(Agents(viewed()))
     found = status(record(), transport)
     assert transport.opened == ["c"]
     assert found.verdict.outcome is Outcome.RUNNING
@@ -40,32 +40,32 @@ def test_status_opens_one_connection() -> None:
 
 
 def test_the_coordinators_word_counts_whatever_the_tasks_look_like() -> None:
-    view = told("Failed", "ps:1 failed: exit code 3", "ps:1", tasks={"ps:1": entry("stopped")})
+    view = viewed("Failed", "ps:1 failed: exit code 3", "ps:1", tasks={"ps:1": entry("stopped")})
     found = status(record(), FakeTransport(Agents(view)))
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.FAILED, TaskId("ps", 1))
 
 
 def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed() -> None:
-    view = told(hosts={"d": {"connected": False, "heard": 1004.0}})
+    view = viewed(hosts={"d": {"connected": False, "heard": 1004.0}})
     lost = status(record(), FakeTransport(Agents(view), {"d": GONE})).tasks[TaskId("worker", 1)]
     assert (lost.state, lost.entry["since"]) == (TaskState.LOST, 1004.0)
     assert "d is away" in sentence(lost.why)
 
 
 def test_a_host_that_the_coordinator_has_lost_is_asked_itself_which_revives_its_agent() -> None:
-    transport = FakeTransport(Agents(told(hosts={"d": {"connected": False, "heard": 1004.0}})))
+    transport = FakeTransport(Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}})))
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.RUNNING
     assert transport.opened == ["c", "d"]
 
 
 def test_an_end_stays_certain_when_the_host_is_lost() -> None:
-    view = told(tasks={"worker:1": entry("succeeded")}, hosts={"d": {"connected": False}})
+    view = viewed(tasks={"worker:1": entry("succeeded")}, hosts={"d": {"connected": False}})
     transport = FakeTransport(Agents(view), {"d": GONE})
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.SUCCEEDED
 
 
 def test_a_host_that_was_never_heard_has_pending_tasks() -> None:
-    view = told(hosts={"d": {"connected": False, "heard": None, "state": None}})
+    view = viewed(hosts={"d": {"connected": False, "heard": None, "state": None}})
     assert status(record(), FakeTransport(Agents(view))).tasks[TaskId("worker", 1)].state is TaskState.PENDING
 
 
@@ -81,7 +81,7 @@ def test_every_host_is_asked_when_the_coordinators_cannot_be_reached() -> None:
 
 
 def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["status"] = [AgentError("internal", "the agent's supervisor does not start")]
     found = status(record(), FakeTransport(agents))
     assert found.away is not None
@@ -90,7 +90,7 @@ def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
 
 def test_a_file_that_has_changed_leads_to_the_coordinator_all_the_same() -> None:
     moved = dataclasses.replace(record(), lead=TaskId("worker", 1))
-    transport = FakeTransport(Agents(told()))
+    transport = FakeTransport(Agents(viewed()))
     found = status(moved, transport)
     assert found.coordination is not None
     assert transport.opened == ["d", "c"]
@@ -102,7 +102,7 @@ def test_a_run_that_was_moved_to_another_host_is_found_by_those_that_stayed() ->
         moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": moved.hosts["d"]}
     )
     here = dataclasses.replace(here, hosts={**here.hosts, "e": dataclasses.replace(here.hosts["d"], name="e")})
-    view = told()
+    view = viewed()
     view["hosts"]["e"] = view["hosts"].pop("c")
     view["hosts"]["e"]["state"]["host"] = "e"
     transport = FakeTransport(Agents(view, run=here), {"c": GONE})
@@ -113,7 +113,7 @@ def test_a_run_that_was_moved_to_another_host_is_found_by_those_that_stayed() ->
 
 
 def test_stop_asks_the_coordinator_alone() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
@@ -123,7 +123,7 @@ def test_stop_asks_the_coordinator_alone() -> None:
 
 
 def test_what_is_about_to_end_is_found_out_in_the_same_conversation_and_is_what_ends() -> None:
-    agents = Agents(told(tasks={"worker:1": entry("succeeded")}))
+    agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}))
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
     transport = FakeTransport(agents)
     heard: list[Ending] = []
@@ -148,20 +148,20 @@ ENDS: list[Callable[[FakeTransport], object]] = [
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_word_against_it_leaves_everything_as_it_is(end: Callable[[FakeTransport], object]) -> None:
-    for agents, unreachable in ((Agents(told()), {}), (Agents(), {"c": GONE})):
+    for agents, unreachable in ((Agents(viewed()), {}), (Agents(), {"c": GONE})):
         with pytest.raises(UsageError, match="not digits-1"):
             end(FakeTransport(agents, unreachable))
         assert {kind for _, kind, _ in agents.asked} == {"status"}
 
 
-def test_without_a_coordinator_what_is_about_to_end_is_told_once() -> None:
+def test_without_a_coordinator_what_is_about_to_end_is_reported_once() -> None:
     heard: list[Ending] = []
     down(record(), FakeTransport(Agents(), {"c": GONE}), ORDER, before=heard.append)
     assert [(one.run, len(one.tasks)) for one in heard] == [("digits-1", 4)]
 
 
 def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
     transport = FakeTransport(agents)
     result = stop(record(), transport, ALL, ORDER)
@@ -171,7 +171,7 @@ def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
 
 
 def test_what_nobody_reaches_is_named_with_a_promise() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
     assert (list(result.errors), result.promised) == (["d"], ("d",))
@@ -208,7 +208,7 @@ def test_ps_alone_are_stopped_at_once() -> None:
 def test_a_host_that_coordinates_no_more_has_done_its_part_and_is_not_asked_again() -> None:
     """The cluster file has changed: the lead is elsewhere than it says."""
     moved = dataclasses.replace(record(run=None), lead=TaskId("worker", 1))  # type: ignore[arg-type]
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["restart"] = [restarted("worker:0")]
     both = (TaskId("worker", 0), TaskId("worker", 1))
     result = restart(moved, FakeTransport(agents), both, by="me")
@@ -221,7 +221,7 @@ def test_a_host_that_coordinates_no_more_has_done_its_part_and_is_not_asked_agai
 
 
 def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     away = {"code": "not_answering", "summary": "no sign of life for 60 s"}
     agents.extra["stop"] = [{**stopped("worker:0"), "coordination": None, "away": away}]
     result = stop(record(), FakeTransport(agents), ALL, ORDER)
@@ -232,7 +232,7 @@ def test_a_coordinator_that_does_not_answer_has_its_host_end_its_own() -> None:
 
 
 def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     transport = FakeTransport(agents)
     result = down(record(), transport, ORDER)
@@ -244,7 +244,7 @@ def test_down_clears_every_host_after_one_stop_by_one_connection_to_each() -> No
 
 
 def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     left = {"run": "digits-0", "cluster": "digits", "host": "s1", "reason": "its cluster was taken down"}
     nothing = {"processes": [], "survivors": [], "bundles": [], "files": [], "freed_bytes": 0}
@@ -268,7 +268,7 @@ def test_down_clears_what_ended_runs_have_left_on_hosts_without_a_task() -> None
 
 
 def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", "worker:1")]
     hosts = {"s1": dataclasses.replace(next(iter(record().hosts.values())), name="s1")}
     down(dataclasses.replace(record(), others=hosts), FakeTransport(agents), ORDER)
@@ -276,18 +276,18 @@ def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
 
 
 def test_restart_tells_of_hosts_that_are_away() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
     assert [(str(task.id), task.entry["attempt"]) for task in result.tasks] == [("worker:0", 2)]
     assert list(result.errors) == ["d"]
 
 
-WITHOUT_D = told(hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
+WITHOUT_D = viewed(hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
 """The run was started without d."""
 
 
-def test_tasks_of_a_host_that_the_run_goes_on_without_are_pending_and_it_is_not_asked() -> None:
+def test_tasks_of_a_host_that_the_run_continues_without_are_pending_and_it_is_not_asked() -> None:
     transport = FakeTransport(Agents(WITHOUT_D), {"d": GONE})
     found = status(record(), transport)
     assert transport.opened == ["c"]
@@ -300,7 +300,7 @@ def test_tasks_of_a_host_that_the_run_goes_on_without_are_pending_and_it_is_not_
 
 def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
     gone = {"connected": False, "heard": None, "state": None, "absent": True}
-    found = status(record(), FakeTransport(Agents(told(hosts=dict.fromkeys("abd", gone)))))
+    found = status(record(), FakeTransport(Agents(viewed(hosts=dict.fromkeys("abd", gone)))))
     assert found.coordination is not None
     assert not found.coordination.isolated
 
@@ -333,10 +333,10 @@ def test_without_a_coordinator_the_workers_that_are_there_decide() -> None:
         member["decides"] = member["task"].startswith("worker")
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        (told,) = agents(session, fields)
-        assert isinstance(told, dict)
-        tasks = {task: entry("succeeded") for task in told["state"]["tasks"]}
-        return [{**told, "inventory": {**known, "absent": ["d"]}, "state": {**told["state"], "tasks": tasks}}]
+        (state,) = agents(session, fields)
+        assert isinstance(state, dict)
+        tasks = {task: entry("succeeded") for task in state["state"]["tasks"]}
+        return [{**state, "inventory": {**known, "absent": ["d"]}, "state": {**state["state"], "tasks": tasks}}]
 
     assert status(record(), FakeTransport(answer, {"d": GONE})).verdict.outcome is Outcome.SUCCEEDED
 
@@ -352,7 +352,7 @@ def test_the_reachable_hosts_say_how_a_run_ended_whose_coordinator_is_gone(order
     assert found.going_on_after_the_end == ()
 
 
-def test_a_run_with_a_task_that_was_not_told_to_end_goes_on() -> None:
+def test_a_run_with_a_task_that_was_not_told_to_end_continues() -> None:
     agents = _ended_by("stopped_by", but="d")
     assert status(record(), FakeTransport(agents, {"c": GONE})).verdict.outcome is Outcome.RUNNING
 
@@ -363,20 +363,20 @@ def _ended_by(order: str, but: str = "") -> Callable[[FakeSession, Mapping[str, 
     why = because([fact(order, by="ada@laptop")])
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
-        (told,) = agents(session, fields)
-        assert isinstance(told, dict)
+        (state,) = agents(session, fields)
+        assert isinstance(state, dict)
         if session.host.name == but:
-            return [told]
-        tasks = {task: entry("stopped") for task in told["state"]["tasks"]}
+            return [state]
+        tasks = {task: entry("stopped") for task in state["state"]["tasks"]}
         intents = {task: made(Intent, want="stop", version=3, **why) for task in tasks}
-        return [{**told, "state": {**told["state"], "tasks": tasks}, "intents": intents}]
+        return [{**state, "state": {**state["state"], "tasks": tasks}, "intents": intents}]
 
     return answer
 
 
 def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None:
     """Its files are damaged: nobody else tells it."""
-    agents = Agents(told(hosts={"d": {"connected": False, "heard": 1004.0}}))
+    agents = Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}}))
 
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
         damaged = AgentError("damaged", "a file of the run is damaged on this host")
@@ -388,14 +388,14 @@ def test_a_host_that_refuses_is_named_beside_what_the_coordinator_says() -> None
 
 
 def test_a_restart_in_a_run_that_has_ended_is_refused_and_not_tried_elsewhere() -> None:
-    agents = Agents(told("Succeeded"))
+    agents = Agents(viewed("Succeeded"))
     agents.extra["restart"] = [AgentError("run_ended", "run digits-1 has ended: Succeeded")]
     with pytest.raises(AgentError, match="has ended"):
         restart(record(), FakeTransport(agents), (TaskId("worker", 0),), by="me")
     assert agents.asked_of("restart") == ["c"]
 
 
-def test_no_run_at_all_is_told_as_such() -> None:
+def test_no_run_at_all_is_reported_as_such() -> None:
     def empty(session: object, fields: object) -> list[dict[str, object]]:
         return [{"type": "result", "run": None, "time": 1.0}]
 

@@ -88,7 +88,7 @@ def runs(draw: st.DrawFn) -> tuple[Spec, Tasks]:
     return spec_of(strategy, places, **fields), tasks
 
 
-def told(spec: Spec, tasks: Tasks, host: str) -> tuple[dict[str, Any], dict[str, Intent]]:
+def host_files(spec: Spec, tasks: Tasks, host: str) -> tuple[dict[str, Any], dict[str, Intent]]:
     """A host's state.json and what is wanted of its tasks."""
     own = [member["task"] for member in spec["roster"] if member["host"] == host]
     return state_of(host, {task: tasks[task][0] for task in own}, spec["run"]), {task: tasks[task][1] for task in own}
@@ -100,7 +100,7 @@ def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
         spec, first_view(spec, 1.0), Services(lambda: None, lambda distrust: [], lambda: 0.0), now=1.0
     )
     for host in hosts:
-        state, wanted = told(spec, tasks, host)
+        state, wanted = host_files(spec, tasks, host)
         agent = {"pid": 1, "start_time": 1, "boot_id": "b"}
         known = {"state": state, "intents": wanted, "kept": True, "lost_session": False, "stop_run": None}
         hello = {"type": "hello", "v": PROTOCOL, "run": spec["run"], "host": host, "agent": agent, "events": 0, **known}
@@ -113,7 +113,7 @@ def of_the_coordinator(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
 def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
     answers = {}
     for host in hosts:
-        state, wanted = told(spec, tasks, host)
+        state, wanted = host_files(spec, tasks, host)
         answer = {"run": spec["run"], "time": 1.0, "inventory": inventory_of(spec), "state": state, "intents": wanted}
         answers[host] = checked(StatusResult, json.loads(json.dumps(answer)))
     return judge(inventory_of(spec), answers)
@@ -180,15 +180,15 @@ def asked(tasks: Mapping[str, dict[str, Any]], *unreachable: str, beside: str = 
     return status(record(), transport)
 
 
-def said(found: RunStatus) -> tuple[Outcome, str, TaskId | None]:
+def verdict_of(found: RunStatus) -> tuple[Outcome, str, TaskId | None]:
     return found.verdict.outcome, sentence(found.verdict.why), found.verdict.cause
 
 
 def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
     failed = {"worker:1": entry("failed", reason="exit code 1")}
-    assert said(asked(failed)) == (Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
+    assert verdict_of(asked(failed)) == (Outcome.FAILED, "worker:1 failed: exit code 1", TaskId("worker", 1))
     found = asked(failed, beside="worker:1")
-    assert said(found) == (Outcome.RUNNING, "3 of 4 tasks run", None)
+    assert verdict_of(found) == (Outcome.RUNNING, "3 of 4 tasks run", None)
     assert found.tasks[TaskId("worker", 1)].state is TaskState.FAILED
 
 
@@ -210,7 +210,7 @@ def test_the_words_of_a_run(states: str, unreachable: str, verdict: tuple[Outcom
         task: entry(state, **how.get(state, {}))
         for task, state in zip(("ps:0", "ps:1", "worker:0", "worker:1"), states.split(), strict=True)
     }
-    assert said(asked(tasks, *unreachable)) == verdict
+    assert verdict_of(asked(tasks, *unreachable)) == verdict
 
 
 def test_what_is_final_and_decided_is_said_once() -> None:
@@ -220,9 +220,9 @@ def test_what_is_final_and_decided_is_said_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "signal", "words"),
+    ("code", "signal", "expected"),
     [(3, None, "exit code 3"), (None, 9, "killed by SIGKILL"), (None, None, "its exit is unknown")],
 )
-def test_an_exit_in_words(code: int | None, signal: int | None, words: str) -> None:
+def test_an_exit_in_words(code: int | None, signal: int | None, expected: str) -> None:
     ended = task_status("ps:0", state="failed", code=code, signal=signal)
-    assert sentence(how_it_ended(ended)) == words
+    assert sentence(how_it_ended(ended)) == expected

@@ -44,13 +44,13 @@ def check(here: Path, one: OutputMark) -> None:
 def test_a_cluster_of_another_directory_of_this_machine_is_another_even_by_the_same_name(here: Path) -> None:
     with pytest.raises(PreflightError) as caught:
         check(here, mark(here / "other" / "cluster.yaml"))
-    told = caught.value
-    assert told.detail.startswith(
+    error = caught.value
+    assert error.detail.startswith(
         f"a: /out, by cluster digits of {here}/other (me@desk), run digits-0, started 1970-01"
     )
-    assert told.detail.endswith(f"this is cluster digits of {here}/mine")
-    assert told.hint.startswith("dtctl up --adopt-output    ")
-    assert f"{here}/mine/cluster.yaml" in told.hint
+    assert error.detail.endswith(f"this is cluster digits of {here}/mine")
+    assert error.hint.startswith("dtctl up --adopt-output    ")
+    assert f"{here}/mine/cluster.yaml" in error.hint
 
 
 def test_the_same_directory_is_the_same_whatever_its_files_and_clusters_are_called(here: Path) -> None:
@@ -58,7 +58,7 @@ def test_the_same_directory_is_the_same_whatever_its_files_and_clusters_are_call
     check(here, mark(here / "mine" / "other.yaml", cluster="evaluation"))
 
 
-def test_a_project_that_was_moved_goes_on(here: Path) -> None:
+def test_a_project_that_was_moved_continues(here: Path) -> None:
     check(here, mark(here / "gone" / "cluster.yaml"))
     with pytest.raises(PreflightError):
         check(here, mark(here / "gone" / "cluster.yaml", cluster="letters"))
@@ -70,7 +70,7 @@ def test_a_clone_of_a_colleague_is_the_same_project_if_its_cluster_has_the_same_
         check(here, mark(here / "other" / "cluster.yaml", controller="ada@laptop", cluster="letters"))
 
 
-def test_a_directory_that_several_hosts_share_is_told_once(here: Path) -> None:
+def test_a_directory_that_several_hosts_share_is_reported_once(here: Path) -> None:
     one = mark(here / "other" / "cluster.yaml")
     answers = {name: prepared(outputs=[one]) for name in ("gpu-1", "gpu-2")}
     with pytest.raises(PreflightError) as caught:
@@ -89,7 +89,7 @@ def refused(value: Cluster, **answers: Prepared) -> PreflightError:
     return caught.value
 
 
-def test_ports_of_others_are_told_with_one_command_that_is_free_on_every_host() -> None:
+def test_ports_of_others_are_reported_with_one_command_that_is_free_on_every_host() -> None:
     error = refused(
         cluster(),
         a=prepared(taken=[taken(2222, "ps:0")], free_from=[2400, 2500, 2600]),

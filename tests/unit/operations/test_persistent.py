@@ -13,13 +13,13 @@ from dtctl.operations.client.conversation import ask
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, for_one_command
 from dtctl.operations.coordinator import request_of_status
 from dtctl.operations.status import status
-from tests.unit.coordinated import Agents, record, told
+from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.waiting import eventually
 
 
 def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         for _ in range(3):
@@ -31,7 +31,7 @@ def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
 
 
 def test_a_connection_that_was_lost_meanwhile_is_opened_anew_without_a_word() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
         status(record(), kept)
@@ -45,14 +45,14 @@ def test_one_that_is_lost_within_an_answer_is_said_to_be() -> None:
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
 
-    transport = FakeTransport(Breaks(told()))
+    transport = FakeTransport(Breaks(viewed()))
     with PersistentTransport(transport) as kept:
         assert "c" in status(record(), kept).errors
     assert transport.opened.count("c") == 1
 
 
 def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> None:
-    agents = Agents(told())
+    agents = Agents(viewed())
     agents.extra["status"] = [AgentError("internal", "a bug")]
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
@@ -67,7 +67,7 @@ def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: py
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     away = {"c": TransportError("cannot reach c")}
-    transport = FakeTransport(Agents(told()), away)
+    transport = FakeTransport(Agents(viewed()), away)
     with PersistentTransport(transport) as kept:
         for at, times in ((100.0, 1), (101.9, 1), (102.1, 2), (106.9, 2), (107.2, 3)):
             now[0] = at
@@ -94,7 +94,7 @@ class Beating(Agents):
 
 
 def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_again() -> None:
-    agents = Beating(told())
+    agents = Beating(viewed())
     transport = FakeTransport(agents)
     with for_one_command(transport) as kept:
         for asked in (1, 2, 3):
@@ -109,7 +109,7 @@ def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_agai
 def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    transport = FakeTransport(Agents(told()))
+    transport = FakeTransport(Agents(viewed()))
     with PersistentTransport(transport) as kept:
         session = kept.open(record().route_to("c"))
         session.send({"type": "status", "run": None})
@@ -120,7 +120,7 @@ def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypa
 
 
 def test_of_many_hosts_few_conversations_are_kept() -> None:
-    transport = FakeTransport(Agents(told()))
+    transport = FakeTransport(Agents(viewed()))
     with PersistentTransport(transport, most=2) as kept:
         assert len(ask(record(), kept, request_of_status(record())).results) == 4
         assert [session.closed for session in transport.sessions.values()].count(False) == 2
@@ -137,7 +137,7 @@ def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_w
             now[0] += 120.0 if session.host.name == "c" and self.beats else 0.0
             return super().__call__(session, fields)
 
-    agents = Slow(told())
+    agents = Slow(viewed())
     with PersistentTransport(FakeTransport(agents)) as kept:
         assert "c" in status(record(), kept).errors
         now[0] += 119.0
@@ -148,7 +148,7 @@ def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_w
 
 
 def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_closed_if_nobody_does() -> None:
-    transport = FakeTransport(Agents(told()), {"d": TransportError("cannot reach d")})
+    transport = FakeTransport(Agents(viewed()), {"d": TransportError("cannot reach d")})
     with PersistentTransport(transport) as kept:
         kept.expect(record().hosts.values())
         eventually(lambda: sorted(transport.opened) == ["a", "b", "c", "d"], what="all conversations")

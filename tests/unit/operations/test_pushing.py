@@ -235,7 +235,7 @@ def test_a_directory_that_another_cluster_has_written_to_is_left_alone(own: OwnC
     assert not agents.bytes
 
 
-def test_a_host_that_has_more_than_was_ever_sent_is_not_believed(own: OwnCheckpoint) -> None:
+def test_a_host_that_has_more_than_was_ever_sent_is_not_trusted(own: OwnCheckpoint) -> None:
     had = [{"name": own.files[0].path.name, "size": own.files[0].size + 1}]
     with pytest.raises(TransportError, match="sent an invalid `landing`"):
         pushed(Stores(have=had), own, "c")

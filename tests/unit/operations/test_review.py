@@ -99,7 +99,7 @@ def test_a_script_that_is_not_in_the_code_is_a_mistake_and_asked_about_where_a_s
     assert look("[python, ../x.py]")[0] == [f"trainer.command[1]: ../x.py lies outside of the code directory {here}"]
 
 
-def test_a_script_that_the_ignore_rules_leave_out_is_told_as_that() -> None:
+def test_a_script_that_the_ignore_rules_leave_out_is_reported_as_that() -> None:
     Path(".dtctlignore").write_text("train.py\npkg/\n")
     summary = "is not pushed: the ignore rules leave it out"
     assert look()[0] == [f"trainer.command[1]: train.py {summary}"]
@@ -128,7 +128,7 @@ def test_the_command_of_a_job_is_looked_at_where_it_stands() -> None:
     assert (caught.value.problems[0].place.line, caught.value.problems[0].place.column) == (3, 36)
 
 
-def test_a_secret_without_a_value_is_told_by_its_name() -> None:
+def test_a_secret_without_a_value_is_reported_by_its_name() -> None:
     more = "  secrets: [A_KEY, B_KEY]\n"
     assert look(more=more, environ={"A_KEY": "x"})[0] == ["trainer.secrets names B_KEY, which has no value here"]
     assert look(more=more, environ={"A_KEY": "x", "B_KEY": ""}) == ([], [])
@@ -137,7 +137,7 @@ def test_a_secret_without_a_value_is_told_by_its_name() -> None:
     assert found == [f"trainer.secrets names B_KEY, which has a value neither in {Path.cwd()}/env nor here"]
 
 
-def test_an_env_file_that_is_not_here_is_told_with_all_other_mistakes_but_its_secrets() -> None:
+def test_an_env_file_that_is_not_here_is_reported_with_all_other_mistakes_but_its_secrets() -> None:
     mistakes, _ = look("[python, gone.py, '{data_dir}']", "  secrets: [A_KEY]\n  env_file: env\n")
     here = Path.cwd()
     assert mistakes == [
@@ -147,7 +147,7 @@ def test_an_env_file_that_is_not_here_is_told_with_all_other_mistakes_but_its_se
     ]
 
 
-def test_an_env_file_that_says_nothing_is_told_with_all_other_mistakes_and_shows_nothing_of_itself() -> None:
+def test_an_env_file_that_says_nothing_is_reported_with_all_other_mistakes_and_shows_nothing_of_itself() -> None:
     Path("env").write_text("hunter2\n")
     mistakes, _ = look("[python, gone.py]", "  secrets: [A_KEY]\n  env_file: env\n")
     here = Path.cwd()

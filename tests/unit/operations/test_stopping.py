@@ -23,20 +23,20 @@ from dtctl.operations.up.readying import converse
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.seam import Message
 from tests.unit.clusters import cluster, job, ssh_host
-from tests.unit.coordinated import inventory, record, told
+from tests.unit.coordinated import inventory, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
 
 def frame(**tasks: tuple[str, float | None, int | None]) -> dict[str, Any]:
     """`worker_0=(way, for_s, signal)`."""
     named = {name.replace("_", ":"): values for name, values in tasks.items()}
-    told = {name: {"way": way, "for_s": for_s, "signal": number} for name, (way, for_s, number) in named.items()}
-    return {"type": "stopping", "grace_s": 30.0, "tasks": told}
+    stopping = {name: {"way": way, "for_s": for_s, "signal": number} for name, (way, for_s, number) in named.items()}
+    return {"type": "stopping", "grace_s": 30.0, "tasks": stopping}
 
 
-def heard(host: str, said: Mapping[str, Any]) -> list[Stopping]:
+def heard(host: str, progress: Mapping[str, Any]) -> list[Stopping]:
     found: list[Stopping] = []
-    listener(record(), found.append)["stopping"](record().hosts[host], Message(said))
+    listener(record(), found.append)["stopping"](record().hosts[host], Message(progress))
     return found
 
 
@@ -64,13 +64,13 @@ STOPPED = {
     "stopped": ["worker:0"],
     "already": [],
     "survivors": [],
-    "coordination": told("Stopped", "stopped"),
+    "coordination": viewed("Stopped", "stopped"),
     "inventory": inventory(record()),
 }
 
 
 def answering(*frames: Mapping[str, Any]) -> FakeTransport:
-    def answer(session: FakeSession, said: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
+    def answer(session: FakeSession, request: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         return [dict(one) for one in frames]
 
     return FakeTransport(answer)
@@ -119,9 +119,9 @@ def conversation(frames: Frames, sender: Sender | None, until: str = "result") -
     """What is told of it."""
     session = FakeSession(Host("gpu-3", Local()), lambda _, fields: frames if fields["type"] == "go" else [])
     session.send({"type": "go"})
-    told: list[Progress] = []
-    converse(session, sender, told.append, until=until)
-    return told
+    reports: list[Progress] = []
+    converse(session, sender, reports.append, until=until)
+    return reports
 
 
 def need(*indexes: int) -> dict[str, Any]:
@@ -161,18 +161,18 @@ def test_a_host_that_is_to_start_has_all_it_needs() -> None:
 def test_a_flood_of_progress_does_not_flood_the_screen(sender: Sender) -> None:
     frames: Frames = [{"type": "progress", "phase": "receive", "done_bytes": n} for n in range(10_000)]
     with sender:
-        told = conversation([*frames, dict(PUSHED)], sender)
-    assert 1 <= len(told) < 500
+        reports = conversation([*frames, dict(PUSHED)], sender)
+    assert 1 <= len(reports) < 500
 
 
 def test_what_a_setup_prints_is_shown_up_to_a_limit(sender: Sender, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readying, "SETUP_TEXT_BYTES", 1000)
     frames: Frames = [{"type": "progress", "phase": "setup", "payload": b"x" * 99 + b"\n"} for _ in range(100)]
     with sender:
-        told = conversation([*frames, dict(PUSHED)], sender)
-    assert [one.text for one in told[:10]] == ["x" * 99 + "\n"] * 10
-    assert "not shown" in told[10].text
-    assert len(told) == 11
+        reports = conversation([*frames, dict(PUSHED)], sender)
+    assert [one.text for one in reports[:10]] == ["x" * 99 + "\n"] * 10
+    assert "not shown" in reports[10].text
+    assert len(reports) == 11
 
 
 def test_a_push_to_one_liar_is_a_push_to_all_others(tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ RECORD = record_of(
 
 
 @pytest.mark.parametrize(
-    ("words", "tasks"),
+    ("args", "tasks"),
     [
         ([], "ps:0 ps:1 worker:0 worker:1 worker:2 worker:3"),
         (["worker:1"], "worker:1"),
@@ -255,8 +255,8 @@ RECORD = record_of(
         (["worker:3", "ps", "worker:3"], "ps:0 ps:1 worker:3"),
     ],
 )
-def test_words_mean_tasks_in_the_order_of_the_file(words: list[str], tasks: str) -> None:
-    assert " ".join(map(str, select_tasks(RECORD, words))) == tasks
+def test_words_mean_tasks_in_the_order_of_the_file(args: list[str], tasks: str) -> None:
+    assert " ".join(map(str, select_tasks(RECORD, args))) == tasks
 
 
 @pytest.mark.parametrize(

@@ -140,12 +140,12 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
         order.append(fields["type"])
         if fields["type"] == "look":
             question = fields["ask"]["network"]
-            told = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
-            return [{"type": "looked", "facts": {"network": told}, "facts_s": 0.5}]
+            reached = reaching({"x": question}, lambda source, peer: "timeout" if peer["host"] == "b" else "")["x"]
+            return [{"type": "looked", "facts": {"network": reached}, "facts_s": 0.5}]
         usual = willing(session, fields)
         if fields["type"] == "up":
-            told = listening({"x": fields["ask"]["network"]})["x"]
-            return [{**READY, "facts": {"network": told}, "facts_s": 0.1}]
+            reached = listening({"x": fields["ask"]["network"]})["x"]
+            return [{**READY, "facts": {"network": reached}, "facts_s": 0.1}]
         return usual
 
     heard: list[Checked] = []
@@ -164,7 +164,7 @@ def test_hosts_look_at_each_other_when_all_are_prepared_and_before_any_starts(la
     assert checked.seconds == pytest.approx(0.6)
 
 
-def test_an_earlier_checkpoint_on_the_leads_host_is_told(launch: Start) -> None:
+def test_an_earlier_checkpoint_on_the_leads_host_is_reported(launch: Start) -> None:
     checkpoint = saved(None, seen=True)["checkpoint"]
     report = {"dir": "/out", "newest_complete": checkpoint, "incomplete": [], "all": [checkpoint]}
 
@@ -187,14 +187,14 @@ def saved(run: str | None, *, seen: bool, step: int = 7, directory: str = "/old"
     return {"run": run, "dir": directory, "checkpoint": checkpoint, "seen": seen}
 
 
-def begun(launch: Start, told: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
+def begun(launch: Start, taken: Mapping[str, list[dict[str, Any]]], **known: Any) -> tuple[Any, list[str]]:
     """What `up` tells before it starts anything, with what hosts have found of earlier runs."""
     order: list[str] = []
 
     def telling(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         order.append(fields["type"])
         usual = willing(session, fields)
-        return [{**READY, "saved": told.get(session.host.name, [])}] if fields["type"] == "up" else usual
+        return [{**READY, "saved": taken.get(session.host.name, [])}] if fields["type"] == "up" else usual
 
     heard: list[Any] = []
 
@@ -215,7 +215,7 @@ def test_a_run_that_begins_at_0_beside_a_checkpoint_says_so_before_it_starts(lau
     assert result.earlier is None
 
 
-def test_a_checkpoint_that_the_run_sees_is_told_as_what_it_continues_from(launch: Start) -> None:
+def test_a_checkpoint_that_the_run_sees_is_reported_as_what_it_continues_from(launch: Start) -> None:
     result, _ = begun(launch, {"c": [saved("digits-0", seen=True)], "a": [saved(None, seen=False, step=9)]})
     assert result.unseen is None
     assert (result.earlier.host, result.earlier.report["newest_complete"]["step"]) == ("c", 7)
@@ -275,7 +275,7 @@ def gone_on(session: FakeSession, *, lost: bool, current: str | None = "digits-0
     return {**READY, "unchanged": not lost, "run": session.run, "current": current}  # type: ignore[attr-defined]
 
 
-def test_a_run_that_goes_on_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
+def test_a_run_that_continues_everywhere_is_left_alone_and_not_remembered_as_another(launch: Start) -> None:
     def everywhere(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         answers = going_on(session, fields)
         return [gone_on(session, lost=False)] if fields["type"] == "up" else answers
@@ -299,11 +299,11 @@ def test_tasks_of_an_unchanged_run_that_have_ended_are_named(launch: Start) -> N
     assert [str(task) for task in result.ended] == ["worker:0", "worker:1"]
 
 
-def test_a_host_where_all_has_ended_belongs_to_the_run_that_goes_on(launch: Start) -> None:
+def test_a_host_where_all_has_ended_belongs_to_the_run_that_continues(launch: Start) -> None:
     assert started(launch, FakeTransport(going_on))[0].run == "digits-0"
 
 
-def test_a_run_that_goes_on_in_part_only_is_an_error(launch: Start) -> None:
+def test_a_run_that_continues_in_part_only_is_an_error(launch: Start) -> None:
     def mixed(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "abort":
             return [rolled_back()]
@@ -338,10 +338,10 @@ def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launc
 
 def test_what_a_setup_prints_is_reported(launch: Start) -> None:
     def talkative(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        said: list[dict[str, Any] | DtctlError] = willing(session, fields)
+        answers: list[dict[str, Any] | DtctlError] = willing(session, fields)
         if fields["type"] == "up":
-            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *said]
-        return said
+            return [{"type": "progress", "phase": "setup", "payload": "grüße\n".encode()}, *answers]
+        return answers
 
     reported: list[Progress] = []
 
@@ -350,8 +350,8 @@ def test_what_a_setup_prints_is_reported(launch: Start) -> None:
             reported.append(progress)
 
     up(launch, FakeTransport(talkative), Hearing(), Notes())
-    told = [(one.phase, one.text) for one in reported if one.host == "a"]
-    assert told == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
+    phases = [(one.phase, one.text) for one in reported if one.host == "a"]
+    assert phases == [("connect", ""), ("setup", "grüße\n"), ("prepared", ""), ("started", "")]
 
 
 def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_nobody(launch: Start) -> None:
@@ -369,7 +369,7 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def told(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
+def order_of(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
     """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
     order: list[str] = []
 
@@ -391,13 +391,13 @@ def told(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str
 def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_told_to_keep_it(
     launch: Start,
 ) -> None:
-    order, _, result = told(launch)
+    order, _, result = order_of(launch)
     assert order == ["begin", "up", "up", "up", "up", "start", "start", "start", "start", "save", *["keep"] * 4]
     assert result.unremembered is None
 
 
 def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
-    order, _, error = told(launch, lost="b")
+    order, _, error = order_of(launch, lost="b")
     assert isinstance(error, DtctlError)
     assert order.count("down") == 3
     assert "take_back" not in order, "b may go on: nobody has heard that it has rolled back"
@@ -419,7 +419,7 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
 
 
 def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
-    order, _, error = told(launch, lost="b", unreachable="c")
+    order, _, error = order_of(launch, lost="b", unreachable="c")
     assert "take back the start" in error.summary
     assert "take_back" not in order
 
@@ -473,7 +473,7 @@ def test_an_interrupted_start_names_the_hosts_that_did_not_say_that_they_took_it
     assert notes.order == ["begin"], "what may go on is found again"
 
 
-def test_an_interrupt_while_hosts_are_told_to_keep_comes_when_all_have_been_told(launch: Start) -> None:
+def test_an_interrupt_while_hosts_are_asked_to_keep_comes_when_all_have_been_informed(launch: Start) -> None:
     def answer(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
         if fields["type"] == "keep" and session.host.name == "a":
             signal.raise_signal(signal.SIGINT)

@@ -27,7 +27,7 @@ from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.operations.watch import Over, watch_run
 from dtctl.render.starting import show_late
-from tests.unit.coordinated import Agents, Script, entry, record, state_of, states, told
+from tests.unit.coordinated import Agents, Script, entry, record, state_of, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.waiting import PATIENCE_S
 
@@ -65,7 +65,7 @@ class Watched(Agents):
     """
 
     def __init__(self, **watches: list[Script]) -> None:
-        super().__init__(told())
+        super().__init__(viewed())
         self.watches = watches
         self.asked_to_watch: list[Mapping[str, Any]] = []
 
@@ -80,6 +80,10 @@ class Watched(Agents):
             rest = {"time": 1.0, "dirs": [], "folders": [], "problems": [], "unread_bytes": 0, "omitted": 0}
             return [dict(POINTS), {**RESULT, **rest}]
         return super().__call__(session, fields)
+
+
+def states(view: Mapping[str, Any]) -> dict[str, Any]:
+    return {"type": "states", "run": "digits-1", "coordination": view}
 
 
 def seen(stream: Generator[object, None, None], enough: Callable[[list[object]], bool]) -> list[object]:
@@ -98,8 +102,8 @@ def is_over(found: list[object]) -> bool:
 
 
 def test_one_connection_tells_all_changes_until_all_is_over() -> None:
-    step = told(tasks={"worker:0": entry(step=7)})
-    agents = Watched(c=[[states(told()), states(step), dict(RESULT)]])
+    step = viewed(tasks={"worker:0": entry(step=7)})
+    agents = Watched(c=[[states(viewed()), states(step), dict(RESULT)]])
     transport = FakeTransport(agents)
     found = seen(watch_run(record(), transport), is_over)
     steps = [one.progress.step for one in found if isinstance(one, RunStatus)]
@@ -120,7 +124,7 @@ def test_checkpoints_are_asked_for_again_over_the_same_connection(monkeypatch: p
 
 
 def test_a_view_is_as_old_as_the_answer_before_it_at_the_most() -> None:
-    agents = Watched(c=[[states(told(time=1001.0)), states(told(time=1020.0)), dict(RESULT)]])
+    agents = Watched(c=[[states(viewed(time=1001.0)), states(viewed(time=1020.0)), dict(RESULT)]])
     found = seen(watch_run(record(), FakeTransport(agents)), is_over)
     times = [one.time for one in found if isinstance(one, RunStatus)]
     assert times[0] == 1010.0
@@ -140,7 +144,7 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
                 return [{"type": "states", "run": "digits-1", "state": state_of("a", tasks)}, dict(RESULT)]
             return super().__call__(session, fields)
 
-    agents = Going(c=[[states(told()), ConnectionLost("gone")]])
+    agents = Going(c=[[states(viewed()), ConnectionLost("gone")]])
     transport = FakeTransport(agents)
 
     def enough(found: list[object]) -> bool:
@@ -164,8 +168,8 @@ def test_while_the_coordinator_is_away_every_host_is_asked_until_it_is_back() ->
     assert [transport.opened.count(host) for host in "abd"] == [1, 1, 1]
 
 
-def test_a_host_that_is_away_too_is_told_of_as_such() -> None:
-    agents = Watched(c=[[states(told()), ConnectionLost("gone")]])
+def test_a_host_that_is_away_too_is_reported_as_such() -> None:
+    agents = Watched(c=[[states(viewed()), ConnectionLost("gone")]])
 
     class Gone(FakeTransport):
         def open(self, host: Any) -> Any:
@@ -201,8 +205,8 @@ def test_a_run_that_has_moved_is_watched_where_it_is() -> None:
     assert first.record.coordinator == "d"
 
 
-def test_a_host_that_speaks_of_tasks_of_others_is_not_believed() -> None:
-    lie = told(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
+def test_a_host_that_speaks_of_tasks_of_others_is_not_trusted() -> None:
+    lie = viewed(hosts={"a": {"state": state_of("a", {"ps:1": entry()})}})
     agents = Watched(c=[[states(lie), dict(RESULT)]])
     found = seen(watch_run(record(), FakeTransport(agents)), lambda found: isinstance(found[-1], Disconnected))
     away = found[-1]
@@ -226,7 +230,7 @@ def test_the_loss_comes_from_the_host_of_the_lead_alone() -> None:
     assert transport.opened == ["c"]
 
 
-def test_a_feed_keeps_what_is_told_until_it_is_taken_and_the_error_last() -> None:
+def test_a_feed_keeps_what_is_reported_until_it_is_taken_and_the_error_last() -> None:
     def tell() -> Generator[object, None, None]:
         yield from (1, None, 2)
         raise TransportError("gone")
@@ -241,18 +245,18 @@ def test_a_feed_keeps_what_is_told_until_it_is_taken_and_the_error_last() -> Non
 
 
 def test_a_stream_that_tells_more_than_is_taken_has_to_wait() -> None:
-    told: list[int] = []
+    steps: list[int] = []
 
     def tell() -> Generator[object, None, None]:
         for number in itertools.count():
-            told.append(number)
+            steps.append(number)
             yield number
 
     feed = Feed(tell).start()
     taken: list[object] = []
     while len(taken) < 3 * MOST:
         taken += feed.take()
-        assert len(told) <= len(taken) + 2 * MOST + 2
+        assert len(steps) <= len(taken) + 2 * MOST + 2
     feed.close()
     assert taken == list(range(len(taken)))
 
@@ -280,7 +284,7 @@ WORKER = TaskId("worker", 1)
 def known(phase: str = "starting", condition: str = "Running", cause: str | None = None, **tasks: Any) -> Coordination:
     """`ps0`, `worker1`: what these tasks are, of four that else run and are ready."""
     named = {f"{name[:-1]}:{name[-1]}": one for name, one in tasks.items()}
-    view = told(condition, tasks=named, phase=phase, cause=cause)
+    view = viewed(condition, tasks=named, phase=phase, cause=cause)
     return Coordination.of(checked(RunView, view), record().roster)
 
 
@@ -320,8 +324,8 @@ def test_a_start_is_over_when_every_task_has_begun_or_the_run_is_decided(
     assert has_begun(known(phase, worker1=worker)) is begun
 
 
-def test_tasks_of_hosts_that_the_run_goes_on_without_are_not_waited_for() -> None:
-    view = told(phase="running", hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
+def test_tasks_of_hosts_that_the_run_continues_without_are_not_waited_for() -> None:
+    view = viewed(phase="running", hosts={"d": {"connected": False, "heard": None, "state": None, "absent": True}})
     assert has_begun(Coordination.of(checked(RunView, view), record().roster))
 
 

@@ -53,7 +53,7 @@ def test_tf_config_names_the_cluster_and_the_task() -> None:
     }
 
 
-def sparse_or_not(**said: Any) -> dict[str, Any]:
+def sparse_or_not(**fields: Any) -> dict[str, Any]:
     """TF_CONFIG of all tasks of a cluster with every job."""
     jobs = (
         job("ps", ["a"], [2222]),
@@ -61,7 +61,7 @@ def sparse_or_not(**said: Any) -> dict[str, Any]:
         job("worker", ["c", "d"], [2222, 2222]),
         job("evaluator", ["a"], [2223]),
     )
-    plan = planned(cluster(*jobs, tf_config=TfConfig(**said)))
+    plan = planned(cluster(*jobs, tf_config=TfConfig(**fields)))
     return {str(one.id): json.loads(one.env["TF_CONFIG"]) for one in plan.tasks}
 
 
@@ -73,14 +73,14 @@ def test_tf_config_holds_environment_and_rpc_layer_where_the_file_does() -> None
 
 def test_an_evaluator_is_in_the_cluster_of_tf_config_by_choice() -> None:
     assert "evaluator" not in sparse_or_not()["evaluator:0"]["cluster"]
-    told = sparse_or_not(evaluator_in_cluster=True)
-    assert told["worker:0"]["cluster"]["evaluator"] == ["a.example:2223"]
-    assert told["evaluator:0"]["task"] == {"type": "evaluator", "index": 0}
+    spec = sparse_or_not(evaluator_in_cluster=True)
+    assert spec["worker:0"]["cluster"]["evaluator"] == ["a.example:2223"]
+    assert spec["evaluator:0"]["task"] == {"type": "evaluator", "index": 0}
 
 
 def test_in_a_sparse_cluster_workers_do_not_see_each_other() -> None:
-    told = sparse_or_not(sparse=True)
-    assert told["worker:1"]["cluster"] == {
+    spec = sparse_or_not(sparse=True)
+    assert spec["worker:1"]["cluster"] == {
         "ps": ["a.example:2222"],
         "chief": {"0": "b.example:2222"},
         "worker": {"1": "d.example:2222"},
@@ -90,7 +90,7 @@ def test_in_a_sparse_cluster_workers_do_not_see_each_other() -> None:
         "chief": ["b.example:2222"],
         "worker": ["c.example:2222", "d.example:2222"],
     }
-    assert told["ps:0"]["cluster"] == told["chief:0"]["cluster"] == whole
+    assert spec["ps:0"]["cluster"] == spec["chief:0"]["cluster"] == whole
 
 
 @pytest.mark.parametrize(
@@ -116,17 +116,17 @@ def test_a_template_gives_a_trainer_exactly_its_words() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "words"),
+    ("word", "args"),
     [
         ("{ps_hosts|space}", ("a.example:2222", "b.example:2222")),
         ("{ps_hosts | space}", ("a.example:2222", "b.example:2222")),
         ("--ps={ps_hosts|space}", ("--ps=a.example:2222 b.example:2222",)),
     ],
 )
-def test_a_template_may_have_a_list_with_spaces(word: str, words: tuple[str, ...]) -> None:
+def test_a_template_may_have_a_list_with_spaces(word: str, args: tuple[str, ...]) -> None:
     launch = Launch(command=("./train",), dialect="template", template=("--ps-host", word))
     plan = planned(cluster(job("ps", ["a", "b"], [2222, 2222]), job("worker", ["c"], [2223], launch=launch)))
-    assert task(plan, "worker:0").argv == ("./train", "--ps-host", *words)
+    assert task(plan, "worker:0").argv == ("./train", "--ps-host", *args)
 
 
 def test_a_template_field_without_a_value_is_an_error_with_the_missing_key() -> None:
@@ -297,8 +297,8 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "host_timeout_s": 60.0,
         "reboot": "auto",
     }
-    said = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
-    assert said == {
+    policies = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
+    assert policies == {
         "strategy": "async-ps",
         "ttl_s": 5.0,
         "keep": 2,

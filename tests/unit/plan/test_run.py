@@ -23,9 +23,9 @@ from tests.unit.clusters import cluster, job, ssh_host
 from tests.unit.plan.test_plan import planned, task
 
 
-def trained(*words: str, host: dict[str, Any] | None = None, **trainer: Any) -> TaskPlan:
+def trained(*args: str, host: dict[str, Any] | None = None, **trainer: Any) -> TaskPlan:
     """One worker whose command is these words."""
-    launch = Launch(command=words or ("python",), dialect="none")
+    launch = Launch(command=args or ("python",), dialect="none")
     settings = Trainer(code=Path("/p"), **trainer)
     hosts = [ssh_host("a", **(host or {}))]
     return planned(cluster(job("worker", ["a"], [2222], launch=launch), hosts=hosts, trainer=settings)).tasks[0]
@@ -99,13 +99,13 @@ def test_task_with_a_server_is_ready_when_it_listens(dialect: Any, strategy: Any
 
 
 def test_every_field_is_that_of_the_task() -> None:
-    words = (
+    argv = (
         "{task} {job_name} {task_index}",
         "{host}:{port}",
         "{lead_host}:{lead_port}",
         "{num_tasks} {num_gpus} {cluster}",
     )
-    launch = Launch(command=("./t",), args=words, dialect="none")
+    launch = Launch(command=("./t",), args=argv, dialect="none")
     jobs = (job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2224], launch=launch))
     plan = planned(cluster(*jobs, hosts=[ssh_host(name, gpus=2 if name == "c" else 0) for name in "abc"]))
     assert task(plan, "worker:1").argv[1:] == (
@@ -205,22 +205,22 @@ def test_a_plan_shows_which_tasks_wait_for_others() -> None:
 
 
 def test_the_machine_form_has_the_same_and_what_follows() -> None:
-    told = document.plan(plan("sync-ps"))
-    assert (told["strategy"], told["coordinator"]) == ("sync-ps", {"host": "a", "address": "a:2221"})
-    assert told["stages"] == [
+    shown = document.plan(plan("sync-ps"))
+    assert (shown["strategy"], shown["coordinator"]) == ("sync-ps", {"host": "a", "address": "a:2221"})
+    assert shown["stages"] == [
         {"name": "ps", "tasks": ["ps:0"], "after": [], "needs": []},
         {"name": "chief:0", "tasks": ["chief:0"], "after": [], "needs": [0]},
         {"name": "worker", "tasks": ["worker:0", "worker:1"], "after": [], "needs": [0, 1]},
         {"name": "evaluator", "tasks": ["evaluator:0"], "after": [], "needs": [1]},
     ]
-    assert {task["task"]: task["scope"] for task in told["tasks"]} == {
+    assert {task["task"]: task["scope"] for task in shown["tasks"]} == {
         "chief:0": "gang",
         "ps:0": "gang",
         "worker:0": "task",
         "worker:1": "task",
         "evaluator:0": "task",
     }
-    assert (told["needsCheckpoint"], told["settleSeconds"], told["targetStep"]) == (True, 150.0, None)
+    assert (shown["needsCheckpoint"], shown["settleSeconds"], shown["targetStep"]) == (True, 150.0, None)
 
 
 LARGE = """\

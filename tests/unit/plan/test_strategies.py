@@ -130,13 +130,13 @@ def with_waits(value: Cluster, **depends_on: tuple[str, ...]) -> Cluster:
 
 def test_only_jobs_with_depends_on_are_held() -> None:
     assert not any(stage["held"] for stage in stages(of(*WITH_PS)))
-    said = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
-    assert [stage["name"] for stage in said if stage["held"]] == ["worker"]
+    waits = stages(with_waits(of(*WITH_PS), worker=("ps",), chief=()))
+    assert [stage["name"] for stage in waits if stage["held"]] == ["worker"]
 
 
 def test_depends_on_replaces_the_default_order() -> None:
-    said = with_waits(of("ps", "worker", "evaluator", "board"), worker=(), evaluator=("worker",), board=("ps",))
-    assert order(said) == {
+    waits = with_waits(of("ps", "worker", "evaluator", "board"), worker=(), evaluator=("worker",), board=("ps",))
+    assert order(waits) == {
         "ps:0 ps:1": [],
         "worker:0": [],
         "worker:1": [],

@@ -20,7 +20,7 @@ from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.events import Attempted, Folding, folded, follow_events, read_events
 from dtctl.operations.snapshot import Coordination
 from dtctl.render.events import event_line, history_line, incident_lines, news
-from tests.unit.coordinated import Agents, Script, incident, record, told
+from tests.unit.coordinated import Agents, Script, incident, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport
 
 EVENTS = yaml.safe_load(Path(__file__).with_name("events.yaml").read_text("utf-8"))
@@ -35,7 +35,7 @@ class Tellers(Agents):
     """c tells the whole story, unless it does not coordinate; others their own."""
 
     def __init__(self, whole: Script | None = None, own: Mapping[str, Script] | None = None) -> None:
-        super().__init__(told())
+        super().__init__(viewed())
         self.whole = whole
         self.own = own or {}
 
@@ -73,7 +73,7 @@ def test_without_the_coordinator_the_hosts_stories_are_merged_by_time() -> None:
     assert events.away is not None
 
 
-def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_following_continues_after_a_break_without_a_lost_or_doubled_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_RETRY_S", (0.01,))
 
     class Breaks(Tellers):
@@ -87,15 +87,15 @@ def test_following_goes_on_after_a_break_without_a_lost_or_doubled_line(monkeypa
     assert [type(one) for one in seen if isinstance(one, Disconnected | Reconnected)] == [Disconnected, Reconnected]
 
 
-@pytest.mark.parametrize(("fields", "words"), EVENTS)
-def test_an_event_is_one_line(fields: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("fields", "expected"), EVENTS)
+def test_an_event_is_one_line(fields: dict[str, Any], expected: str) -> None:
     happening = checked(HistoryEvent, line(0, 1000.0, **fields))
     stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1000.0))
-    assert event_line(happening) == f"{stamp}  {words}"
+    assert event_line(happening) == f"{stamp}  {expected}"
 
 
 def told_of(**fields: Any) -> Coordination:
-    return Coordination.of(checked(RunView, told(**fields)), record().roster)
+    return Coordination.of(checked(RunView, viewed(**fields)), record().roster)
 
 
 def test_a_loss_is_shown_with_the_steps_it_cost_and_the_time_it_took() -> None:
@@ -242,7 +242,7 @@ def test_attempts_are_one_line_each(events: list[HistoryEvent], shown: list[str]
 
 
 @pytest.mark.parametrize(
-    ("after", "why", "words"),
+    ("after", "why", "expected"),
     [
         ("failed", EXIT, "ran 9s, exit code 1 (KeyError: 'x'), failed"),
         ("stopped", because([fact("stopped_by", by="me@desk")]), "ran 9s, stopped by me@desk"),
@@ -254,8 +254,8 @@ def test_attempts_are_one_line_each(events: list[HistoryEvent], shown: list[str]
         ("succeeded", because([fact("exited", code=0)]), "ran 9s, succeeded"),
     ],
 )  # fmt: skip
-def test_each_end_has_its_words(after: str, why: Any, words: str) -> None:
-    assert attempts_shown(*begun(10), moved(20, "running", after, **why)) == [f"worker:0 attempt 1 on gpu-1 {words}"]
+def test_each_end_has_its_words(after: str, why: Any, expected: str) -> None:
+    assert attempts_shown(*begun(10), moved(20, "running", after, **why)) == [f"worker:0 attempt 1 on gpu-1 {expected}"]
 
 
 def test_who_follows_sees_an_attempt_when_it_ends() -> None:

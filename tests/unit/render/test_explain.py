@@ -78,9 +78,9 @@ def test_a_key_alone_is_found_in_every_section_that_has_it() -> None:
     assert {topic.name for topic in find(["port"])} == {"ssh.port", "jobs.NAME.port", "coordinator.port"}
 
 
-@pytest.mark.parametrize("words", [["5"], ["exit", "5"], ["exit", "code", "5"], ["PREFLIGHT"]])
-def test_an_exit_code_may_be_written_in_several_ways(words: list[str]) -> None:
-    assert [(topic.kind, topic.name) for topic in find(words)] == [("exit code", "5")]
+@pytest.mark.parametrize("args", [["5"], ["exit", "5"], ["exit", "code", "5"], ["PREFLIGHT"]])
+def test_an_exit_code_may_be_written_in_several_ways(args: list[str]) -> None:
+    assert [(topic.kind, topic.name) for topic in find(args)] == [("exit code", "5")]
 
 
 @pytest.mark.parametrize(
@@ -203,8 +203,8 @@ def test_what_a_host_could_not_look_at_is_taken_from_its_answer() -> None:
 
 def test_it_is_shown_where_checkpoints_are(capsys: pytest.CaptureFixture[str]) -> None:
     show_checkpoints([UNKNOWN], 10.0)
-    said = " ".join(capsys.readouterr().out.split())
-    assert said == f"a:/dir there may be more than those found: {PROBLEM} none found"
+    output = " ".join(capsys.readouterr().out.split())
+    assert output == f"a:/dir there may be more than those found: {PROBLEM} none found"
     status = dataclasses.replace(run_status(), checkpoints=(UNKNOWN,))
     assert checkpoint_lines(status) == ["checkpoint: none known on a", f"            there may be others: {PROBLEM}"]
 

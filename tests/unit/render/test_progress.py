@@ -28,6 +28,7 @@ from dtctl.render.terminal import console
 from dtctl.render.terminal import moving as module
 from dtctl.render.terminal.moving import LastLine, moving, still
 from dtctl.transport.connect import Transports
+from tests.unit.tasks import log_lines_of
 from tests.waiting import PATIENCE_S, eventually
 
 HOSTS = [f"gpu-{number}" for number in range(1, 31)]
@@ -88,18 +89,18 @@ def test_hosts_that_nobody_reaches_are_one_line(written: io.StringIO, monkeypatc
 
 
 def test_the_error_that_ends_the_work_for_a_host_is_shown() -> None:
-    told: list[Progress] = []
+    reports: list[Progress] = []
 
     def work(host: Host) -> str:
         if host.name == "gpu-2":
             raise TransportError("no answer")
         return host.name
 
-    watched = reporting_failure(work, told.append)
+    watched = reporting_failure(work, reports.append)
     assert watched(Host("gpu-1", Local())) == "gpu-1"
     with pytest.raises(DtctlError):
         watched(Host("gpu-2", Local()))
-    assert told == [Progress("gpu-2", "failed")]
+    assert reports == [Progress("gpu-2", "failed")]
 
 
 PS, W0, W1 = TaskId("ps", 0), TaskId("worker", 0), TaskId("worker", 1)
@@ -248,7 +249,7 @@ def test_an_interrupt_does_not_wait_for_a_question_of_another_thread() -> None:
 
 
 def log_of(task: TaskId, text: str) -> LogLines:
-    return LogLines(task, 1, 1.0, text.encode())
+    return log_lines_of(str(task), text.encode())
 
 
 def test_the_end_of_a_log_that_was_just_followed_is_known() -> None:
@@ -382,8 +383,8 @@ def test_names_from_outside_move_no_cursor() -> None:
 def test_a_line_is_drawn_again_and_again_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "REDRAWN_S", 0.001)
     with terminal() as screen:
-        words = iter(range(1_000_000))
-        with moving(LastLine(lambda: f"{next(words)} done")):
+        numbers = iter(range(1_000_000))
+        with moving(LastLine(lambda: f"{next(numbers)} done")):
             eventually(lambda: "3 done" in screen.getvalue())
             with still():
                 written = screen.getvalue()

@@ -50,17 +50,17 @@ def in_its_place(kind: str, fields: dict[str, Any]) -> list[Fact]:
     return [*before, fact(kind, **fields), *after]
 
 
-@pytest.mark.parametrize(("kind", "fields", "words"), TABLE, ids=[kind for kind, _, _ in TABLE])
-def test_a_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("kind", "fields", "expected"), TABLE, ids=[kind for kind, _, _ in TABLE])
+def test_a_kind_has_its_fields_and_its_sentence(kind: str, fields: dict[str, Any], expected: str) -> None:
     assert sorted(fields) == fields_of(kind)
-    assert sentence(in_its_place(kind, fields)) == words
+    assert sentence(in_its_place(kind, fields)) == expected
 
 
-@pytest.mark.parametrize(("kind", "fields", "words"), TABLE, ids=[kind for kind, _, _ in TABLE])
-def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("kind", "fields", "expected"), TABLE, ids=[kind for kind, _, _ in TABLE])
+def test_a_fact_is_a_record_of_its_fields_and_no_others(kind: str, fields: dict[str, Any], expected: str) -> None:
     one = fact(kind, **fields)
     assert checked(Fact, one) == one == {"kind": kind, **fields}
-    assert why_of(made(Because, reason=words, why=[one])) == [one]
+    assert why_of(made(Because, reason=expected, why=[one])) == [one]
 
 
 def test_every_kind_is_in_the_table() -> None:
@@ -97,9 +97,9 @@ def test_a_reason_of_a_newer_build_is_its_sentence(why: list[dict[str, Any]]) ->
 def test_a_reason_is_limited_whatever_goes_into_it() -> None:
     why = [fact("task_failed", task="worker:1")] * 100 + [fact("said", text="x" * 10_000)]
     assert len(because(why)["why"]) == MOST_FACTS
-    told = because([fact("run_failed"), fact("said", text="x" * 10_000)])
-    assert checked(Because, told) == told
-    assert told["reason"].endswith(" ...")
+    reason = because([fact("run_failed"), fact("said", text="x" * 10_000)])
+    assert checked(Because, reason) == reason
+    assert reason["reason"].endswith(" ...")
 
 
 def test_what_lacks_a_field_is_no_fact() -> None:
@@ -128,8 +128,8 @@ def decisions_by_text(code: str) -> Iterator[str]:
                 yield ast.unparse(node)
         elif isinstance(node, ast.Compare):
             sides = [node.left, *node.comparators]
-            told = any(_names_of(side) & REASONS for side in sides)
-            if (told and any(_english(side) for side in sides)) or (
+            compares_reasons = any(_names_of(side) & REASONS for side in sides)
+            if (compares_reasons and any(_english(side) for side in sides)) or (
                 any(isinstance(op, ast.In | ast.NotIn) for op in node.ops) and _names_of(node.comparators[0]) & REASONS
             ):
                 yield ast.unparse(node)

@@ -12,7 +12,6 @@ import pytest
 from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem, TransportError
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.logs import LogLines
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.up.result import UpResult
@@ -30,7 +29,7 @@ from tests.unit.clusters import cluster, job
 from tests.unit.diagnosing import ended, facts, machine, running
 from tests.unit.ended_logs import LOGS
 from tests.unit.render.test_safe_output import run_status
-from tests.unit.tasks import changed, checkpoint, checkpoint_directory
+from tests.unit.tasks import changed, checkpoint, checkpoint_directory, log_lines_of
 
 
 @pytest.mark.parametrize(
@@ -53,9 +52,9 @@ def test_lines_are_left_as_a_terminal_would_leave_them(data: bytes, lines: list[
 def test_each_line_bears_its_task_and_a_new_attempt_is_announced(capsys: pytest.CaptureFixture[str]) -> None:
     tasks = (TaskId("ps", 0), TaskId("worker", 0))
     printer = LogPrinter(tasks, prefix=True, timestamps=False)
-    printer.print(LogLines(tasks[0], 1, 0.0, b"a\nb\n"))
-    printer.print(LogLines(tasks[1], 1, 0.0, b"c\n"))
-    printer.print(LogLines(tasks[0], 2, 0.0, b"d\n"))
+    printer.print(log_lines_of("ps:0", b"a\nb\n"))
+    printer.print(log_lines_of("worker:0", b"c\n"))
+    printer.print(log_lines_of("ps:0", b"d\n", attempt=2))
     assert capsys.readouterr().out == (
         "ps:0     | a\nps:0     | b\nworker:0 | c\nps:0     | --- attempt 2 ---\nps:0     | d\n"
     )
@@ -228,11 +227,11 @@ RUNS = Verdict(Outcome.RUNNING, (fact("tasks_run", count=4, of=4),))
 STEPS: dict[str, Any] = {"step": 3250, "step_time": 99.0, "rate": 61.0, "loss": "0.041"}
 
 
-def status(verdict: Verdict = RUNS, now: float = 100.0, **told: Any) -> RunStatus:
+def status(verdict: Verdict = RUNS, now: float = 100.0, **fields: Any) -> RunStatus:
     found = run_status()
     record = dataclasses.replace(found.record, created=18.0, target_step=20000)
     tasks = {
-        name: changed(task, state=TaskState.RUNNING, **{"step": None, **told}) for name, task in found.tasks.items()
+        name: changed(task, state=TaskState.RUNNING, **{"step": None, **fields}) for name, task in found.tasks.items()
     }
     return dataclasses.replace(found, record=record, tasks=tasks, verdict=verdict, checkpoints=(), time=now)
 
@@ -244,7 +243,7 @@ def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("found", "expected"),
     [
         (status(), " 1m22s · 4 of 4 tasks run"),
         (status(**STEPS), " 1m22s · step 3250/20000 · 61 steps/s · done in 4m34s · loss 0.041"),
@@ -268,8 +267,8 @@ def saved_at(step: int, time: float, found: RunStatus) -> RunStatus:
     ],
     ids=["without steps", "training", "saved since", "saved before", "silent", "done", "restarting"],
 )
-def test_the_answer_stands_in_one_line(found: RunStatus, words: str) -> None:
-    assert str(summary(found)) == f"{found.record.run}: {found.verdict.outcome.value}{words}"
+def test_the_answer_stands_in_one_line(found: RunStatus, expected: str) -> None:
+    assert str(summary(found)) == f"{found.record.run}: {found.verdict.outcome.value}{expected}"
 
 
 def workers(number: int) -> list[TaskStatus]:
@@ -356,8 +355,8 @@ def test_a_narrow_terminal_drops_columns_but_no_reason(
     screen.setenv("COLUMNS", str(width))
     lines = shown(capsys, of(BAD, *workers(3)))
     assert all(len(line) <= width for line in lines if not line.startswith(("demo", "problem", " ")))
-    words = " ".join(" ".join(lines).split())
-    assert all(word in words for word in ("exit code 2", "unrecognized", "--step_s=0.2", "failed", "worker:7"))
+    text = " ".join(" ".join(lines).split())
+    assert all(word in text for word in ("exit code 2", "unrecognized", "--step_s=0.2", "failed", "worker:7"))
     head = next(line for line in lines if line.startswith("TASK")).split()
     assert {"TASK", "STATE", "NOTE"} <= set(head)
     assert ("PID" in head) == (width == 120)

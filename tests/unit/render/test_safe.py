@@ -206,8 +206,8 @@ def known_to(project: Path, **env: str) -> dict[str, str]:
     return {"PATH": os.environ["PATH"], "HOME": str(project.parent), "PYTHONPATH": str(PACKAGE.parent), **env}
 
 
-def dtctl(*words: str | bytes, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
-    argv = [sys.executable, "-m", "dtctl", *words]
+def dtctl(*args: str | bytes, cwd: Path, **env: str) -> subprocess.CompletedProcess[bytes]:
+    argv = [sys.executable, "-m", "dtctl", *args]
     return subprocess.run(
         argv, cwd=cwd, env=known_to(cwd, **env), capture_output=True, stdin=subprocess.DEVNULL, check=False
     )
@@ -223,11 +223,11 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("env", POOR, ids=str)
-@pytest.mark.parametrize("words", [["plan"], ["--color", "always", "plan"]], ids=" ".join)
+@pytest.mark.parametrize("args", [["plan"], ["--color", "always", "plan"]], ids=" ".join)
 def test_a_stream_that_cannot_show_a_character_shows_a_mark(
-    words: list[str], env: dict[str, str], project: Path
+    args: list[str], env: dict[str, str], project: Path
 ) -> None:
-    done = dtctl(*words, cwd=project, **env)
+    done = dtctl(*args, cwd=project, **env)
     assert (done.returncode, done.stderr) == (0, b"")
     assert not left_in(done.stdout.decode("latin-1" if "latin-1" in env.values() else "utf-8"))
     assert rb"\u202e" in done.stdout
@@ -235,21 +235,21 @@ def test_a_stream_that_cannot_show_a_character_shows_a_mark(
 
 @pytest.mark.parametrize("env", POOR, ids=str)
 @pytest.mark.parametrize(
-    "words", [[b"n\xff\xc3\xbc"], [b"--n\xff=\xc3\xbc"], [b"logs", b"w\xff\xe2\x80\xae:0"]], ids=str
+    "args", [[b"n\xff\xc3\xbc"], [b"--n\xff=\xc3\xbc"], [b"logs", b"w\xff\xe2\x80\xae:0"]], ids=str
 )
 def test_a_command_line_that_cannot_be_shown_is_a_usage_error(
-    words: list[bytes], env: dict[str, str], project: Path
+    args: list[bytes], env: dict[str, str], project: Path
 ) -> None:
-    done = dtctl(*words, cwd=project, **env)
+    done = dtctl(*args, cwd=project, **env)
     assert done.returncode == 2, done
     assert b"Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("words", [["schema"], ["plan"], ["plan", "-o", "json"], ["--version"]], ids=" ".join)
-def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], project: Path) -> None:
+@pytest.mark.parametrize("args", [["schema"], ["plan"], ["plan", "-o", "json"], ["--version"]], ids=" ".join)
+def test_a_reader_that_goes_away_ends_the_command_quietly(args: list[str], project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    argv = [sys.executable, "-m", "dtctl", *words]
+    argv = [sys.executable, "-m", "dtctl", *args]
     with os.fdopen(writing, "wb") as gone:
         done = subprocess.run(
             argv, cwd=project, env=known_to(project), stdout=gone, stderr=subprocess.PIPE, check=False
@@ -257,7 +257,7 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], proj
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_work_goes_on_when_nobody_reads_what_is_shown_of_it(project: Path) -> None:
+def test_work_continues_when_nobody_reads_what_is_shown_of_it(project: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     argv = [sys.executable, "-m", "dtctl", "init", "--template", "hello", "made"]

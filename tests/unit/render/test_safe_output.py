@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -96,8 +96,8 @@ from dtctl.render.terminal import console
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
 from tests.unit.clusters import cluster
-from tests.unit.coordinated import incident, record, told
-from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status
+from tests.unit.coordinated import incident, record, viewed
+from tests.unit.tasks import checkpoint, checkpoint_directory, log_lines_of, past_attempt, task_status
 
 BAD = "".join(POISONS.values()) + "\x1b[38;5;201mpink\nerror: feigned"
 MEANT = ("signature", "scope", "way", "strategy", "dialect", "phase")
@@ -169,7 +169,7 @@ _SECOND = {"attempt": 2, "restarts": 1, "pid": 9, "since": 1.0, "why": SAID, "le
 FAILED = task_status(str(TASK), "c", "failed", tail="last words", **_SECOND)
 WAITS = task_status("ps:0", attempt=1, pid=7, since=1.0, why=SAID, step=3)
 LOST = task_status("ps:1", "b", "lost", why=SAID)
-TOLD = told(
+TOLD = viewed(
     missing="ps:1",
     warnings=["odd"],
     incidents=[incident(collateral=[{"task": "worker:0", "reason": "lost ps:1"}], closed="gave up")],
@@ -337,8 +337,8 @@ def narrate() -> None:
 
 
 def follow_log() -> None:
-    task = TaskId(f"worker{BAD}", 0)
-    LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(task, 1, 1e300, b"text\n", truncated=True))
+    log = {**LOG.log, "task": f"worker{BAD}:0", "time": 1e300, "truncated": True}
+    LogPrinter((TASK,), prefix=True, timestamps=True).print(LogLines(cast("answers.Log", log), b"text\n"))
 
 
 FAILED_TASK = task_status("ps:0", state="backoff", history=[past_attempt(1, 1.0, 2.0, 1, cause="no room")])
@@ -381,7 +381,7 @@ def trust_line() -> None:
     console.say(f"host{BAD}  ssh-ed25519  SHA256:x{BAD}")
 
 
-SAVED = SavedLog(TaskId("worker", 0), 1, Path("logs"), 10)
+SAVED = SavedLog("worker:0", 1, Path("logs"), 10)
 
 SHOWS: dict[str, Callable[[], object]] = {
     "show_error": lambda: errors.show_error(poisoned(ERROR)),
@@ -588,7 +588,7 @@ def test_setup_output_off_a_terminal_holds_no_poison(capsys: pytest.CaptureFixtu
     assert not left_in(written)
 
 
-LOG = LogLines(TASK, 1, 0.0, b"\x1b[31mred\x1b]52;c;eA==\x07\r\nplain\n")
+LOG = log_lines_of(str(TASK), b"\x1b[31mred\x1b]52;c;eA==\x07\r\nplain\n")
 
 
 def test_a_log_on_a_terminal_keeps_its_colours_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -605,9 +605,9 @@ def test_a_log_in_a_pipe_has_no_colours_and_is_as_safe(capsys: pytest.CaptureFix
 
 def test_raw_logs_are_the_bytes_as_they_came(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     data = LOG.data + b"\xff\x9b no end"
-    LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=data))
+    LogPrinter((TASK,), prefix=False, timestamps=False, raw=True).print(LOG._replace(data=data))
     assert capfdbinary.readouterr().out == data
-    LogPrinter((TASK,), prefix=True, timestamps=False, raw=True).print(dataclasses.replace(LOG, data=b"a\x1bc\n\xff"))
+    LogPrinter((TASK,), prefix=True, timestamps=False, raw=True).print(LOG._replace(data=b"a\x1bc\n\xff"))
     assert capfdbinary.readouterr().out == b"worker:0 | a\x1bc\nworker:0 | \xff\n"
 
 

@@ -16,7 +16,7 @@ from dtctl.operations.events import EventHistory
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.report.gathering import Report, put_together
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
-from tests.unit.coordinated import incident, record, told
+from tests.unit.coordinated import incident, record, viewed
 from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status
 
 EVIL = "<script>alert('x')</script><img src=https://evil.example/x onerror=alert(1)>\u202e\x1b[31m`|*_"
@@ -29,9 +29,9 @@ def account() -> dict[str, Any]:
     """100 s: 10 waits, 10 starts, 40 of steps; lost with 2 s of work; 6 and 7 to come back; 15 again, 10 new."""
     kept = goodput.begun(1000.0)
 
-    def passed(seconds: int, situation: str, **said: Any) -> None:
+    def passed(seconds: int, situation: str, **fields: Any) -> None:
         for _ in range(seconds):
-            goodput.account_for(kept, 1.0, situation, {}, {}, **said)
+            goodput.account_for(kept, 1.0, situation, {}, {}, **fields)
 
     def train(first: int, last: int) -> None:
         for step in range(first, last + 1):
@@ -76,7 +76,7 @@ def scalars() -> Metrics:
 
 
 def status(outcome: Outcome = Outcome.FAILED, **fields: Any) -> RunStatus:
-    view = checked(RunView, told("Failed", EVIL, "worker:0", warnings=[EVIL], **{"account": account(), **fields}))
+    view = checked(RunView, viewed("Failed", EVIL, "worker:0", warnings=[EVIL], **{"account": account(), **fields}))
     known = dataclasses.replace(record(), file=None, target_step=100)
     coordination = Coordination.of(view, known.roster)
     history = [past_attempt(1, 1011.0, 1062.0, 1), past_attempt(2, 1069.0, 1100.0, 1)]

@@ -24,7 +24,7 @@ from dtctl.render.report.markdown import markdown
 from dtctl.render.report.page import page
 from dtctl.render.report.sections import show_unasked
 from dtctl.render.report.timeline import described
-from tests.unit.coordinated import Agents, record, told
+from tests.unit.coordinated import Agents, record, viewed
 from tests.unit.fakes import BEATS_FOR_EVER, FakeSession, FakeTransport
 from tests.unit.report.reports import CAUSE, account, events, happening, status
 from tests.unit.tasks import changed, past_attempt, task_status
@@ -50,7 +50,7 @@ class Told(Agents):
 
 
 def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_run() -> None:
-    transport = FakeTransport(Told(told(account=account())))
+    transport = FakeTransport(Told(viewed(account=account())))
     found = gather(record(), transport, {})
     assert Counter(transport.opened) == dict.fromkeys("abcd", 1)
     assert all(session.closed for session in transport.sessions.values())
@@ -66,7 +66,7 @@ def test_each_host_has_one_connection_and_the_coordinators_tells_of_the_whole_ru
 
 def test_a_host_that_is_away_is_named_and_the_others_tell_what_they_know() -> None:
     away = TransportError("cannot reach b")
-    found = gather(record(), FakeTransport(Told(told()), {"b": away}), {})
+    found = gather(record(), FakeTransport(Told(viewed()), {"b": away}), {})
     assert found.errors == {"b": away}
     assert "cannot reach b" in page(found)
 
@@ -75,7 +75,7 @@ class Beating(Told):
     """These hosts only beat, to each request of these kinds."""
 
     def __init__(self, hosts: str, kinds: tuple[str, ...] = ("status", "events", "metrics")) -> None:
-        super().__init__(told())
+        super().__init__(viewed())
         self._silent = {(host, kind) for host in hosts for kind in kinds}
         self.waits: Counter[str] = Counter()
 
@@ -87,7 +87,7 @@ class Beating(Told):
 
 
 @pytest.mark.parametrize("hosts", ["c", "b", "bc"])
-def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_told(hosts: str) -> None:
+def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_asked_for_is_reported(hosts: str) -> None:
     agents = Beating(hosts)
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == Counter(hosts)
@@ -100,7 +100,7 @@ def test_hosts_that_only_beat_cost_one_patience_each_and_what_they_were_not_aske
             assert ": not asked for events and metrics any more" in written
 
 
-def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then() -> None:
+def test_a_coordinator_that_has_no_history_to_tell_is_not_asked_for_scalars_then() -> None:
     agents = Beating("c", ("events",))
     found = gather(record(), FakeTransport(agents), {})
     assert agents.waits == {"c": 1}
@@ -109,19 +109,19 @@ def test_a_coordinator_that_has_no_story_to_tell_is_not_asked_for_scalars_then()
     assert {one.host for one in found.scalars.series} == set("abd")
 
 
-def test_a_coordinator_whose_story_is_not_to_be_believed_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
+def test_a_coordinator_whose_history_is_not_to_be_trusted_costs_no_time_and_is_asked_for_scalars_all_the_same() -> None:
     class Strange(Told):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            said = super().__call__(session, fields)
-            return [{"type": "shutdown"}] if fields["type"] == "events" and fields["whole"] else said
+            answer = super().__call__(session, fields)
+            return [{"type": "shutdown"}] if fields["type"] == "events" and fields["whole"] else answer
 
-    found = gather(record(), FakeTransport(Strange(told())), {})
+    found = gather(record(), FakeTransport(Strange(viewed())), {})
     assert list(found.errors) == ["c"]
     assert found.unasked == {}
     assert {one.host for one in found.scalars.series} == set("abcd")
 
 
-def test_who_reads_the_story_alone_waits_for_each_once_too() -> None:
+def test_who_reads_the_history_alone_waits_for_each_once_too() -> None:
     agents = Beating("bc")
     events = read_events(record(), FakeTransport(agents), last=None)
     assert agents.waits == Counter("bc")
@@ -138,7 +138,7 @@ def test_who_begins_to_watch_does_not_wait_for_the_coordinator_again() -> None:
     assert list(found.errors) == ["c"]
 
 
-def test_hosts_that_were_spared_the_same_are_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_hosts_that_were_spared_the_same_are_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     show_unasked({"gpu-1": ("metrics",), "a": ("events", "metrics"), "gpu-2": ("metrics",)})
     assert capsys.readouterr().err.splitlines() == [
         "gpu-[1-2]: not asked for metrics any more",
@@ -148,7 +148,7 @@ def test_hosts_that_were_spared_the_same_are_told_in_one_line(capsys: pytest.Cap
 
 def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:
     away = TransportError("cannot reach c")
-    found = gather(record(), FakeTransport(Told(told()), {"c": away}), {})
+    found = gather(record(), FakeTransport(Told(viewed()), {"c": away}), {})
     assert list(found.errors) == ["c"]
     assert found.goodput is None
     assert len(found.scalars.series) == 3
@@ -157,7 +157,7 @@ def test_without_the_coordinators_host_the_others_tell_the_rest() -> None:
 
 def test_where_nobody_answers_nothing_is_made_up() -> None:
     away = {host: TransportError(f"cannot reach {host}") for host in "abcd"}
-    found = gather(record(), FakeTransport(Told(told()), away), {})
+    found = gather(record(), FakeTransport(Told(viewed()), away), {})
     assert set(found.errors) == set("abcd")
     assert found.status.time == 0
 
@@ -166,12 +166,12 @@ def test_where_nobody_answers_nothing_is_made_up() -> None:
 def test_a_rate_that_trainers_tell_themselves_is_not_made_anew(tag: str) -> None:
     class Rates(Told):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-            said = super().__call__(session, fields)
+            answer = super().__call__(session, fields)
             if fields["type"] == "metrics":
-                said[0]["folders"][0]["series"][0]["tag"] = tag  # type: ignore[index]
-            return said
+                answer[0]["folders"][0]["series"][0]["tag"] = tag  # type: ignore[index]
+            return answer
 
-    assert gather(record(), FakeTransport(Rates(told())), {}).rates == ()
+    assert gather(record(), FakeTransport(Rates(viewed())), {}).rates == ()
 
 
 TEXT = f"<!DOCTYPE html>\n{MARK} -->\n<html>\u00e4\ud800</html>\n"
@@ -272,7 +272,7 @@ def shown(tmp_path: Path, environ: dict[str, str] | None = None) -> str:
     return "\n".join(read_configuration(file, environ or {}).lines)
 
 
-def test_what_is_no_secret_is_told_as_it_was_written(tmp_path: Path) -> None:
+def test_what_is_no_secret_is_reported_as_it_was_written(tmp_path: Path) -> None:
     text = shown(tmp_path)
     for line in ("name: digits", "  a: user@10.0.0.1", "    gpus: 2", "  - DB_PASSWORD", "  author: Ann", "  - 10"):
         assert line in text, line
@@ -313,8 +313,8 @@ def lines(now: float = 1100.0):  # type: ignore[no-untyped-def]
 
 
 def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
-    told = lines()
-    (line,) = [one for one in told.tasks if one.task == WORKER]
+    printed = lines()
+    (line,) = [one for one in printed.tasks if one.task == WORKER]
     assert [(one.number, one.state) for one in line.attempts] == [(1, TaskState.BACKOFF), (2, TaskState.FAILED)]
     first, second = line.attempts
     assert [(bar.state.value, bar.begin, bar.end) for bar in first.bars] == [
@@ -322,22 +322,22 @@ def test_an_attempt_has_its_states_in_order_and_how_it_ended() -> None:
     ]  # fmt: skip
     assert first.why == second.why == [CAUSE]
     assert second.bars[-1].begin == second.bars[-1].end == 1100.0
-    assert (told.begin, told.end) == (1000.0, 1100.0)
+    assert (printed.begin, printed.end) == (1000.0, 1100.0)
     assert described(line) == "attempt 1 ended after 52s, attempt 2 failed after 32s"
 
 
-def test_what_goes_on_lasts_until_now() -> None:
+def test_an_open_interval_lasts_until_now() -> None:
     moves = [happening(1.0, "worker:0", "pending", "starting"), happening(3.0, "worker:0", "starting", "running")]
     task = task_status(str(WORKER), "c", attempt=1)
-    told = timeline(moves, [task], 50.0, cut=False)
-    assert told.tasks[0].attempts[0].bars[-1].end == told.end == 50.0
-    assert described(told.tasks[0]) == "attempt 1 running for 49s"
+    rows = timeline(moves, [task], 50.0, cut=False)
+    assert rows.tasks[0].attempts[0].bars[-1].end == rows.end == 50.0
+    assert described(rows.tasks[0]) == "attempt 1 running for 49s"
 
 
-def test_without_a_story_the_tasks_own_history_is_told() -> None:
+def test_without_events_the_tasks_own_history_is_reported() -> None:
     task = status().tasks[WORKER]
-    told = timeline((), [task], 1200.0, cut=False)
-    assert [(one.number, one.state) for one in told.tasks[0].attempts] == [(1, TaskState.FAILED), (2, TaskState.FAILED)]
+    rows = timeline((), [task], 1200.0, cut=False)
+    assert [(one.number, one.state) for one in rows.tasks[0].attempts] == [(1, TaskState.FAILED), (2, TaskState.FAILED)]
     waits = task_status(str(WORKER), "c", "pending", since=5.0)
     assert timeline((), [waits], 9.0, cut=False).tasks[0].attempts == ()
     runs = changed(waits, state=TaskState.RUNNING, attempt=1, history=[past_attempt(0, 1, 2, 0)])
@@ -345,9 +345,9 @@ def test_without_a_story_the_tasks_own_history_is_told() -> None:
 
 
 def test_among_many_tasks_those_with_trouble_come_first() -> None:
-    told = lines()
-    assert by_trouble(told.tasks, WORKER)[0].task == WORKER
+    printed = lines()
+    assert by_trouble(printed.tasks, WORKER)[0].task == WORKER
 
 
-def test_no_task_and_no_story_are_a_timeline_too() -> None:
+def test_no_task_and_no_history_are_a_timeline_too() -> None:
     assert timeline((), (), 7.0, cut=True).tasks == ()

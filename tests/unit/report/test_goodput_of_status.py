@@ -20,18 +20,18 @@ from tests.unit.report.reports import account, status
 
 
 def found(outcome: Outcome = Outcome.SUCCEEDED, **fields: Any) -> Goodput:
-    told = goodput_of(status(outcome, **fields))
-    assert told is not None
-    assert sum(told.seconds.values()) == pytest.approx(told.elapsed_s) == 100.0
-    assert sum(one.seconds for one in told.spans) == pytest.approx(100.0)
-    return told
+    goodput = goodput_of(status(outcome, **fields))
+    assert goodput is not None
+    assert sum(goodput.seconds.values()) == pytest.approx(goodput.elapsed_s) == 100.0
+    assert sum(one.seconds for one in goodput.spans) == pytest.approx(100.0)
+    return goodput
 
 
 def test_the_parts_are_those_of_the_coordinators_account() -> None:
-    told = found()
-    seconds = {what: seconds for what, seconds in told.seconds.items() if seconds}
+    goodput = found()
+    seconds = {what: seconds for what, seconds in goodput.seconds.items() if seconds}
     assert seconds == {"kept": 50.0, "start": 17.0, "wait": 16.0, "again": 17.0}
-    assert told.share == 0.5
+    assert goodput.share == 0.5
 
 
 @pytest.mark.parametrize(("outcome", "unsaved"), [(Outcome.FAILED, 5.0), (Outcome.STOPPED, 5.0), (Outcome.RUNNING, 0)])
@@ -65,12 +65,12 @@ def test_to_save_more_often_is_advised_where_it_saves_more_than_it_costs() -> No
 
 def test_checkpoints_are_advised_where_steps_are_done_again_and_there_is_none() -> None:
     bare = dataclasses.replace(status(Outcome.RUNNING), checkpoints=())
-    told = goodput_of(bare)
-    assert told is not None
-    assert [gain_text(one) for one in told.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
+    goodput = goodput_of(bare)
+    assert goodput is not None
+    assert [gain_text(one) for one in goodput.gains] == ["checkpoints to go back to (none was found): up to 17 % more"]
 
 
-def test_what_losses_of_a_task_cost_is_told() -> None:
+def test_what_losses_of_a_task_cost_is_reported() -> None:
     lost = incident("worker:0", host="c", noticed=1062.0)
     gain = next(one for one in found(incidents=[lost]).gains if one.kind == "losses")
     assert gain.task == TaskId("worker", 0)
@@ -85,9 +85,9 @@ def test_a_shorter_limit_is_advised_where_hangs_are_noticed_late() -> None:
     stalled["spans"] = [{**one, "end_s": one["end_s"] + (998.0 if index > 3 else 0)} for index, one in
                         enumerate(stalled["spans"])]  # fmt: skip
     hung = incident("worker:0", host="c", noticed=2000.0, reason="stalled", why=[fact("stalled", seconds=900.0)])
-    told = goodput_of(status(Outcome.RUNNING, account=stalled, incidents=[hung], time=2098.0))
-    assert told is not None
-    gain = next(one for one in told.gains if one.kind == "stall")
+    goodput = goodput_of(status(Outcome.RUNNING, account=stalled, incidents=[hung], time=2098.0))
+    assert goodput is not None
+    gain = next(one for one in goodput.gains if one.kind == "stall")
     assert gain.to_s == 30.0
     assert gain_text(gain).startswith("recovery.stall: 30s (a hang was noticed after 1")
 
@@ -98,9 +98,9 @@ def test_it_is_one_line_of_status_and_a_field_of_its_json() -> None:
         "goodput 50 %: starts 17 %, steps done again 17 %, waits 16 %; "
         "a checkpoint every 10s in place of 20s: 7.5 % more"
     ]
-    told = run_status(status(Outcome.RUNNING))["goodput"]
-    assert (told["share"], told["elapsedSeconds"], told["seconds"]["again"]) == (0.5, 100.0, 17.0)
-    assert told["gains"][0]["kind"] == "save"
+    document = run_status(status(Outcome.RUNNING))["goodput"]
+    assert (document["share"], document["elapsedSeconds"], document["seconds"]["again"]) == (0.5, 100.0, 17.0)
+    assert document["gains"][0]["kind"] == "save"
     assert goodput_line(found()) == shown[0]
 
 
@@ -124,10 +124,10 @@ def test_where_logs_tell_no_step_event_files_do() -> None:
         {"what": "wait", "end_s": 65.0, "step": None}, {"what": "start", "end_s": 100.0, "step": None},
     ]  # fmt: skip
     points = [Point(step, 1000.0 + at, 1.0) for step, at in ((0, 20), (1, 30), (2, 50), (3, 70), (4, 80), (5, 95))]
-    told = goodput_of(status(Outcome.SUCCEEDED, account=silent), points)
-    assert told is not None
-    assert told.by_scalars
-    seconds = {what: seconds for what, seconds in told.seconds.items() if seconds}
+    goodput = goodput_of(status(Outcome.SUCCEEDED, account=silent), points)
+    assert goodput is not None
+    assert goodput.by_scalars
+    seconds = {what: seconds for what, seconds in goodput.seconds.items() if seconds}
     assert seconds == {"wait": 15.0, "start": 15.0, "kept": 55.0, "again": 10.0, "end": 5.0}
     assert goodput_of(status(Outcome.SUCCEEDED, account=silent), []) is None
 

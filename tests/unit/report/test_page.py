@@ -128,25 +128,25 @@ def test_tables_have_captions_and_headings_and_can_be_scrolled_by_key(read: Read
 
 
 def test_it_tells_the_result_its_cause_the_goodput_and_what_is_missing(read: Read) -> None:
-    told = "".join(text for _, text in read.texts)
-    for words in ("Failed", "The end of worker:0's log", "45 % of the 1m40s until the outcome went into steps that",
+    page_text = "".join(text for _, text in read.texts)
+    for expected in ("Failed", "The end of worker:0's log", "45 % of the 1m40s until the outcome went into steps that",
                   "steps not saved at the end", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
                   "model.ckpt-45", "incomplete", "cannot reach a", "steps/s"):  # fmt: skip
-        assert words in told, words
+        assert expected in page_text, expected
 
 
 def test_secrets_of_the_configuration_are_masked(read: Read) -> None:
-    told = "".join(text for _, text in read.texts)
-    assert "API_KEY: ***" in told
-    assert "hush-hush" not in told
+    page_text = "".join(text for _, text in read.texts)
+    assert "API_KEY: ***" in page_text
+    assert "hush-hush" not in page_text
 
 
 def test_forms_of_secrets_are_masked_in_whatever_a_host_says() -> None:
-    said = "Cookie: session=s3cret\nhttps://x/?sig=s3cret\nDB_PASS=s3cret\n--wandb_key s3cret\n"
+    log_text = "Cookie: session=s3cret\nhttps://x/?sig=s3cret\nDB_PASS=s3cret\n--wandb_key s3cret\n"
     made = report()
     cause = made.status.verdict.cause
     assert cause is not None
-    tasks = {**made.status.tasks, cause: changed(made.status.tasks[cause], tail=said)}
+    tasks = {**made.status.tasks, cause: changed(made.status.tasks[cause], tail=log_text)}
     made = replace(made, status=replace(made.status, tasks=tasks))
     for text in (page(made), markdown(made)):
         assert "s3cret" not in text

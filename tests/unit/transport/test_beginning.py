@@ -80,13 +80,13 @@ def test_a_host_that_lacks_the_agent_is_asked_once_more_behind_it() -> None:
     assert pipe.sent[4:] == [frame(STATUS)]
 
 
-def test_a_host_that_lacks_the_agent_again_is_not_believed() -> None:
+def test_a_host_that_lacks_the_agent_again_is_not_trusted() -> None:
     session = begun(Pipe(b"\x1e" + frame(LACKING) + frame(LACKING)))
     with pytest.raises(TransportError, match="gpu-3 begins with a `lacking`"):
         session.receive()
 
 
-def test_why_an_agent_does_not_begin_is_told_by_the_first_answer() -> None:
+def test_why_an_agent_does_not_begin_is_reported_by_the_first_answer() -> None:
     session = begun(Pipe(b"\x1e" + frame(REFUSAL)))
     session.send(STATUS)
     with pytest.raises(AgentError, match="gpu-3: too old"):

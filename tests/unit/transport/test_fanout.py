@@ -299,8 +299,8 @@ def to(number: int) -> Destination:
 
 
 def refused(number: int, user: str = "train", **story: Any) -> TransportError:
-    told = {"offered": ["~/.ssh/id"], "accepts": ["publickey"], **story}
-    return errors.cannot_log_in(to(number), LoginRefused(user, **told))
+    fields = {"offered": ["~/.ssh/id"], "accepts": ["publickey"], **story}
+    return errors.cannot_log_in(to(number), LoginRefused(user, **fields))
 
 
 def changed(number: int) -> HostKeyError:
@@ -318,13 +318,13 @@ def of_three_hundred() -> dict[str, DtctlError]:
 
 
 def test_four_reasons_are_four_lines_each_with_its_hosts_and_what_to_do_next() -> None:
-    told = lines(of_three_hundred())
-    assert [line.partition(":")[0] for line in told] == ["gpu-[1-10]", "gpu-[21-30]", "gpu-[101-105]", "gpu-[201-205]"]
-    assert told[0] == (
+    shown = lines(of_three_hundred())
+    assert [line.partition(":")[0] for line in shown] == ["gpu-[1-10]", "gpu-[21-30]", "gpu-[101-105]", "gpu-[201-205]"]
+    assert shown[0] == (
         "gpu-[1-10]: no answer within 10 s    is it up, is the address right, and does no firewall stand between?"
     )
-    assert "dtctl trust gpu-101    and so for the others" in told[2]
-    assert "the login is refused    ssh -p 22 train@10.0.0.201 true" in told[3]
+    assert "dtctl trust gpu-101    and so for the others" in shown[2]
+    assert "the login is refused    ssh -p 22 train@10.0.0.201 true" in shown[3]
 
 
 def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
@@ -337,7 +337,7 @@ def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
     ]
 
 
-def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
+def test_logins_that_are_refused_for_different_reasons_are_distinguished() -> None:
     stories: dict[str, dict[str, Any]] = {
         "the login is refused": {},
         "the login is refused without a key": {"offered": []},
@@ -345,9 +345,9 @@ def test_logins_that_are_refused_for_different_reasons_are_told_apart() -> None:
         "the login is refused, and ~/.ssh/id is locked": {"offered": [], "locked": ["~/.ssh/id"]},
         "the key is accepted, but the login also needs password": {"more_than_a_key": True, "accepts": ["password"]},
     }
-    for said, story in stories.items():
-        (told,) = group_errors({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
-        assert told.summary == f"gpu-[1-2]: {said}"
+    for expected, story in stories.items():
+        (line,) = group_errors({f"gpu-{n}": refused(n, f"train{n}", **story) for n in (1, 2)})
+        assert line.summary == f"gpu-[1-2]: {expected}"
 
 
 def test_one_host_alone_keeps_all_that_came_back() -> None:
@@ -357,8 +357,8 @@ def test_one_host_alone_keeps_all_that_came_back() -> None:
 
 
 def test_a_place_of_exec_is_not_named_twice() -> None:
-    (told, _) = lines({"@gpu-1": TransportError("gpu-1 (a:22) is down"), "worker:2": TransportError("gpu-2 is down")})
-    assert told == "gpu-1 (a:22) is down"
+    (line, _) = lines({"@gpu-1": TransportError("gpu-1 (a:22) is down"), "worker:2": TransportError("gpu-2 is down")})
+    assert line == "gpu-1 (a:22) is down"
 
 
 def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None:
@@ -386,7 +386,7 @@ def test_what_came_back_differently_is_shown_of_the_first() -> None:
     assert lines(failed) == ["gpu-[1-2]: the setup failed", "  on gpu-1:", "  pip: 1"]
 
 
-def test_what_hosts_advise_is_told_as_theirs() -> None:
+def test_what_hosts_advise_is_reported_as_theirs() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": AgentError("internal", "no", hint="curl x | sh", host=f"gpu-{n}") for n in (1, 2)
     }
@@ -396,22 +396,22 @@ def test_what_hosts_advise_is_told_as_theirs() -> None:
 
 def test_a_thousand_reasons_do_not_fill_the_screen() -> None:
     failed: dict[str, DtctlError] = {f"gpu-{n}": DtctlError(f"reason {'x' * n}") for n in range(1, 1001)}
-    told = lines(failed)
-    assert len(told) == MOST_KINDS + 1
-    assert told[-1] == "gpu-[21-1000]: for other reasons"
+    shown = lines(failed)
+    assert len(shown) == MOST_KINDS + 1
+    assert shown[-1] == "gpu-[21-1000]: for other reasons"
 
 
 def test_what_the_first_line_says_is_not_said_again_below_it() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": errors.cannot_connect(to(n), OSError(113, "No route to host"), 10.0) for n in (1, 2)
     }
-    (told,) = group_errors(failed)
-    assert told.summary == "gpu-[1-2]: cannot be reached: No route to host"
-    assert told.detail == ""
+    (error,) = group_errors(failed)
+    assert error.summary == "gpu-[1-2]: cannot be reached: No route to host"
+    assert error.detail == ""
 
 
 @pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "No route to host")])
 @pytest.mark.parametrize(("address", "is_example"), [("192.0.2.11", True), ("192.0.3.11", False)])
-def test_an_address_that_no_machine_has_is_told_as_an_examples(error: OSError, address: str, is_example: bool) -> None:
+def test_an_address_of_an_example_is_reported_as_such(error: OSError, address: str, is_example: bool) -> None:
     hint = cannot_connect(Destination("node-1", address, 22, "node-1"), error, 10.0).hint
     assert hint.startswith("that is an example's address: write your machines'") is is_example

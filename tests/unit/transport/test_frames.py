@@ -130,8 +130,8 @@ def test_whatever_is_sent_comes_back_however_it_is_cut(
         step = cuts[len(found) % len(cuts)]
         found += decoder.feed(stream[at : at + step])
         at += step
-    told = [({**fields, "bytes": len(payload)} if payload else fields, payload) for fields, payload in sent]
-    assert [(message.fields, message.payload) for message in found] == told
+    expected = [({**fields, "bytes": len(payload)} if payload else fields, payload) for fields, payload in sent]
+    assert [(message.fields, message.payload) for message in found] == expected
     assert sum(message.size for message in found) == len(stream)
 
 

@@ -161,8 +161,8 @@ def test_hashed_names_are_those_of_ssh_keygen(tmp_path: Path) -> None:
 def test_fingerprints_are_those_of_ssh_keygen(tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "k")], check=True)
     kind, encoded, *_ = (tmp_path / "k.pub").read_text().split()
-    told = subprocess.run(["ssh-keygen", "-lf", str(tmp_path / "k.pub")], check=True, capture_output=True, text=True)
-    assert HostKey.parse(kind, encoded).fingerprint == told.stdout.split()[1]
+    done = subprocess.run(["ssh-keygen", "-lf", str(tmp_path / "k.pub")], check=True, capture_output=True, text=True)
+    assert HostKey.parse(kind, encoded).fingerprint == done.stdout.split()[1]
 
 
 def test_a_key_that_is_not_base64_is_refused() -> None:
@@ -359,7 +359,7 @@ def test_a_cluster_file_chooses_no_file_elsewhere(home: Path, project: Path, ind
 
 
 @pytest.mark.parametrize("index", range(17))
-def test_such_a_file_is_told_with_its_place_by_validate(home: Path, project: Path, index: int) -> None:
+def test_such_a_file_is_reported_with_its_place_by_validate(home: Path, project: Path, index: int) -> None:
     file = outside(home, project)[index]
     text = "name: n\nhosts: {a: }\njobs: {worker: {hosts: a}}\n"
     text += f"ssh: {{known_hosts: {file}, host_keys: accept-new}}\ntrainer: {{command: x}}\n"
@@ -371,7 +371,7 @@ def test_such_a_file_is_told_with_its_place_by_validate(home: Path, project: Pat
     assert "new host keys are not written to" in problem.summary
 
 
-def test_of_one_host_too_it_is_told_once(home: Path, project: Path) -> None:
+def test_of_one_host_too_it_is_reported_once(home: Path, project: Path) -> None:
     text = "name: n\nhosts:\n  a-[1-3]: {ssh: {known_hosts: ~/.bashrc}}\njobs: {worker: {hosts: 'a-[1-3]'}}\n"
     (project / "cluster.yaml").write_text(text + "ssh: {host_keys: accept-new}\ntrainer: {command: x}\n")
     with pytest.raises(ConfigError) as caught:
@@ -481,7 +481,7 @@ def test_a_file_of_another_user_is_not_added_to(project: Path) -> None:
     assert file.read_text() == ""
 
 
-def test_a_file_that_somebody_has_locked_is_waited_for_no_longer_than_said(
+def test_a_file_that_another_process_has_locked_is_waited_for_no_longer_than_said(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(known_hosts, "LOCK_PATIENCE_S", 0.2)
@@ -508,7 +508,7 @@ except TransportError as error:
 
 @pytest.mark.parametrize("call", ["write", "fsync", "open"])
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_full_disk_is_told_in_words_and_with_what_to_do(
+def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
     project: Path, call: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = project / "known_hosts"
@@ -533,15 +533,15 @@ def test_a_full_disk_is_told_in_words_and_with_what_to_do(
 
 
 @pytest.mark.parametrize("room", [0, 1, 50])
-def test_a_disk_that_is_full_is_told_and_leaves_no_half_line(project: Path, room: int) -> None:
+def test_a_disk_that_is_full_is_reported_and_leaves_no_half_line(project: Path, room: int) -> None:
     """Of what is written only `room` bytes fit, so that the kernel takes a part of it."""
     file = project / "known_hosts"
     file.write_text(line("gpu-b") + "\n")
     before = file.read_bytes()
     script = [sys.executable, "-c", FULL_DISK, str(file), str(len(before) + room)]
     done = subprocess.run(script, capture_output=True, text=True, check=True)
-    words = f"host keys cannot be kept: the disk of {file} is full" if room else f"cannot write {file}: "
-    assert done.stdout.startswith(words), done.stderr
+    expected = f"host keys cannot be kept: the disk of {file} is full" if room else f"cannot write {file}: "
+    assert done.stdout.startswith(expected), done.stderr
     assert file.read_bytes() == before
 
 
@@ -627,11 +627,11 @@ def test_a_path_is_refused_or_lies_where_it_may(text: str) -> None:
 def test_openssh_is_given_paths_as_they_are(project: Path, name: str) -> None:
     """`ssh -G` shows what it understood; tokens in the name of a key's file it has not expanded yet."""
     settings = SshSettings("gpu-a", identity_file=str(project / name), known_hosts=str(project / name))
-    words = ssh_command(Host("gpu-a", settings))
-    done = subprocess.run([*words[:1], "-F", "none", "-G", *words[1:]], capture_output=True, text=True, check=True)
-    told = dict(text.split(" ", 1) for text in done.stdout.splitlines())
-    assert told["identityfile"] == str(project / name).replace("%", "%%")
-    assert told["userknownhostsfile"].startswith(f"{project / name} ")
+    command = ssh_command(Host("gpu-a", settings))
+    done = subprocess.run([*command[:1], "-F", "none", "-G", *command[1:]], capture_output=True, text=True, check=True)
+    settings_shown = dict(text.split(" ", 1) for text in done.stdout.splitlines())
+    assert settings_shown["identityfile"] == str(project / name).replace("%", "%%")
+    assert settings_shown["userknownhostsfile"].startswith(f"{project / name} ")
 
 
 @pytest.mark.parametrize("name", ["${HOME}", 'a"b', "a\\b", "a\nb", "${PATH}/../x"])

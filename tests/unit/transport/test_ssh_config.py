@@ -105,7 +105,7 @@ def test_included_files_count_where_they_are_included(home: Path) -> None:
     assert files.lookup(SshSettings("other"))["user"] == "last"
 
 
-def test_a_block_goes_on_after_an_include_within_it(home: Path) -> None:
+def test_a_block_continues_after_an_include_within_it(home: Path) -> None:
     (home / ".ssh" / "more").write_text("Host else\n  Port 1\n")
     files = write(home, "Host gpu-a\n  Include more\n  Port 8\n")
     assert files.lookup(SshSettings("gpu-a"))["port"] == "8"
@@ -142,21 +142,21 @@ def test_known_hosts_files_are_ones_own_then_the_users_then_everyones(home: Path
 
 def test_openssh_is_called_with_the_same_settings(home: Path) -> None:
     settings = SshSettings("gpu-a", user="train", port=2222, identity_file="k", jump="b", connect_timeout_s=7)
-    words = ssh_command(Host("gpu-a", settings), ssh_config=home / "f")
+    command = ssh_command(Host("gpu-a", settings), ssh_config=home / "f")
     common = ["-F", str(home / "f")]
     strict = ["-o", "StrictHostKeyChecking=yes", "-o", "ConnectTimeout=7"]
     key = ["-o", 'IdentityFile="k"']
     inner = " ".join(["ssh", *common, "-o", """'IdentityFile="k"'""", *strict])
-    assert words == [
+    assert command == [
         *["ssh", *common, "-l", "train", "-p", "2222", *key, *strict],
         *["-o", f"ProxyCommand={inner} -W [%h]:%p b", "gpu-a"],
     ]
 
 
 def test_openssh_is_left_to_its_own_where_nothing_is_said(home: Path) -> None:
-    words = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
+    command = ssh_command(Host("gpu-a", SshSettings("gpu-a", jump="a,b", host_keys="accept-new")))
     options = ["-J", "a,b", "-o", "StrictHostKeyChecking=accept-new", "-o", "ConnectTimeout=15"]
-    assert words == ["ssh", *options, "gpu-a"]
+    assert command == ["ssh", *options, "gpu-a"]
 
 
 NO_KEYS: list[Callable[[Path], None]] = [fifo, link_without_end, sparse, directory]
@@ -218,7 +218,7 @@ class Line:
         if self.sent == [SERVICE_REQUEST]:
             self.at_once()
 
-    def _log(self, *words: object) -> None:
+    def _log(self, *args: object) -> None:
         pass
 
 

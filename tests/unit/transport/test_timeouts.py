@@ -91,14 +91,14 @@ class Scripted:
         return RemoteExit()
 
 
-def greeted(script: Iterator[bytes], told: Told | None = None, *, deaf: bool = False) -> StreamSession:
+def greeted(script: Iterator[bytes], reports: Told | None = None, *, deaf: bool = False) -> StreamSession:
     def whole() -> Iterator[bytes]:
         yield b"\x1e" + encode(GREETING)
         yield from script
 
     def waiting(host: str, silent_s: float, limit_s: float) -> None:
-        if told is not None:
-            told.append((host, silent_s, limit_s))
+        if reports is not None:
+            reports.append((host, silent_s, limit_s))
 
     source = Scripted(whole())
     session = StreamSession(Host("gpu-3", Local()), source, waiting)
@@ -112,21 +112,21 @@ def again(data: bytes) -> Iterator[bytes]:
         yield data
 
 
-def test_a_host_that_hangs_is_told_of_once_and_then_given_up() -> None:
-    told: Told = []
+def test_a_host_that_hangs_is_reported_once_and_then_given_up() -> None:
+    reports: Told = []
     begun = CLOCK.now
     with pytest.raises(TransportError, match=r"gpu-3 has been silent for 0\.3 s"):
-        greeted(iter([]), told).receive()
+        greeted(iter([]), reports).receive()
     assert CLOCK.now - begun < 2
-    assert told == [("gpu-3", 0.1, 0.3)]
+    assert reports == [("gpu-3", 0.1, 0.3)]
 
 
-def test_a_host_that_does_not_greet_is_told_of_and_given_up() -> None:
-    told: Told = []
-    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: told.append(what))
+def test_a_host_that_does_not_greet_is_reported_and_given_up() -> None:
+    reports: Told = []
+    session = StreamSession(Host("gpu-3", Local()), Scripted(iter([b"Welcome!"])), lambda *what: reports.append(what))
     with pytest.raises(TransportError, match=r"the agent on gpu-3 did not answer within 0.6 s") as caught:
         session.greeted()
-    assert told == [("gpu-3", 0.1, 0.6)]
+    assert reports == [("gpu-3", 0.1, 0.6)]
     assert caught.value.detail == "Welcome!"
 
 
@@ -137,11 +137,11 @@ def test_noise_that_never_ends_is_no_greeting() -> None:
 
 
 def test_a_host_that_takes_nothing_is_given_up() -> None:
-    told: Told = []
-    session = greeted(iter([]), told, deaf=True)
+    reports: Told = []
+    session = greeted(iter([]), reports, deaf=True)
     with pytest.raises(TransportError, match="gpu-3 has been silent"):
         session.send({"type": "status"})
-    assert told == [("gpu-3", 0.1, 0.3)]
+    assert reports == [("gpu-3", 0.1, 0.3)]
 
 
 def test_beats_are_a_sign_of_life_and_nothing_else() -> None:
@@ -267,20 +267,20 @@ def test_who_tells_more_than_is_read_waits() -> None:
     from dtctl.operations.client.streams import QUEUED_BYTES, Streams
 
     with Streams(FakeTransport(Agents())) as streams:
-        told = 0
+        count = 0
 
         def tell() -> None:
-            nonlocal told
+            nonlocal count
             for _ in range(100):
                 streams.put("x", QUEUED_BYTES // 10)
-                told += 1
+                count += 1
 
         teller = threading.Thread(target=tell, daemon=True)
         teller.start()
         teller.join(0.3)
-        assert told <= 10
+        assert count <= 10
         read = (what for what in streams.all(0.1) if what is not None)
         for _ in range(100):
             assert next(read) == "x"
         teller.join(PATIENCE_S)
-        assert told == 100
+        assert count == 100

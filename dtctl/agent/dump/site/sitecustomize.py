@@ -1,5 +1,5 @@
 """Imported by the Python of a trainer when it starts, before the trainer's own code: dtctl puts this directory first in
-its PYTHONPATH. It lets the trainer be asked for the stacks of its threads while it goes on (faulthandler.register).
+its PYTHONPATH. It lets the trainer be asked for the stacks of its threads while it continues (faulthandler.register).
 
 Every Python may read it, Python 2 as well, and nothing of it may ever be in a trainer's way. The sitecustomize that the
 machine, or the user, has elsewhere is run as if this one were not there.

@@ -87,8 +87,8 @@ def test_an_archive_whose_table_of_contents_claims_any_size_costs_no_memory(tmp_
 
 def test_formats_stand_among_the_checkpoints_and_recovery_passes_them_over(tmp_path: Path) -> None:
     (tmp_path / "latest.weights.h5").write_bytes(hdf5(0, 200))
-    [told] = reading.report([str(tmp_path)])
-    newest = told["newest_complete"]
+    [report] = reading.report([str(tmp_path)])
+    newest = report["newest_complete"]
     assert newest is not None
     assert (newest["prefix"], newest["kind"], newest["size_bytes"]) == ("latest.weights.h5", "keras", 200)
     assert reading.newest([str(tmp_path)]) is None
@@ -137,13 +137,13 @@ def test_each_path_keeps_its_time() -> None:
 
 
 def test_one_that_was_listed_before_is_listed_once_as_the_newest() -> None:
-    told = lines(with_newest(TF2, "ckpt-1", 20.0))
-    assert told[:3] == [
+    shown = lines(with_newest(TF2, "ckpt-1", 20.0))
+    assert shown[:3] == [
         'model_checkpoint_path: "ckpt-1"',
         'all_model_checkpoint_paths: "ckpt-2"',
         'all_model_checkpoint_paths: "ckpt-1"',
     ]
-    assert told[3:5] == ["all_model_checkpoint_timestamps: 11.5", "all_model_checkpoint_timestamps: 20.0"]
+    assert shown[3:5] == ["all_model_checkpoint_timestamps: 11.5", "all_model_checkpoint_timestamps: 20.0"]
 
 
 @pytest.mark.parametrize("text", ["\0\1", "model_checkpoint_path: x\n}{\n", 'something_else: "y"\n'])
@@ -172,7 +172,7 @@ def saved(place: Path, metadata: object = ENDED, *, committed: bool = True) -> P
     return place
 
 
-def told(directory: Path) -> list[tuple[str, Any, bool, str]]:
+def saves(directory: Path) -> list[tuple[str, Any, bool, str]]:
     (report,) = reading.report([str(directory)])
     assert report["problem"] is None
     return [(one["prefix"], one["step"], one["complete"], one["kind"]) for one in report["all"]]
@@ -182,7 +182,7 @@ def test_saves_of_a_manager_are_found_newest_first(tmp_path: Path) -> None:
     for step in (100, 200):
         saved(tmp_path / str(step))
         os.utime(tmp_path / str(step) / "_CHECKPOINT_METADATA", (step, step))
-    assert told(tmp_path) == [("200", 200, True, "orbax"), ("100", 100, True, "orbax")]
+    assert saves(tmp_path) == [("200", 200, True, "orbax"), ("100", 100, True, "orbax")]
     (report,) = reading.report([str(tmp_path)])
     assert report["newest_complete"] is not None
     assert report["newest_complete"]["size_bytes"] == 1000 + len(json.dumps(ENDED))
@@ -235,21 +235,21 @@ def test_it_is_complete_when_its_save_has_ended(
     tmp_path: Path, metadata: object, committed: bool, complete: bool
 ) -> None:
     saved(tmp_path / "5", metadata, committed=committed)
-    assert told(tmp_path) == [("5", 5, complete, "orbax")]
+    assert saves(tmp_path) == [("5", 5, complete, "orbax")]
 
 
 def test_directories_of_older_versions_are_known(tmp_path: Path) -> None:
     for place in ("1", "2/default"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "_METADATA").write_text("{}")
-    assert sorted(told(tmp_path)) == [("1", 1, True, "orbax"), ("2", 2, True, "orbax")]
+    assert sorted(saves(tmp_path)) == [("1", 1, True, "orbax"), ("2", 2, True, "orbax")]
 
 
 def test_they_are_found_one_directory_further_down_beside_others(tmp_path: Path) -> None:
     saved(tmp_path / "checkpoints" / "100")
     (tmp_path / "checkpoints" / "latest.weights.h5").write_bytes(hdf5(2, 200))
     (tmp_path / "logs" / "100").mkdir(parents=True)
-    assert sorted(told(tmp_path)) == [
+    assert sorted(saves(tmp_path)) == [
         ("checkpoints/100", 100, True, "orbax"),
         ("checkpoints/latest.weights.h5", None, True, "keras"),
     ]
@@ -260,7 +260,7 @@ def test_metadata_that_is_no_file_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "1" / "_CHECKPOINT_METADATA")
     saved(tmp_path / "2", None, committed=False)
     (tmp_path / "2" / "_CHECKPOINT_METADATA").symlink_to("/dev/zero")
-    assert [complete for _, _, complete, _ in told(tmp_path)] == [False, False]
+    assert [complete for _, _, complete, _ in saves(tmp_path)] == [False, False]
 
 
 def test_a_directory_of_too_many_files_costs_no_more_than_the_budget(tmp_path: Path) -> None:

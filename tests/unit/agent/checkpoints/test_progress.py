@@ -144,58 +144,58 @@ def save(directory: Path, at: float = NOW + 60.0) -> None:
         os.utime(path, (at - ("100" in path.name), at - ("100" in path.name)))
 
 
-def told(new: Run, *before: Run, marked: tuple[str, ...] = ()) -> list[tuple[str | None, str, bool]]:
+def rows(new: Run, *before: Run, marked: tuple[str, ...] = ()) -> list[tuple[str | None, str, bool]]:
     found = saved(new, before, marked)
     return [(one["run"], f"{one['dir']}/{one['checkpoint']['prefix']}", one["seen"]) for one in found]
 
 
 def test_values_of_a_command_line() -> None:
-    words = ["python", "--train_dir=out", "--steps=5", "--flag", "gs://bucket/x", "--empty=", "/data/x"]
-    assert values(words) == ["python", "out", "5", "/data/x"]
+    argv = ["python", "--train_dir=out", "--steps=5", "--flag", "gs://bucket/x", "--empty=", "/data/x"]
+    assert values(argv) == ["python", "out", "5", "/data/x"]
 
 
 def test_the_same_relative_directory_is_seen(tree: Path) -> None:
     save(tree / "out")
     before = run_of(tree, "--train_dir=out")
-    assert told(run_of(tree, "--train_dir=out", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
+    assert rows(run_of(tree, "--train_dir=out", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
 
 
 def test_another_relative_directory_is_not(tree: Path) -> None:
     save(tree / "out")
     before = run_of(tree, "--train_dir=out")
-    assert told(run_of(tree, "--train_dir=out2", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
+    assert rows(run_of(tree, "--train_dir=out2", name="r-2"), before) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
 
 
 def test_a_directory_that_no_argument_names_is_seen_from_the_same_working_directory_alone(tree: Path) -> None:
     save(tree / "out")
     new = run_of(tree, name="r-2")
-    assert told(new, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
+    assert rows(new, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", True)]
     (tree.parent / "other").mkdir()
     moved = run_of(tree.parent / "other", name="r-2")
-    assert told(moved, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
+    assert rows(moved, run_of(tree)) == [("r-1", f"{tree}/out/model.ckpt-200", False)]
 
 
-def test_another_output_directory_of_the_file_is_told(tree: Path, tmp_path: Path) -> None:
+def test_another_output_directory_of_the_file_is_reported(tree: Path, tmp_path: Path) -> None:
     save(tmp_path / "a")
     before = run_of(tree, known=(str(tmp_path / "a"),))
     new = run_of(tree, known=(str(tmp_path / "b"),), name="r-2")
-    assert told(new, before) == [("r-1", f"{tmp_path}/a/model.ckpt-200", False)]
-    assert told(new, marked=(str(tmp_path / "a"),)) == [(None, f"{tmp_path}/a/model.ckpt-200", False)]
+    assert rows(new, before) == [("r-1", f"{tmp_path}/a/model.ckpt-200", False)]
+    assert rows(new, marked=(str(tmp_path / "a"),)) == [(None, f"{tmp_path}/a/model.ckpt-200", False)]
 
 
 def test_what_was_there_before_any_run_was_not_saved_by_one(tree: Path, tmp_path: Path) -> None:
     save(tmp_path / "model", at=NOW - 3600.0)
-    assert told(run_of(tree, name="r-2"), run_of(tree, f"--init_from={tmp_path}/model")) == []
+    assert rows(run_of(tree, name="r-2"), run_of(tree, f"--init_from={tmp_path}/model")) == []
 
 
 def test_a_link_to_the_same_directory_is_the_same(tree: Path, tmp_path: Path) -> None:
     save(tmp_path / "a")
     (tmp_path / "link").symlink_to(tmp_path / "a")
-    [(_, _, seen)] = told(run_of(tree, f"--out={tmp_path}/link"), run_of(tree, known=(str(tmp_path / "a"),)))
+    [(_, _, seen)] = rows(run_of(tree, f"--out={tmp_path}/link"), run_of(tree, known=(str(tmp_path / "a"),)))
     assert seen
 
 
-def test_without_a_setting_only_directories_with_a_checkpoint_are_told(tree: Path, tmp_path: Path) -> None:
+def test_without_a_setting_only_directories_with_a_checkpoint_are_reported(tree: Path, tmp_path: Path) -> None:
     run = run_of(tree, f"--out={tmp_path}/out", "--out=here")
     assert directories.report(run) == []
     save(tmp_path / "out")

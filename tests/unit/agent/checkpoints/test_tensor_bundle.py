@@ -225,8 +225,8 @@ def test_an_index_needs_a_header_of_a_number_of_shards(tmp_path: Path) -> None:
 def test_no_more_shards_than_their_names_have_digits_for(tmp_path: Path) -> None:
     (tmp_path / "many.index").write_bytes(tables.index(99_999))
     assert Index(str(tmp_path / "many")).shards == 99_999
-    said = damaged(tmp_path, tables.entry(b"", tables.message({1: 100_000})))
-    assert said == "the index's header names 100000 shards, and 99999 are the most"
+    problem = damaged(tmp_path, tables.entry(b"", tables.message({1: 100_000})))
+    assert problem == "the index's header names 100000 shards, and 99999 are the most"
 
 
 def test_one_that_says_little_is_of_one_shard_and_little_endian(tmp_path: Path) -> None:
@@ -253,12 +253,12 @@ def test_a_size_is_of_what_lies_there(tmp_path: Path) -> None:
     assert file_size(str(tmp_path / "none")) is None
 
 
-def test_each_tensor_that_lies_in_a_shard_is_told_to_whoever_wants_to_know(tmp_path: Path) -> None:
+def test_each_tensor_that_lies_in_a_shard_is_passed_to_the_callback(tmp_path: Path) -> None:
     bundle = Bundle(tmp_path, shards=2).tensor("a", 1, shard=1).tensor("b", 2, in_shard=7).tensor("c", 3)
     bundle.index()
-    told: list[tuple[str, int, int]] = []
-    Index(bundle.prefix, keep=lambda name, entry: told.append((name, entry.shard, entry.size)))
-    assert told == [("a", 1, 8), ("c", 0, 8)]
+    reported: list[tuple[str, int, int]] = []
+    Index(bundle.prefix, keep=lambda name, entry: reported.append((name, entry.shard, entry.size)))
+    assert reported == [("a", 1, 8), ("c", 0, 8)]
 
 
 def read(table: bytes) -> list[tuple[bytes, bytes]]:
@@ -447,7 +447,7 @@ def test_many_bytes_at_once_have_the_checksum_of_one_after_the_other(size: int) 
     assert crc32c(data) == plainly(data)
 
 
-def test_a_checksum_goes_on_from_what_stood_before() -> None:
+def test_a_checksum_continues_from_what_stood_before() -> None:
     data = random.Random(1).randbytes(50_000)
     assert crc32c(data[20_000:], crc32c(data[:20_000])) == crc32c(data)
 

@@ -61,7 +61,7 @@ def test_what_this_python_writes_is_read() -> None:
 
 @cases
 @given(st.text(alphabet='0x1f\n "[]', max_size=40).map(lambda text: WRITTEN[:200] + text + WRITTEN[40:]))
-def test_any_text_is_read_as_stacks_that_may_be_told(text: str) -> None:
+def test_any_text_is_read_as_stacks_that_may_be_reported(text: str) -> None:
     for stack in Room().take(stacks.read(text))[0]:
         checked(Stack, stack)
 

@@ -14,7 +14,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
-from tests.unit.coordinated import incident, told
+from tests.unit.coordinated import incident, viewed
 
 TAKEN = made(Sent)
 GONE = made(Sent, problem="answer", text="404 Not Found")
@@ -25,12 +25,12 @@ class Receiver:
     """In place of senders: answers when a test says so."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.received: list[str] = []
         self.answer: Sent | None = TAKEN
         self.ended = 0
 
     def __call__(self, post: Post, body: dict[str, Any], inherited: object, now: float) -> Receiver:
-        self.told.append(body["id"].rpartition("/")[2])
+        self.received.append(body["id"].rpartition("/")[2])
         return self
 
     deadline = 1e9
@@ -44,12 +44,12 @@ class Receiver:
 
 
 class Desk:
-    def __init__(self, told: Delivered | None = None, **post: Any) -> None:
-        said = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
+    def __init__(self, delivered: Delivered | None = None, **post: Any) -> None:
+        hook = made(Post, **{"name": "slack", "on": ["restarting"], "url": "http://x/", "timeout_s": 1.0, **post})
         self.events: list[str] = []
         self.found: list[RunEvent] = []
         self.now = 100.0
-        self.hook = Hook(said, "demo", {}, told, self._tell)
+        self.hook = Hook(hook, "demo", {}, delivered, self._tell)
 
     def _tell(self, why: list[Fact]) -> None:
         self.events.append(sentence(why))
@@ -74,33 +74,33 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Receiver:
     return made
 
 
-def test_each_thing_is_told_once_and_in_order(receiver: Receiver) -> None:
+def test_each_thing_is_reported_once_and_in_order(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", "2", "3")
     desk.runs(5)
-    assert receiver.told == ["1", "2", "3"]
+    assert receiver.received == ["1", "2", "3"]
     assert desk.hook.settled
     assert desk.events == []
 
 
-def test_only_what_was_asked_for_is_told(receiver: Receiver) -> None:
+def test_only_what_was_asked_for_is_reported(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", kind="recovered")
     desk.runs()
-    assert receiver.told == []
+    assert receiver.received == []
     assert desk.hook.settled
 
 
-def test_what_may_be_taken_later_is_tried_a_few_times_and_told_of_once(receiver: Receiver) -> None:
+def test_what_may_be_taken_later_is_tried_a_few_times_and_reported_once(receiver: Receiver) -> None:
     desk = Desk()
     receiver.answer = BUSY
     desk.happens("1")
     desk.runs(60)
-    assert receiver.told == ["1"] * 4
+    assert receiver.received == ["1"] * 4
     assert desk.events == ["hook slack did not receive the message: it answers 503 Busy (tried 4 times)"]
     desk.happens("2")
     desk.runs(60)
-    assert receiver.told[4:] == ["2"] * 4
+    assert receiver.received[4:] == ["2"] * 4
     assert len(desk.events) == 1
 
 
@@ -109,11 +109,11 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     receiver.answer = GONE
     desk.happens("1")
     desk.runs(60)
-    assert receiver.told == ["1"]
+    assert receiver.received == ["1"]
     assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
-def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Receiver) -> None:
+def test_one_that_works_again_is_reported_and_so_is_its_next_failure(receiver: Receiver) -> None:
     desk = Desk()
     for answer, name in ((GONE, "1"), (TAKEN, "2"), (GONE, "3")):
         receiver.answer = answer
@@ -126,43 +126,43 @@ def test_one_that_works_again_is_told_of_and_so_is_its_next_failure(receiver: Re
     ]
 
 
-def test_a_new_coordinator_goes_on_where_the_last_one_was_killed(receiver: Receiver) -> None:
+def test_a_new_coordinator_continues_where_the_last_one_was_killed(receiver: Receiver) -> None:
     receiver.answer = None
     desk = Desk()
     desk.happens("1", "2")
     desk.runs()
-    assert receiver.told == ["1"]
+    assert receiver.received == ["1"]
     left = cast("Delivered", dict(desk.hook.record))  # as it is on the disk
     assert left["tries"] == 1
     receiver.answer = TAKEN
     again = Desk(left)
     again.found = desk.found
     again.runs(5)
-    assert receiver.told == ["1", "1", "2"]
+    assert receiver.received == ["1", "1", "2"]
 
 
 def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(receiver: Receiver) -> None:
-    told: Delivered | None = None
+    delivered: Delivered | None = None
     receiver.answer = None
     for _ in range(10):
-        desk = Desk(told)
+        desk = Desk(delivered)
         desk.happens("1")
         desk.hook.step(desk.found, desk.now)
-        told = desk.hook.record
+        delivered = desk.hook.record
         desk.hook.begin(desk.now)  # and is killed
     receiver.answer = BUSY
-    desk = Desk(told)
+    desk = Desk(delivered)
     desk.happens("1")
     desk.runs(60)
     assert desk.hook.settled
-    assert len(receiver.told) <= 11
+    assert len(receiver.received) <= 11
 
 
-def test_one_that_is_far_behind_is_not_told_of_the_oldest(receiver: Receiver) -> None:
+def test_one_that_is_far_behind_does_not_receive_the_oldest(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens(*map(str, range(MOST_WAITING + 7)))
     desk.runs(60)
-    assert receiver.told == [str(number) for number in range(7, MOST_WAITING + 7)]
+    assert receiver.received == [str(number) for number in range(7, MOST_WAITING + 7)]
     assert desk.events == ["hook slack is behind: it does not receive the oldest 7 events"]
 
 
@@ -190,19 +190,19 @@ def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) 
 
 
 def view(**fields: Any) -> RunView:
-    return cast("RunView", told(**fields))
+    return cast("RunView", viewed(**fields))
 
 
 def ended(kind: str, *why: Fact, cause: str | None = None) -> RunView:
     condition = {"type": kind, "cause": cause, "since": 1020.0, **because(why)}
-    return cast("RunView", {**told(phase="ended"), "condition": condition})
+    return cast("RunView", {**viewed(phase="ended"), "condition": condition})
 
 
 def names(found: list[RunEvent]) -> list[tuple[str, ...]]:
     return [one.kinds for one in found]
 
 
-def test_a_loss_and_its_recovery_are_told_each_at_its_time() -> None:
+def test_a_loss_and_its_recovery_are_reported_each_at_its_time() -> None:
     lost, back = events_of(view(incidents=[incident()]))
     assert (lost.kinds, lost.time, lost.task, lost.host, lost.attempt) == (("restarting",), 1002.0, "ps:1", "b", 1)
     assert (back.kinds, back.time, back.condition) == (("recovered",), 1011.4, "Running")
@@ -223,7 +223,7 @@ def test_what_hung_is_stalled_and_restarting_at_once(why: Fact, kinds: tuple[str
     assert names(found) == [kinds]
 
 
-def test_a_task_that_is_lost_twice_is_told_twice_and_a_culprit_that_is_found_later_too() -> None:
+def test_a_task_that_is_lost_twice_is_reported_twice_and_a_culprit_that_is_found_later_too() -> None:
     found = events_of(
         view(
             incidents=[
@@ -237,7 +237,7 @@ def test_a_task_that_is_lost_twice_is_told_twice_and_a_culprit_that_is_found_lat
 
 
 @pytest.mark.parametrize("kind", ["Succeeded", "Failed", "Stopped"])
-def test_the_end_is_told_when_it_is_certain(kind: str) -> None:
+def test_the_end_is_reported_when_it_is_certain(kind: str) -> None:
     over = ended(kind, fact("said", text="so"), cause="worker:0")
     [end] = events_of(over)
     assert (end.kinds, end.time, end.is_end) == ((kind.lower(),), 1020.0, True)
@@ -246,12 +246,12 @@ def test_the_end_is_told_when_it_is_certain(kind: str) -> None:
     assert events_of(over) == []
 
 
-def test_a_run_that_failed_as_it_hung_is_told_to_those_who_ask_for_stalls() -> None:
+def test_a_run_that_failed_as_it_hung_is_reported_to_those_who_ask_for_stalls() -> None:
     [end] = events_of(ended("Failed", fact("task_failed", task="worker:0"), fact("stalled", seconds=300.0)))
     assert end.kinds == ("failed", "stalled")
 
 
-def test_what_is_told_has_the_same_id_whoever_tells_it() -> None:
+def test_what_is_reported_has_the_same_id_whichever_host_reports_it() -> None:
     [end] = events_of(ended("Failed", fact("said", text="so"), cause="worker:0"))
     alone = run_events.ended("digits-1", "Failed", [fact("said", text="so")], "worker:0", 5.0)
     assert end.id == alone.id == "digits-1/failed"

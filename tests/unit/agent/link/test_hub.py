@@ -209,13 +209,13 @@ def test_two_floods_share_the_places() -> None:
     assert sorted(stranger.address for stranger in left) == ["10.0.0.1"] * (PLACES // 2) + ["10.0.0.2"] * (PLACES // 2)
 
 
-def test_a_handshake_that_was_begun_goes_on_before_another_begins() -> None:
+def test_a_handshake_that_was_begun_continues_before_another_begins() -> None:
     first, second, third = strangers("10.0.0.1", 3, 0.0)
     third.begun = True
     assert in_turn([second, third, first]) == [third, second, first]
 
 
-def test_of_one_address_the_newest_begins_first_and_the_oldest_goes_on_first() -> None:
+def test_of_one_address_the_newest_begins_first_and_the_oldest_continues_first() -> None:
     some = strangers("10.0.0.1", 4, 0.0)
     some[0].begun = some[1].begun = True
     assert in_turn(some) == [some[0], some[1], some[3], some[2]]

@@ -39,17 +39,17 @@ def refresh(out: Path) -> Reader:
     return reader
 
 
-def test_scalars_are_told_by_directory_and_tag(out: Path) -> None:
+def test_scalars_are_reported_by_directory_and_tag(out: Path) -> None:
     for name in ("train", "validation"):
         (out / name).mkdir()
         (out / name / NAME).write_bytes(scalar(1, "loss", 0.5) + scalar(2, "loss", 0.25) + scalar(2, "lr", 1.0))
-    told = refresh(out).series(lambda tag: tag == "loss", 100)
-    assert [(folder["dir"], folder["name"]) for folder in told] == [(str(out), "train"), (str(out), "validation")]
-    assert [series["tag"] for folder in told for series in folder["series"]] == ["loss", "loss"]
-    series = told[0]["series"][0]
+    scalars = refresh(out).series(lambda tag: tag == "loss", 100)
+    assert [(folder["dir"], folder["name"]) for folder in scalars] == [(str(out), "train"), (str(out), "validation")]
+    assert [series["tag"] for folder in scalars for series in folder["series"]] == ["loss", "loss"]
+    series = scalars[0]["series"][0]
     assert (series["steps"], series["values"]) == ([1, 2], ["0.5", "0.25"])
     assert (series["count"], series["least"], series["most"]) == (2, "0.25", "0.5")
-    checked(FolderPoints, told[0])
+    checked(FolderPoints, scalars[0])
 
 
 def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatc
     assert points(reader)[-1] == (5000, 2.0)
 
 
-def test_what_is_new_is_told_once(out: Path) -> None:
+def test_what_is_new_is_reported_once(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = refresh(out)
     assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[1]]
@@ -188,7 +188,7 @@ def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPa
     assert [len(series["steps"]) for series in refresh(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
 
-def test_a_look_ends_in_time_and_the_next_goes_on(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_look_ends_in_time_and_the_next_continues(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(1500)))
     monkeypatch.setattr(reading, "LOOK_S", -1.0)
     reader = refresh(out)

@@ -62,13 +62,13 @@ KERNEL = "process 7: Name:\tsh\n  thread 7 (sh) waits in do_wait\n"
     ],
     ids=["py-spy", "faulthandler", "no current thread", "kernel", "hidden", "nothing"],
 )
-def test_the_innermost_frame_is_told(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
+def test_the_innermost_frame_is_reported(tmp_path: Path, stack: str, log: str, frame: str | None) -> None:
     (tmp_path / "stack").write_text(stack)
     wanted = [] if frame is None else [fact("hung_in", text=frame)]
     assert hung_in(str(tmp_path), log) == wanted
 
 
-def test_without_a_stack_nothing_is_told(tmp_path: Path) -> None:
+def test_without_a_stack_nothing_is_reported(tmp_path: Path) -> None:
     assert hung_in(str(tmp_path), "step 4") == []
 
 
@@ -120,8 +120,8 @@ def test_what_is_still_there_is_named_and_ended(table: Table, tmp_path: Path) ->
 
 def test_a_reason_names_three_and_counts_the_others() -> None:
     assert left_behind([]) == []
-    told = sentence([fact("exited", code=0), *left_behind([{"pid": n, "command": "sh"} for n in (1, 2, 3, 4, 5)])])
-    assert told == (
+    text = sentence([fact("exited", code=0), *left_behind([{"pid": n, "command": "sh"} for n in (1, 2, 3, 4, 5)])])
+    assert text == (
         "exit code 0; left 5 processes behind (pid 1, sh; pid 2, sh; pid 3, sh; and 2 more), which were ended"
     )
 
@@ -163,10 +163,10 @@ def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: process
 
 
 def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process) -> None:
-    told: list[object] = []
+    reasons: list[object] = []
     spec = supervised.spec(supervised.task("worker:0"))
     around = TaskContext(
-        str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: told.append(fields), told.append
+        str(tmp_path), spec, {"PATH": "/bin"}, {}, None, lambda *fields: reasons.append(fields), reasons.append
     )
     entry = made(Entry, state="running", attempt=1)
     directory = tmp_path / "tasks" / "worker-0" / "attempt-1"
@@ -180,9 +180,9 @@ def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process
         task.step(STOP, now, now)
         assert entry["left"] == []
         assert task.due(now) == now + ENDING_LOOK_S
-    told.clear()
+    reasons.clear()
     task.step(STOP, 106.5, 106.5)
     assert entry["left"] == [{"pid": hanging.pid, "command": processes.command(hanging.pid)}]
-    assert told == [True]
+    assert reasons == [True]
     assert task.due(106.5) == 106.5 + LOOK_S
     assert entry["state"] == "running"

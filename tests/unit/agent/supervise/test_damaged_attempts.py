@@ -144,7 +144,7 @@ def test_a_directory_that_has_vanished_is_not_awaited_for_ever(adopted: Adopted)
 @pytest.mark.parametrize(
     "name", ["attempt-²", "attempt-٣", "attempt-" + "9" * 30, "attempt-", "attempt-x", "attempt--1"]
 )
-def test_no_name_in_a_tasks_directory_is_believed_to_be_an_attempt(adopted: Adopted, name: str) -> None:
+def test_no_name_in_a_tasks_directory_is_taken_for_an_attempt(adopted: Adopted, name: str) -> None:
     (adopted.attempt.parent / name).mkdir()
     adopted.started()
     assert adopted.begin().entry["attempt"] == 1
@@ -170,7 +170,7 @@ def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Ad
 
 
 @pytest.mark.parametrize("last", ["1.0 ²", "1.0 ٣", "x", "1.0 -5"])
-def test_no_text_in_the_times_of_a_log_is_believed_to_be_its_size(adopted: Adopted, last: str) -> None:
+def test_no_text_in_the_times_of_a_log_is_taken_for_its_size(adopted: Adopted, last: str) -> None:
     (adopted.attempt / "times").write_text(f"{last}\n")
     adopted.started()
     assert adopted.decided(adopted.begin())["state"] == "backoff"

@@ -205,7 +205,7 @@ def test_a_log_that_was_truncated_is_read_from_its_start(tmp_path: Path) -> None
         ("lossless 3", None),
     ],
 )
-def test_the_last_loss_is_told_in_its_own_digits(line: str, loss: str | None) -> None:
+def test_the_last_loss_is_reported_in_its_own_digits(line: str, loss: str | None) -> None:
     assert step_reader.read(line.encode()).loss == loss
 
 
@@ -251,15 +251,15 @@ def test_a_log_without_any_tells_none() -> None:
 
 def test_when_and_where_it_was_written_is_left_out() -> None:
     for head in (b"INFO:tensorflow:", b"E1122 10:02:11.123456    99 chan.cc:12] "):
-        told = complaint_after(None, head + b"Waiting for model to be ready. Ready_for_local_init_op: x", 5.0)
-        assert told is not None
-        assert told["text"].startswith("Waiting for model to be ready")
-    told = complaint_after(None, STILL.strip(), 5.0)
-    assert told is not None
-    assert told["text"] == "CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
+        complaint = complaint_after(None, head + b"Waiting for model to be ready. Ready_for_local_init_op: x", 5.0)
+        assert complaint is not None
+        assert complaint["text"].startswith("Waiting for model to be ready")
+    complaint = complaint_after(None, STILL.strip(), 5.0)
+    assert complaint is not None
+    assert complaint["text"] == "CreateSession still waiting for response from worker: /job:ps/replica:0/task:1"
 
 
-def test_one_kind_goes_on_whatever_numbers_are_in_it() -> None:
+def test_one_kind_continues_whatever_numbers_are_in_it() -> None:
     first = complaint_after(None, STILL.strip(), 5.0)
     later = complaint_after(first, STILL.replace(b"task:1", b"task:2").strip(), 15.0)
     assert later is not None
@@ -279,7 +279,7 @@ def test_whatever_stands_around_it_the_line_has_the_mark(before: bytes, mark: by
     line, rest = last_complaint(before + mark + after)
     assert any(one in line for one in MARKS)
     assert b"\n" not in line
-    told = complaint_after(None, line, 1.0)
-    assert told is not None
-    assert len(told["text"]) <= 400
+    complaint = complaint_after(None, line, 1.0)
+    assert complaint is not None
+    assert len(complaint["text"]) <= 400
     assert (before + mark + after).endswith(rest)

@@ -85,7 +85,7 @@ class Host:
             Supervisor(self.files).run(update)
         return self.files.state()
 
-    def told(self) -> list[tuple[object, object]]:
+    def contact_events(self) -> list[tuple[object, object]]:
         """The events that no transition belongs to."""
         events = RunFiles(self.files.directory).events.since(0)
         return [(event["task"], event["reason"]) for event in events if event["from"] == event["to"]]
@@ -115,7 +115,7 @@ def told_of(state: State, *but: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_a_damaged_state_is_told_again_by_the_events(host: Host, junk: bytes) -> None:
+def test_a_damaged_state_is_reported_again_by_the_events(host: Host, junk: bytes) -> None:
     before = host.supervise()
     assert [entry["state"] for entry in before["tasks"].values()] == ["failed", "running"]
     Path(host.files.state_path).write_bytes(junk)
@@ -130,8 +130,8 @@ def test_a_damaged_state_is_told_again_by_the_events(host: Host, junk: bytes) ->
     ]
     (aside,) = host.aside()
     assert Path(host.files.path(aside)).read_bytes() == junk
-    assert [task for task, _ in host.told()] == ["worker:0", "worker:1"]
-    for _, reason in host.told():
+    assert [task for task, _ in host.contact_events()] == ["worker:0", "worker:1"]
+    for _, reason in host.contact_events():
         assert f"{host.files.state_path} is damaged: " in str(reason)
         assert f"it was put aside as {host.files.path(aside)}" in str(reason)
 
@@ -154,7 +154,7 @@ def test_after_a_damaged_intent_the_tasks_go_on_as_they_are(host: Host, junk: by
     assert told_of(after, "version", "since") == told_of(before, "version", "since")
     assert {intent["want"] for intent in host.files.intent()["tasks"].values()} == {"run"}
     assert len(host.aside()) == 1
-    assert len(host.told()) == 2
+    assert len(host.contact_events()) == 2
 
 
 def test_whatever_the_coordinator_orders_holds_against_a_guess(host: Host) -> None:
@@ -176,8 +176,8 @@ def test_both_at_once_leave_the_attempts_and_the_events(host: Host) -> None:
 
 
 def test_an_intent_that_is_damaged_meanwhile_is_written_again_as_it_was(host: Host) -> None:
-    told: list[str] = []
-    followed = IntentFollower(host.files, host.files.intent(), told.append)
+    reported: list[str] = []
+    followed = IntentFollower(host.files, host.files.intent(), reported.append)
     followed.read()
     wanted = json.loads(json.dumps(followed.value["tasks"]))
     Path(host.files.intent_path).write_bytes(b"{")
@@ -185,7 +185,7 @@ def test_an_intent_that_is_damaged_meanwhile_is_written_again_as_it_was(host: Ho
     followed.read()
     assert host.files.intent()["tasks"] == followed.value["tasks"] == wanted
     assert host.files.intent()["serial"] == followed.value["serial"] == 2
-    assert len(told) == len(host.aside()) == 1
+    assert len(reported) == len(host.aside()) == 1
     assert followed.settled()
 
 
@@ -223,10 +223,10 @@ def test_without_its_spec_an_agent_ends_and_nobody_revives_it(
     main._supervise(bond)
     assert revival.is_retired(host.files)
     assert not revival.is_orphaned(host.files)
-    told = capsys.readouterr().err
-    assert f"{host.files.path(name)} is damaged" in told
-    assert "Traceback" not in told
-    assert told.count("\n") == 1
+    output = capsys.readouterr().err
+    assert f"{host.files.path(name)} is damaged" in output
+    assert "Traceback" not in output
+    assert output.count("\n") == 1
 
 
 def test_who_has_a_damaged_state_and_no_agent_is_revived(host: Host) -> None:

@@ -88,7 +88,7 @@ def test_an_order_is_written_and_carried_out_at_once(files: RunFiles, monkeypatc
     assert [event["to"] for event in files.events.since(0)] == ["stopped", "stopped"]
 
 
-def test_an_agent_stays_until_it_is_told_that_the_run_is_over(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_stays_until_its_run_is_over(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     role = ScriptedRole(lambda *_: stop(2))
     assert not supervise(files, role, monkeypatch)
     assert files.state()["finished"] is False

@@ -182,7 +182,7 @@ def test_what_is_added_to_the_longest_reason_is_cut(teller: Teller) -> None:
     assert teller.entry["reason"].endswith("x ...")
 
 
-def test_of_what_is_left_no_more_is_told_than_others_take(teller: Teller) -> None:
+def test_of_what_is_left_no_more_is_reported_than_others_take(teller: Teller) -> None:
     command = b"/bin/x\0" * 300_000
     for _ in range(2):
         teller.pass_through(moment(exit=None, start=None, left=1001, passes_s=1.0, command=command))
@@ -190,7 +190,7 @@ def test_of_what_is_left_no_more_is_told_than_others_take(teller: Teller) -> Non
     assert {len(left["command"]) for left in teller.entry["left"]} == {4096}
 
 
-def test_of_many_attempts_the_last_are_told(teller: Teller) -> None:
+def test_of_many_attempts_the_last_are_reported(teller: Teller) -> None:
     for _ in range(140):
         teller.pass_through(moment())
     assert [past["attempt"] for past in teller.entry["history"]][-1] >= 60

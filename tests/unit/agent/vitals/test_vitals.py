@@ -20,7 +20,7 @@ from dtctl.agent.vitals.neighbours import Others, gpus_of
 from dtctl.agent.vitals.usage import Quota, Usage
 
 
-def test_a_busy_process_is_told_with_its_processors_and_memory() -> None:
+def test_a_busy_process_is_reported_with_its_processors_and_memory() -> None:
     usage = Usage(os.getpid())
     usage.sample(time.monotonic())
     assert usage.cpu is None
@@ -144,7 +144,7 @@ def test_an_address_that_listens_is_reached_and_one_that_does_not_is_refused() -
     assert found == {"ps:1": "refused", "ps:2": "unresolved"}
 
 
-def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
+def test_a_way_that_swallows_everything_is_reported_after_the_limit() -> None:
     with socket.create_server(("127.0.0.1", 0), backlog=0) as full:
         port = full.getsockname()[1]
         fillers = [socket.socket() for _ in range(4)]
@@ -157,7 +157,7 @@ def test_a_way_that_swallows_everything_is_told_after_the_limit() -> None:
     assert [one["problem"] for one in found] == ["timeout"]
 
 
-def test_processes_of_others_that_do_nothing_are_not_told() -> None:
+def test_processes_of_others_that_do_nothing_are_not_reported() -> None:
     others = Others(time.monotonic())
     assert all(one["pid"] != os.getpid() for one in others.busy(time.monotonic() + 1.0, {os.getpid()}))
 
@@ -171,16 +171,16 @@ def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
 V1 = "4:memory:/box\n1:cpu,cpuacct:/slice/job\n0::/\n"
 
 
-@pytest.mark.parametrize(("told", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
+@pytest.mark.parametrize(("cgroups", "group"), [(V1, "cpu,cpuacct/slice"), ("0::/slice/job\n", "slice")])
 def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: str, group: str
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cgroups: str, group: str
 ) -> None:
     (tmp_path / group / "job").mkdir(parents=True)
     (tmp_path / group / "job" / "cpu.stat").write_text("nr_periods 0\nnr_throttled 0\n")
     stat = tmp_path / group / "cpu.stat"
     stat.write_text("usage_usec 5\nnr_periods 100\nnr_throttled 90\n")
     monkeypatch.setattr(usage, "CGROUPS", str(tmp_path))
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: told if name == "cgroup" else "")
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: cgroups if name == "cgroup" else "")
     looks = Quota(7)
     assert looks.sample() is None
     stat.write_text("usage_usec 9\nnr_periods 150\nnr_throttled 110\n")
@@ -190,8 +190,8 @@ def test_a_process_whose_group_or_one_above_is_out_of_time_is_throttled(
     assert looks.sample() is None
 
 
-@pytest.mark.parametrize("told", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
-def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, told: str) -> None:
-    monkeypatch.setattr(processes, "proc_text", lambda _, name: told)
+@pytest.mark.parametrize("cgroups", ["", "0::/../../up\n", "3:cpuset:/slice\n", "0::/\n", "nonsense\n"])
+def test_one_without_a_group_of_its_own_is_limited_by_nothing(monkeypatch: pytest.MonkeyPatch, cgroups: str) -> None:
+    monkeypatch.setattr(processes, "proc_text", lambda _, name: cgroups)
     looks = Quota(7)
     assert (looks.sample(), looks.sample()) == (None, None)

@@ -11,7 +11,7 @@ from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 
 def listening(questions: Mapping[str, NetworkQuestion], **others: Any) -> dict[str, NetworkFacts]:
     """Every port is free; those that a host is to choose are from 9000 on. `others`: fields of all hosts."""
-    told = {}
+    ports = {}
     for number, (host, question) in enumerate(questions.items()):
         bound = [
             {"whose": slot["whose"], "port": slot["port"] or 9000 + at, "state": "bound"}
@@ -20,8 +20,8 @@ def listening(questions: Mapping[str, NetworkQuestion], **others: Any) -> dict[s
         address = f"10.0.0.{number + 1}"
         resolved = [{"name": name, "addresses": [address], "own": True} for name in question["names"]]
         fields = {"bound": bound, "interfaces": [{"name": "eth0", "address": address}], "resolved": resolved, **others}
-        told[host] = checked(NetworkFacts, fields)
-    return told
+        ports[host] = checked(NetworkFacts, fields)
+    return ports
 
 
 def reaching(questions: Mapping[str, NetworkQuestion], lost: Any = lambda source, peer: "") -> dict[str, NetworkFacts]:

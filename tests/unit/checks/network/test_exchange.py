@@ -27,8 +27,8 @@ from tests.fuzz import cases
 from tests.unit.checks.network.networks import names
 
 
-def measured(sent: float = 1e9, received: float = 1e9, latency_s: float = 0.0001, **said: Any) -> Measured:
-    return made(Measured, whose="ps:0", host="p", sent=sent, received=received, latency_s=latency_s, **said)
+def measured(sent: float = 1e9, received: float = 1e9, latency_s: float = 0.0001, **fields: Any) -> Measured:
+    return made(Measured, whose="ps:0", host="p", sent=sent, received=received, latency_s=latency_s, **fields)
 
 
 def played(hosts: list[str], network: Callable[[str, str], Measured]) -> list[Round]:
@@ -80,7 +80,7 @@ def test_of_two_hosts_nobody_can_tell_which_is_slow() -> None:
     assert judged(played(names(2), shaped("gpu-1"))) == []
 
 
-def test_a_direction_that_is_slow_is_told_alone() -> None:
+def test_a_direction_that_is_slow_is_reported_alone() -> None:
     def network(source: str, target: str) -> Measured:
         return measured(1e8 if source == "gpu-3" else 1e9, 1e8 if target == "gpu-3" else 1e9)
 
@@ -127,11 +127,11 @@ def test_hosts_that_nobody_could_measure_are_not_judged() -> None:
 @given(st.integers(1, 40), st.integers(1, 12))
 def test_no_host_measures_or_is_measured_twice_at_the_same_time(workers: int, servers: int) -> None:
     sources = [f"w{number}" for number in range(workers)]
-    told = rounds(sources, [f"p{number}" for number in range(servers)])
-    for pairs in told:
+    schedule = rounds(sources, [f"p{number}" for number in range(servers)])
+    for pairs in schedule:
         hosts = [host for pair in pairs for host in pair]
         assert len(set(hosts)) == len(hosts)
-    everything = [pair for pairs in told for pair in pairs]
+    everything = [pair for pairs in schedule for pair in pairs]
     assert len(set(everything)) == len(everything)
 
 
@@ -177,7 +177,7 @@ def test_a_step_waits_twice_for_the_way_and_the_bytes() -> None:
     assert least_step_s(speed, 82_000) == pytest.approx(2 * (0.0002 + 0.000082))
 
 
-def test_nothing_measured_is_nothing_told() -> None:
+def test_nothing_measured_is_nothing_reported() -> None:
     assert summed({}) is None
     assert summed({("a", "p"): one(None, 1e9, 1e9)}) is None
     assert summed({("a", "p"): one(0.1, 0.0, 1e9)}) is None

@@ -19,7 +19,7 @@ from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
-from tests.unit.checks.contexts import context, judged, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.rounds import listening
 from tests.unit.checks.network.test_tasks import asked, played
 from tests.unit.clusters import cluster, job, ssh_host
@@ -32,7 +32,7 @@ def opened(host: str, address: str = "10.0.0.1", seen_from: str = "10.0.0.99") -
     return Dialled(Door(host, "ps:0", host, 2222), address, seen_from)
 
 
-def test_a_port_that_answers_this_machine_is_told_and_is_no_reason_to_fail() -> None:
+def test_a_port_that_answers_this_machine_is_reported_and_is_no_reason_to_fail() -> None:
     value = context()
     (finding,) = judged(TOPIC, value, *played(value), dialled=[opened("a"), opened("b")], tried_doors=4)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("exposed", ("a", "b"), False)
@@ -41,16 +41,16 @@ def test_a_port_that_answers_this_machine_is_told_and_is_no_reason_to_fail() -> 
     assert "at 34.1.2.3, an address of the internet" in sentence(finding)
 
 
-def test_from_one_of_the_hosts_nothing_can_be_told() -> None:
+def test_from_one_of_the_hosts_nothing_can_be_reported() -> None:
     value = context()
     assert judged(TOPIC, value, *played(value), dialled=[opened("b", seen_from="10.0.0.1")]) == []
 
 
-def test_an_address_of_the_internet_that_was_not_tried_is_told() -> None:
+def test_an_address_of_the_internet_that_was_not_tried_is_reported() -> None:
     value = context()
     rounds = played(value)
     rounds[0]["b"]["interfaces"].append({"name": "eth1", "address": "34.1.2.3", "link": None})
-    assert told(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
+    assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {"public_address": ("b",)}
     tried = dataclasses.replace(value, reached_at={"b": "34.1.2.3"})
     assert judged(TOPIC, tried, *rounds) == []
 
@@ -122,7 +122,7 @@ def test_require_private_refuses_what_is_open_and_passes_what_is_not(monkeypatch
     record = record_of(value.plan)
     answers = {host: iter(facts) for host, facts in by_host(played(value)).items()}
 
-    def agent(session: object, said: object) -> list[object]:
+    def agent(session: object, request: object) -> list[object]:
         host = session.host.name  # type: ignore[attr-defined]
         whole = {"software": None, "machine": None, "storage": None, "ssh": None, "network": next(answers[host])}
         return [{"type": "result", "time": 1.0, "facts": whole}]
@@ -201,7 +201,7 @@ def heard(value: CheckContext, *found: Dialled, also: dict[str, str] | None = No
     return Answers([first], dialled=found, tried_doors=doors)
 
 
-def test_what_is_open_is_told_with_its_ports_and_tasks() -> None:
+def test_what_is_open_is_reported_with_its_ports_and_tasks() -> None:
     value = context()
     open_ = [doors_opened("b", "ps:1", 9), doors_opened("a", "ps:0", 7, PUBLIC), doors_opened("b", "ps:1", 9)]
     (one,) = exposure.judge(value, heard(value, *open_))
@@ -212,7 +212,7 @@ def test_what_is_open_is_told_with_its_ports_and_tasks() -> None:
     assert one.seen.fields["public"] is None
 
 
-def test_an_address_of_the_internet_is_told_with_the_ports_that_listen_there() -> None:
+def test_an_address_of_the_internet_is_reported_with_the_ports_that_listen_there() -> None:
     value = context()
     (one,) = exposure.judge(value, heard(value, also={"c": PUBLIC}))
     assert (one.signature.name, one.seen.hosts) == ("public_address", ("c",))
@@ -220,7 +220,7 @@ def test_an_address_of_the_internet_is_told_with_the_ports_that_listen_there() -
     assert exposure.is_exposed(one)
 
 
-def test_an_address_of_the_internet_is_told_once_and_not_where_it_was_tried_or_nothing_listens() -> None:
+def test_an_address_of_the_internet_is_reported_once_and_not_where_it_was_tried_or_nothing_listens() -> None:
     value = context()
     (one,) = exposure.judge(value, heard(value, doors_opened("c", "worker:0", 2222), also={"c": PUBLIC}))
     assert one.signature.name == "exposed"
@@ -243,7 +243,7 @@ def test_an_address_of_the_internet_is_told_once_and_not_where_it_was_tried_or_n
         ((doors_opened("a", "ps:0", 1, seen_from="10.0.0.2"),), "doors_inside", 0),
     ],
 )
-def test_how_many_doors_were_open_is_told(found: tuple[Dialled, ...], kind: str, count: int) -> None:
+def test_how_many_doors_were_open_is_reported(found: tuple[Dialled, ...], kind: str, count: int) -> None:
     value = context()
     assert list(exposure.describe(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
     assert list(exposure.describe(value, heard(value, *found, doors=0))) == []

@@ -33,7 +33,7 @@ def test_every_host_of_the_cluster_is_let_in_before_the_others_are_shut_out(kind
             )
 
 
-def test_what_takes_rules_away_again_is_told() -> None:
+def test_what_takes_rules_away_again_is_reported() -> None:
     undo = {kind: firewall("demo", {"a": [2222]}, ADDRESSES, kind)[0].undo for kind in get_args(Kind)}
     assert undo["nftables"] == ("nft delete table inet dtctl_demo",)
     assert undo["iptables"][:2] == ("iptables -w -D INPUT -p tcp -j DTCTL-demo", "iptables -w -F DTCTL-demo")
@@ -156,7 +156,7 @@ def test_a_name_that_is_not_known_here_is_an_error_that_says_what_to_write() -> 
     assert "hosts.a.address" in raised.value.hint
 
 
-def test_all_names_that_cannot_be_looked_up_are_told_at_once_with_who_may_know_them() -> None:
+def test_all_names_that_cannot_be_looked_up_are_reported_at_once_with_who_may_know_them() -> None:
     value = cluster()
     plan = plan_run(value, {name: name for name in value.hosts}, local_python="python3")
 

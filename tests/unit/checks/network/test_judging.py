@@ -29,7 +29,7 @@ def with_names(changed: Mapping[tuple[str, str], tuple[str, str]], **others: Any
     return view(tried)
 
 
-def test_another_hosts_name_that_stands_for_loopback_is_told_with_the_host_that_has_the_line() -> None:
+def test_another_hosts_name_that_stands_for_loopback_is_reported_with_the_host_that_has_the_line() -> None:
     (cause,) = judge(with_names({("gpu-3", "gpu-1"): ("127.0.1.1", "other_host")}, by="gpu-3"))
     assert (cause.kind, cause.hosts, cause.others) == ("loopback_name", ("gpu-3",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "address": "127.0.1.1", "has": ("10.0.0.1",)}
@@ -44,7 +44,7 @@ def test_an_address_that_is_127_0_0_1_in_the_file_is_nobody_elses_fault() -> Non
     assert [cause.kind for cause in judge(view((*WELL[3:6], *tried)))] == ["literal_loopback"]
 
 
-def test_the_own_name_that_stands_for_loopback_is_told_and_harms_nobody() -> None:
+def test_the_own_name_that_stands_for_loopback_is_reported_and_harms_nobody() -> None:
     well = view(WELL)
     own = {**well.resolved, "gpu-2": [made(Resolved, name="gpu-2", addresses=["127.0.1.1"], own=True)]}
     (cause,) = judge(dataclasses.replace(well, resolved=own))
@@ -69,7 +69,7 @@ def test_an_address_that_its_host_does_not_have_and_that_is_reached_is_translate
     ("problem", "kind"),
     [("other_host", "other_host"), ("stranger", "stranger"), ("silent", "silent"), ("cut_off", "large_packets")],
 )
-def test_who_answers_in_a_hosts_place_or_not_at_all_is_told(problem: str, kind: str) -> None:
+def test_who_answers_in_a_hosts_place_or_not_at_all_is_reported(problem: str, kind: str) -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): (address("gpu-1"), problem)}, by="gpu-4"))
     assert (cause.kind, cause.hosts, cause.others) == (kind, ("gpu-1",), ("gpu-2",))
 
@@ -85,19 +85,19 @@ def test_an_own_name_that_stands_for_more_than_loopback_is_no_cause(name: str, a
     assert judge(dataclasses.replace(well, resolved=own)) == ()
 
 
-def test_hosts_whose_own_names_stand_for_the_same_are_told_together_without_a_name() -> None:
+def test_hosts_whose_own_names_stand_for_the_same_are_reported_together_without_a_name() -> None:
     own = {host: [made(Resolved, name=host, addresses=["127.0.1.1"], own=True)] for host in names(2)}
     (cause,) = judge(dataclasses.replace(view(WELL), resolved=own))
     assert (cause.hosts, cause.fields) == (tuple(names(2)), {"address": "127.0.1.1"})
 
 
-def test_what_a_name_stands_for_is_not_judged_where_its_host_has_told_no_address() -> None:
+def test_what_a_name_stands_for_is_not_judged_where_its_host_has_reported_no_address() -> None:
     tried = with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")})
     silent = dataclasses.replace(tried, of_interfaces={}, resolved={})
     assert [cause.kind for cause in judge(silent)] == ["one_way"]
 
 
-def test_a_name_is_told_with_its_address_and_with_those_that_its_host_has() -> None:
+def test_a_name_is_reported_with_its_address_and_with_those_that_its_host_has() -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("10.9.9.9", "timeout")}))
     assert (cause.kind, cause.hosts) == ("other_address", ("gpu-2",))
     assert cause.fields == {"name": "gpu-1", "address": "10.9.9.9", "has": ("10.0.0.1",), "usual": "10.0.0.1"}
@@ -119,7 +119,7 @@ def test_the_usual_address_is_one_by_which_the_same_name_was_reached() -> None:
     assert cause.kind == "wrong_interface"
 
 
-def test_who_answers_is_told_where_it_is_known_with_the_ports_at_which_it_does() -> None:
+def test_who_answers_is_reported_where_it_is_known_with_the_ports_at_which_it_does() -> None:
     half = attempts(names(4), lambda *pair: "other_host" if pair[:2] == ("gpu-2", "gpu-1") else "", (2223, 2222))
     (cause,) = judge(view(half))
     assert cause.fields == {"name": "gpu-1", "address": address("gpu-1"), "ports": (2222, 2223)}
@@ -136,14 +136,14 @@ def test_two_who_answer_in_a_hosts_place_are_two_causes() -> None:
     assert [(cause.others, cause.fields["by"]) for cause in judge(view(more))] == [(("gpu-2",), "x"), (("gpu-3",), "y")]
 
 
-def test_connections_that_carry_nothing_are_told_with_both_ends() -> None:
+def test_connections_that_carry_nothing_are_reported_with_both_ends() -> None:
     tried = attempts(names(4), lambda source, target, port: "silent" if source == "gpu-2" else "", (2223, 2222))
     (cause,) = judge(view(tried))
     assert (cause.hosts, cause.others) == (("gpu-1", "gpu-3", "gpu-4"), ("gpu-2",))
     assert cause.fields == {"from_hosts": ("gpu-2",), "ports": (2222, 2223)}
 
 
-def test_three_causes_of_a_kind_are_told_one_by_one_and_of_the_others_their_hosts() -> None:
+def test_three_causes_of_a_kind_are_reported_one_by_one_and_of_the_others_their_hosts() -> None:
     def unresolved(count: int) -> tuple[Cause, ...]:
         bad = names(6)[-count:]
         return judge(view(attempts(names(6), lambda source, target, port: "unresolved" if target in bad else "")))
@@ -162,7 +162,7 @@ def test_ports_that_are_bound_or_free_are_no_causes() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
-def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_told(count: int) -> None:
+def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_reported(count: int) -> None:
     slots = {host: [made(Bound, whose="ps:0", port=2222, state="taken", holder=host)] for host in names(count)}
     (cause,) = judge(View(slots))
     assert (cause.kind, cause.hosts) == ("port_taken", tuple(names(count)))
@@ -174,7 +174,7 @@ def test_the_first_of_several_hosts_is_said_to_be_the_one_whose_holder_is_told(c
     }
 
 
-def test_a_name_that_one_host_alone_does_not_know_is_told_with_the_systems_words() -> None:
+def test_a_name_that_one_host_alone_does_not_know_is_reported_with_the_systems_message() -> None:
     (cause,) = judge(with_names({("gpu-2", "gpu-1"): ("", "unresolved")}, text="not known"))
     assert (cause.hosts, cause.others) == (("gpu-2",), ("gpu-1",))
     assert cause.fields == {"name": "gpu-1", "text": "not known"}

@@ -11,7 +11,7 @@ from dtctl.operations.checks.ssh import TOPIC
 from dtctl.operations.checks.topic import Answers, fails
 from dtctl.operations.client.persistent import Greeted
 from dtctl.render.checks import shown
-from tests.unit.checks.contexts import context, judged, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster, job
 
 WELL = {
@@ -31,7 +31,7 @@ def well() -> dict[str, SshFacts]:
     return {host: facts(host) for host in "abcd"}
 
 
-def test_logins_that_are_as_they_should_be_are_told_in_four_lines() -> None:
+def test_logins_that_are_as_they_should_be_are_reported_in_four_lines() -> None:
     assert judged(TOPIC, context(), well()) == []
     heard = Answers([well()], greeted={host: Greeted({}, 0.3) for host in "abcd"})
     assert shown(TOPIC.describe(context(), heard), 4) == [
@@ -48,21 +48,21 @@ def test_local_hosts_have_no_logins() -> None:
     assert set(TOPIC.ask(context(), Answers([]))) == set("abcd")
 
 
-def test_what_start_up_files_print_is_told_with_its_first_line() -> None:
+def test_what_start_up_files_print_is_reported_with_its_first_line() -> None:
     noise = {"noise": "\nWelcome to the cluster\nmore", "noise_bytes": 99}
     (finding,) = judged(TOPIC, context(), {**well(), "b": facts("b", **noise), "c": facts("c", **noise)})
     assert (finding.seen.hosts, fails(finding)) == (("b", "c"), False)
     assert "print to commands that nobody looks at: Welcome to the cluster. dtctl passes it over" in sentence(finding)
 
 
-def test_a_slow_or_broken_start_up_is_told() -> None:
+def test_a_slow_or_broken_start_up_is_reported() -> None:
     slow, broken = facts("b", start_up_s=4.2), facts("c", problem="exit code 1")
     found = judged(TOPIC, context(), {**well(), "b": slow, "c": broken})
-    assert told(found) == {"slow_start_up": ("b",), "start_up_fails": ("c",)}
+    assert hosts_by_signature(found) == {"slow_start_up": ("b",), "start_up_fails": ("c",)}
     assert "take 4.2 s" in sentence(found[0])
 
 
-def test_a_login_that_takes_far_longer_than_the_others_is_told() -> None:
+def test_a_login_that_takes_far_longer_than_the_others_is_reported() -> None:
     greeted = {host: Greeted({}, 0.4) for host in "abc"} | {"d": Greeted({}, 11.0)}
     (finding,) = judged(TOPIC, context(), well(), greeted=greeted)
     assert (finding.signature.name, finding.seen.hosts) == ("slow_login", ("d",))

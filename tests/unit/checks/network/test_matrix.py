@@ -23,7 +23,7 @@ def causes(count: int, fails: Fails, ports: tuple[int, ...] = (2222,)) -> tuple[
     return judge(view(attempts(names(count), fails, ports)))
 
 
-def told(found: tuple[Cause, ...]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
+def kinds_and_hosts(found: tuple[Cause, ...]) -> list[tuple[str, tuple[str, ...], tuple[str, ...]]]:
     return [(one.kind, one.hosts, one.others) for one in found]
 
 
@@ -52,7 +52,7 @@ def test_a_host_that_reaches_nobody_has_one_for_what_goes_out(count: int, data: 
 
 @cases
 @given(st.integers(3, 7), st.data())
-def test_a_host_that_is_cut_off_both_ways_is_told_once(count: int, data: st.DataObject) -> None:
+def test_a_host_that_is_cut_off_both_ways_is_reported_once(count: int, data: st.DataObject) -> None:
     alone = data.draw(st.sampled_from(names(count)))
     found = causes(count, lambda source, target, port: "timeout" if alone in (source, target) else "")
     assert [(one.kind, one.hosts) for one in found] == [("cut_off", (alone,))]
@@ -63,7 +63,7 @@ def test_a_host_that_is_cut_off_both_ways_is_told_once(count: int, data: st.Data
 def test_one_direction_between_two_hosts_blames_either_of_them(count: int, data: st.DataObject) -> None:
     source, target = data.draw(st.permutations(names(count)))[:2]
     found = causes(count, lambda *pair: "timeout" if pair[:2] == (source, target) else "")
-    assert told(found) == [("one_way", (target,), (source,))]
+    assert kinds_and_hosts(found) == [("one_way", (target,), (source,))]
 
 
 def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
@@ -75,12 +75,12 @@ def test_one_direction_stays_one_though_a_port_is_on_one_host_alone() -> None:
         if one.endpoint.port == 2222 or one.target == "gpu-2"
     ]
     lost = [dataclasses.replace(one, hindrance="timeout") if one.pair == ("gpu-3", "gpu-2") else one for one in tried]
-    assert told(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
+    assert kinds_and_hosts(judge(view(tuple(lost)))) == [("one_way", ("gpu-2",), ("gpu-3",))]
 
 
 def test_of_two_hosts_one_direction_blames_either_of_them() -> None:
     found = causes(2, lambda source, target, port: "refused" if source == "gpu-1" else "")
-    assert told(found) == [("one_way", ("gpu-2",), ("gpu-1",))]
+    assert kinds_and_hosts(found) == [("one_way", ("gpu-2",), ("gpu-1",))]
     assert found[0].fields["text"] == "Connection refused"
 
 
@@ -202,8 +202,8 @@ def test_one_cause_has_its_hosts_its_ports_and_how_it_fails(
 
 
 def test_one_connection_that_is_made_is_enough_for_not_nobody() -> None:
-    told = causes_of(4, lambda source, target, port: "" if (source, target) == ("gpu-1", "gpu-2") else "timeout")
-    assert "nobody" not in [cause.kind for cause in told]
+    causes = causes_of(4, lambda source, target, port: "" if (source, target) == ("gpu-1", "gpu-2") else "timeout")
+    assert "nobody" not in [cause.kind for cause in causes]
 
 
 def test_what_else_explains_is_neither_reached_nor_lost() -> None:
@@ -222,23 +222,23 @@ def test_where_one_host_alone_was_tried_or_has_tried_it_is_its_fault(
     source: str | None, target: str | None, kind: str, hosts: tuple[str, ...]
 ) -> None:
     tried = attempts(names(4), lambda *_: "timeout")
-    told = found(tuple(one for one in tried if source in (None, one.source) and target in (None, one.target)))
-    assert [(cause.kind, cause.hosts) for cause in told] == [(kind, hosts)]
+    causes = found(tuple(one for one in tried if source in (None, one.source) and target in (None, one.target)))
+    assert [(cause.kind, cause.hosts) for cause in causes] == [(kind, hosts)]
 
 
-def test_of_the_groups_of_a_partition_each_but_the_largest_is_told_the_smallest_first() -> None:
+def test_of_the_groups_of_a_partition_each_but_the_largest_is_reported_the_smallest_first() -> None:
     groups = [{1, 2, 3}, {4, 5}, {6, 7, 8, 9}]
     of = {f"gpu-{number}": index for index, group in enumerate(groups) for number in group}
-    told = causes_of(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
+    causes = causes_of(9, lambda source, target, port: "" if of[source] == of[target] else "refused")
     parts = (("gpu-4", "gpu-5"), ("gpu-1", "gpu-2", "gpu-3"))
     rest = [tuple(name for name in names(9) if name not in part) for part in parts]
-    assert told == [Cause("partition", part, other, REFUSED) for part, other in zip(parts, rest, strict=True)]
+    assert causes == [Cause("partition", part, other, REFUSED) for part, other in zip(parts, rest, strict=True)]
 
 
 def test_groups_of_which_one_reaches_the_other_are_no_partition() -> None:
     one_way = [(source, target) for source in (1, 2) for target in (3, 4)]
-    told = causes_of(4, between(*one_way))
-    assert "partition" not in [cause.kind for cause in told]
+    causes = causes_of(4, between(*one_way))
+    assert "partition" not in [cause.kind for cause in causes]
     both = [*one_way, *((target, source) for source, target in one_way)]
     assert [cause.kind for cause in causes_of(4, between(*both))] == ["partition"]
 
@@ -252,35 +252,35 @@ def test_groups_of_which_one_reaches_another_are_one_and_apart_from_the_rest() -
     assert {one.kind for one in rest} == {"one_way"}
 
 
-def test_what_fails_inside_a_group_is_told_beside_the_partition() -> None:
+def test_what_fails_inside_a_group_is_reported_beside_the_partition() -> None:
     of = {"gpu-1": 0, "gpu-2": 0, "gpu-3": 0, "gpu-4": 1, "gpu-5": 1}
-    told = causes_of(
+    causes = causes_of(
         5,
         lambda source, target, port: (
             "refused" if (source, target) == ("gpu-1", "gpu-2") else "" if of[source] == of[target] else "timeout"
         ),
     )
-    assert [(cause.kind, cause.hosts, cause.others) for cause in told[1:]] == [("one_way", ("gpu-2",), ("gpu-1",))]
-    assert told[0].fields["mode"] == "drop"
+    assert [(cause.kind, cause.hosts, cause.others) for cause in causes[1:]] == [("one_way", ("gpu-2",), ("gpu-1",))]
+    assert causes[0].fields["mode"] == "drop"
 
 
-def test_a_host_that_is_shut_both_ways_at_some_ports_is_told_for_each_way() -> None:
-    told = causes_of(
+def test_a_host_that_is_shut_both_ways_at_some_ports_is_reported_for_each_way() -> None:
+    causes = causes_of(
         4, lambda source, target, port: "timeout" if "gpu-2" in (source, target) and port == 1 else "", (1, 2)
     )
-    assert [(cause.kind, cause.hosts, cause.fields["ports"]) for cause in told] == [
+    assert [(cause.kind, cause.hosts, cause.fields["ports"]) for cause in causes] == [
         ("firewall_in", ("gpu-2",), (1,)),
         ("firewall_out", ("gpu-2",), (1,)),
     ]
 
 
-def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_told_for_each_way() -> None:
-    told = causes_of(
+def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_reported_for_each_way() -> None:
+    causes = causes_of(
         4,
         lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "",
         (1, 2),
     )
-    assert {(cause.kind, cause.hosts, cause.fields["limited"]) for cause in told} == {
+    assert {(cause.kind, cause.hosts, cause.fields["limited"]) for cause in causes} == {
         ("firewall_in", ("gpu-2",), True),
         ("firewall_out", ("gpu-2",), False),
     }
@@ -302,9 +302,9 @@ def test_of_two_ends_that_were_tried_with_nobody_else_neither_is_blamed() -> Non
 WAYS = [(1, 2), (3, 4), (5, 6), (7, 8), (2, 3), (4, 5), (6, 7)]
 
 
-def test_as_many_pairs_as_fit_are_told_one_by_one_and_more_are_scattered() -> None:
-    told = causes_of(9, between(*WAYS[:MOST_PAIRS]))
-    assert sorted((cause.kind, cause.others, cause.hosts) for cause in told) == sorted(
+def test_as_many_pairs_as_fit_are_reported_one_by_one_and_more_are_scattered() -> None:
+    causes = causes_of(9, between(*WAYS[:MOST_PAIRS]))
+    assert sorted((cause.kind, cause.others, cause.hosts) for cause in causes) == sorted(
         ("one_way", (f"gpu-{source}",), (f"gpu-{target}",)) for source, target in WAYS[:MOST_PAIRS]
     )
     (cause,) = causes_of(9, between(*WAYS[: MOST_PAIRS + 1]))
@@ -314,17 +314,17 @@ def test_as_many_pairs_as_fit_are_told_one_by_one_and_more_are_scattered() -> No
 
 def test_both_directions_of_a_pair_count_once() -> None:
     both = [way for source, target in WAYS[:4] for way in ((source, target), (target, source))]
-    told = causes_of(9, between(*both))
-    assert [(cause.kind, cause.hosts, cause.others) for cause in told] == [
+    causes = causes_of(9, between(*both))
+    assert [(cause.kind, cause.hosts, cause.others) for cause in causes] == [
         ("pair", (f"gpu-{target}",), (f"gpu-{source}",)) for source, target in WAYS[:4]
     ]
 
 
 def test_a_pair_has_its_ports_and_how_it_fails() -> None:
     fails = between((1, 2), (2, 1), (1, 3), fault="refused")
-    told = {cause.kind: cause for cause in causes_of(4, fails, (2223, 2222))}
-    assert told["pair"].fields == {"ports": (2222, 2223), **REFUSED}
-    assert told["one_way"].fields == {"ports": (2222, 2223), **REFUSED}
+    causes = {cause.kind: cause for cause in causes_of(4, fails, (2223, 2222))}
+    assert causes["pair"].fields == {"ports": (2222, 2223), **REFUSED}
+    assert causes["one_way"].fields == {"ports": (2222, 2223), **REFUSED}
 
 
 def test_a_way_back_that_was_never_tried_is_no_way_back() -> None:
@@ -344,7 +344,7 @@ def test_of_a_port_that_one_host_alone_has_one_connection_blames_nobody() -> Non
     assert [cause.kind for cause in found(tried)] == ["one_way"]
 
 
-def test_nothing_that_failed_is_nothing_told() -> None:
+def test_nothing_that_failed_is_nothing_reported() -> None:
     assert matrix_causes(attempts(names(3), lambda *_: "timeout"), []) == []
 
 

@@ -15,7 +15,7 @@ from dtctl.model import Host, Local
 from dtctl.operations.checks.network.tasks import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, Statement, fails
 from dtctl.render.checks import shown
-from tests.unit.checks.contexts import context, judged, sentence, told
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.clusters import COMMAND, cluster, job
 
@@ -88,7 +88,7 @@ def test_a_run_on_one_host_tries_no_connection() -> None:
     assert asked(value, listened(value)) == {}
 
 
-def test_in_brief_two_rounds_are_enough_and_what_fails_is_told_alone() -> None:
+def test_in_brief_two_rounds_are_enough_and_what_fails_is_reported_alone() -> None:
     value = dataclasses.replace(context(), brief=True, network_speed=False)
     first = listened(value, proxies={"http_proxy": "http://p:1"})
     first["d"]["bound"][0].update(state="taken", holder="which `up` refuses itself")
@@ -116,7 +116,7 @@ def test_in_brief_hosts_that_are_all_this_machine_try_nothing() -> None:
     assert asked(value) == {}
 
 
-def test_a_network_that_works_is_told_with_the_connections_that_were_tried() -> None:
+def test_a_network_that_works_is_reported_with_the_connections_that_were_tried() -> None:
     value = context()
     rounds = played(value)
     assert judged(TOPIC, value, *rounds) == []
@@ -128,20 +128,20 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
     names = [f"h{number}" for number in range(200)]
     value = context(cluster(job("worker", names, [2222] * 200)))
     rounds = played(value)
-    (said,) = TOPIC.describe(value, Answers(rounds))
-    ((_, text),) = shown([said], 200)
+    (statement,) = TOPIC.describe(value, Answers(rounds))
+    ((_, text),) = shown([statement], 200)
     assert text.startswith("3999 of 3999 ")
     assert "connections between h[0-199] work; these are a part of the 39999 that there are" in text
 
 
 @pytest.mark.parametrize(
-    ("problem", "words"),
+    ("problem", "message"),
     [
         ("timeout", "drops what is sent there: no answer within 3s"),
         ("refused", "refuses them (Connection refused)"),
     ],
 )
-def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
+def test_a_firewall_is_reported_with_how_it_acts(problem: str, message: str) -> None:
     value = context()
     first = listened(value)
     second = reaching(asked(value, first), lambda source, peer: problem if peer["host"] == "b" else "")
@@ -151,10 +151,10 @@ def test_a_firewall_is_told_with_how_it_acts(problem: str, words: str) -> None:
             one["text"] = "Connection refused" if one["problem"] == "refused" else ""
     (finding,) = judged(TOPIC, value, first, second)
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("firewall_in", ("b",), True)
-    assert words in sentence(finding)
+    assert message in sentence(finding)
 
 
-def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
+def test_a_port_that_is_taken_is_reported_with_the_task_that_needs_it() -> None:
     value = context()
     first = listened(value)
     first["d"]["bound"][0].update(state="taken", holder="pid 7 (nginx) of www")
@@ -163,7 +163,7 @@ def test_a_port_that_is_taken_is_told_with_the_task_that_needs_it() -> None:
     assert sentence(finding) == "port 2222 of worker:1 on d is taken: pid 7 (nginx) of www listens there"
 
 
-def test_a_proxy_of_a_login_is_told_and_harms_nobody() -> None:
+def test_a_proxy_of_a_login_is_reported_and_harms_nobody() -> None:
     value = context()
     (finding,) = judged(TOPIC, value, *played(value, proxies={"http_proxy": "http://p:1", "no_proxy": "x"}))
     assert (finding.signature.name, finding.seen.hosts, fails(finding)) == ("proxy_left_out", tuple("abcd"), False)
@@ -192,10 +192,10 @@ def test_the_own_name_that_stands_for_loopback_breaks_what_tells_its_own_address
     value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), strategy=strategy))
     rounds = played(value)
     rounds[0]["b"]["resolved"][0].update(addresses=["127.0.1.1"])
-    assert told(judged(TOPIC, value, *rounds)) == {signature: ("b",)}
+    assert hosts_by_signature(judged(TOPIC, value, *rounds)) == {signature: ("b",)}
 
 
-def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> None:
+def test_the_speed_is_measured_between_workers_and_ps_and_reported_as_a_step() -> None:
     value = dataclasses.replace(context(), network_speed=True)
     rounds = played(value)
     pairs = []
@@ -205,7 +205,7 @@ def test_the_speed_is_measured_between_workers_and_ps_and_told_as_a_step() -> No
     assert sorted(pairs) == [("c", "a"), ("c", "b"), ("d", "a"), ("d", "b")]
     checkpoints = {"storage": [{"c": {"checkpoints": [{"path": "/saved", "size_bytes": 164_000}]}}]}
     lines = list(TOPIC.describe(value, Answers(rounds, others=checkpoints)))
-    text = "\n".join(words for _, words in shown(lines, 4))
+    text = "\n".join(line for _, line in shown(lines, 4))
     assert "4 pairs measured: 0.2 ms there and back, 500 MB a second" in text
     assert "one step moves 82.0 kB to each ps and back (the newest checkpoint, shared among them): 0.73 ms" in text
 
@@ -247,12 +247,12 @@ def test_a_run_that_ends_or_starts_its_task_again_while_it_is_checked_is_no_fire
     for second_look in ({"state": "bound"}, {"state": "idle"}, {"state": "live", "sockets": [80]}):
         value, rounds = live_run(second_look)
         assert judged(TOPIC, value, *rounds) == []
-        (said,) = (line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement))
-        assert (said.fields["reached"], said.fields["tried"]) == (12, 12)
+        (statement,) = (line for line in TOPIC.describe(value, Answers(rounds)) if isinstance(line, Statement))
+        assert (statement.fields["reached"], statement.fields["tried"]) == (12, 12)
         assert asked(value, *rounds) == {}
 
 
-def test_a_run_that_goes_on_and_is_not_reached_is_behind_a_firewall() -> None:
+def test_a_run_that_continues_and_is_not_reached_is_behind_a_firewall() -> None:
     value, rounds = live_run({"state": "live", "sockets": [72]})
     (finding,) = judged(TOPIC, value, *rounds)
     assert (finding.signature.name, finding.seen.hosts) == ("firewall_in", ("a",))
@@ -271,7 +271,7 @@ def test_ports_that_another_check_tries_are_no_problem() -> None:
     first["b"]["bound"][0].update(state="tried", holder="pid 7 (a dtctl check, for some seconds)")
     rounds = [first, reaching(asked(context(), first))]
     (finding,) = judged(TOPIC, context(), *rounds)
-    assert told([finding]) == {"tried_by_another": ("b",)}
+    assert hosts_by_signature([finding]) == {"tried_by_another": ("b",)}
     assert not fails(finding)
     assert "listens on port 2222 of b at this moment" in sentence(finding)
 
@@ -291,8 +291,8 @@ def exchanged(value: CheckContext, rate: Any = lambda source, target: 1e9) -> li
 
 def one_measured(rate: Any, source: str, peer: Any) -> Measured:
     speed = rate(source, peer["host"])
-    said = {"problem": "timed out"} if speed is None else {"latency_s": 0.0002, "sent": speed, "received": speed}
-    return made(Measured, whose=peer["whose"], host=peer["host"], **said)
+    measured = {"problem": "timed out"} if speed is None else {"latency_s": 0.0002, "sent": speed, "received": speed}
+    return made(Measured, whose=peer["whose"], host=peer["host"], **measured)
 
 
 def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_different_there() -> None:
@@ -304,20 +304,20 @@ def test_a_deep_check_names_the_host_that_is_slow_with_everybody_and_what_is_dif
             "interfaces"
         ]
     (finding,) = judged(TOPIC, value, *rounds)
-    assert told([finding]) == {"host_exchanges_slowly": ("b",)}
+    assert hosts_by_signature([finding]) == {"host_exchanges_slowly": ("b",)}
     assert sentence(finding) == (
         "b is slow to exchange data, whoever its partner is; it sends 100 MB a second, the others 1.0 GB; it receives "
         "100 MB a second, the others 1.0 GB; its link has 1,000 Mbit/s, theirs 10,000 Mbit/s"
     )
-    text = "\n".join(f"{label} {words}" for label, words in shown(TOPIC.describe(value, Answers(rounds)), 4))
+    text = "\n".join(f"{label} {line}" for label, line in shown(TOPIC.describe(value, Answers(rounds)), 4))
     assert "sends a second " in text
 
 
-def test_a_host_that_can_exchange_data_with_nobody_is_told() -> None:
+def test_a_host_that_can_exchange_data_with_nobody_is_reported() -> None:
     value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value, lambda source, target: None if "b" in (source, target) else 1e9)
     (finding,) = judged(TOPIC, value, *rounds)
-    assert (told([finding]), finding.seen.fields["said"]) == ({"exchange_failed": ("b",)}, "timed out")
+    assert (hosts_by_signature([finding]), finding.seen.fields["said"]) == ({"exchange_failed": ("b",)}, "timed out")
     assert judged(TOPIC, value, *rounds, errors={"b": DtctlError("the connection to b was lost")}) == []
 
 

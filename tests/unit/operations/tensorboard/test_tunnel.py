@@ -58,10 +58,10 @@ class Far:
         self._told.put(ConnectionLost("lost"))
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        told = self._told.get(timeout=PATIENCE_S)
-        if isinstance(told, DtctlError):
-            raise told
-        return told
+        message = self._told.get(timeout=PATIENCE_S)
+        if isinstance(message, DtctlError):
+            raise message
+        return message
 
     def close(self) -> None:
         self.closed = True
@@ -156,7 +156,7 @@ def test_who_sends_more_than_there_is_room_for_waits() -> None:
     ],
     ids=["of nobody", "before any", "of another kind", "ready again"],
 )
-def test_a_host_that_says_what_cannot_be_is_not_believed(frame: dict[str, Any], payload: bytes) -> None:
+def test_a_host_that_says_what_cannot_be_is_not_trusted(frame: dict[str, Any], payload: bytes) -> None:
     context = Scene()
     context.far.tell(frame, payload)
     assert isinstance(context.ended(), TransportError)
@@ -282,10 +282,10 @@ def test_a_host_gets_no_cookie_and_sets_none() -> None:
             "X-Secret": "secret",
         }
         with browser.asked(browser.place, headers=secrets) as answer:
-            told = {name.lower(): value for name, value in answer.getheaders()}
+            headers = {name.lower(): value for name, value in answer.getheaders()}
             assert b"steal" in answer.read()
-        assert not {"set-cookie", "location", "clear-site-data", "service-worker-allowed"} & told.keys()
-        assert told["referrer-policy"] == "no-referrer"
+        assert not {"set-cookie", "location", "clear-site-data", "service-worker-allowed"} & headers.keys()
+        assert headers["referrer-policy"] == "no-referrer"
     (asked,) = upstream.asked
     assert b"cookie" not in asked.lower()
     assert b"secret" not in asked
@@ -340,7 +340,7 @@ def copies() -> Iterator[Copies]:
     assert not made.place.exists()
 
 
-def told(**fields: Any) -> EventFile:
+def event_file(**fields: Any) -> EventFile:
     whole = {"dir": "/out", "name": "train", "identity": "7-x", "file": "tfevents.1", "inode": "5", "offset": 0}
     return checked(EventFile, {**whole, **fields})
 
@@ -351,22 +351,22 @@ def files(copies: Copies) -> dict[str, bytes]:
 
 
 def test_pieces_are_put_together_and_a_new_file_takes_the_place_of_the_old(copies: Copies) -> None:
-    copies.add("a", told(), b"one")
-    copies.add("a", told(offset=3), b"two")
-    copies.add("a", told(name="."), b"top")
+    copies.add("a", event_file(), b"one")
+    copies.add("a", event_file(offset=3), b"two")
+    copies.add("a", event_file(name="."), b"top")
     assert files(copies) == {"out/train/tfevents.1": b"onetwo", "out/tfevents.1": b"top"}
     (had, _) = copies.had("a")
     assert had == {"dir": "/out", "name": "train", "file": "tfevents.1", "inode": "5", "size": 6}
-    copies.add("a", told(inode="6"), b"new")
+    copies.add("a", event_file(inode="6"), b"new")
     assert files(copies)["out/train/tfevents.1"] == b"new"
     assert copies.had("b") == []
 
 
 def test_directories_of_one_name_stay_apart_and_a_shared_one_comes_from_one_host(copies: Copies) -> None:
-    copies.add("a", told(), b"a")
-    copies.add("b", told(), b"shared with a")
-    copies.add("b", told(identity="8-x"), b"b")
-    copies.add("a", told(dir="/elsewhere/out", identity="9-x"), b"c")
+    copies.add("a", event_file(), b"a")
+    copies.add("b", event_file(), b"shared with a")
+    copies.add("b", event_file(identity="8-x"), b"b")
+    copies.add("a", event_file(dir="/elsewhere/out", identity="9-x"), b"c")
     assert files(copies) == {
         "out/train/tfevents.1": b"a",
         "out@b/train/tfevents.1": b"b",
@@ -393,18 +393,18 @@ def test_directories_of_one_name_stay_apart_and_a_shared_one_comes_from_one_host
 )
 def test_nothing_is_written_elsewhere_or_with_a_gap(copies: Copies, fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidValue):
-        copies.add("a", told(**fields), b"x")
+        copies.add("a", event_file(**fields), b"x")
     assert files(copies) == {}
 
 
 @pytest.mark.parametrize("name", ["passwd", "../tfevents", "a/tfevents", "tfevents\0", "x" * 300 + "tfevents"])
 def test_a_file_of_another_name_is_no_event_file(name: str) -> None:
     with pytest.raises(InvalidValue):
-        told(file=name)
+        event_file(file=name)
 
 
 def test_an_absolute_name_is_one_below_the_directory(copies: Copies) -> None:
-    copies.add("a", told(name="/etc/cron.d"), b"x")
+    copies.add("a", event_file(name="/etc/cron.d"), b"x")
     assert files(copies) == {"out/etc/cron.d/tfevents.1": b"x"}
 
 
@@ -414,21 +414,21 @@ def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: p
 
     monkeypatch.setattr(Folder, "refuse_without_room", refuse)
     with pytest.raises(DtctlError) as full:
-        copies.add("a", told(), b"x")
+        copies.add("a", event_file(), b"x")
     assert "TMPDIR=" in full.value.hint
 
 
 def test_what_comes_after_the_end_is_not_written() -> None:
     with Copies() as made:
         pass
-    made.add("a", told(), b"x")
+    made.add("a", event_file(), b"x")
     assert not made.place.exists()
 
 
 def test_directories_of_the_longest_name_stay_apart(copies: Copies) -> None:
     longest = "\u00e4" * 127 + "x"
     for number, host in enumerate(("a", "b", "c")):
-        copies.add(host, told(dir=f"/{number}/{longest}", identity=f"{number}-x"), host.encode())
+        copies.add(host, event_file(dir=f"/{number}/{longest}", identity=f"{number}-x"), host.encode())
     assert sorted(files(copies).values()) == [b"a", b"b", b"c"]
 
 

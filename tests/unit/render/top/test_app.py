@@ -34,7 +34,8 @@ from dtctl.render.top import running
 from dtctl.render.top.app import Top
 from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
-from tests.unit.render.top.runs import run_status, task, training, words
+from tests.unit.render.top.runs import joined, run_status, task, training
+from tests.unit.tasks import log_lines_of
 
 Typing = Callable[["Table", Pilot[Any]], Awaitable[None]]
 
@@ -74,7 +75,7 @@ class Table(Top):
     def lines(self, name: str) -> list[str]:
         found = self.screen.query_one(f"#{name}")
         assert isinstance(found, Block | Lines)
-        return [words(line) for line in found._lines]
+        return [joined(line) for line in found._lines]
 
     @property
     def chosen(self) -> str:
@@ -179,7 +180,7 @@ def test_jobs_are_folded_and_unfolded() -> None:
 
 def test_a_log_is_opened_followed_and_left() -> None:
     def log(text: bytes, attempt: int = 1) -> LogLines:
-        return LogLines(TaskId("worker", 0), attempt, 1.0, text)
+        return log_lines_of("worker:0", text, attempt=attempt)
 
     async def read(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("down", "enter")
@@ -298,7 +299,7 @@ def test_neither_escapes_nor_markup_of_a_host_reach_the_screen() -> None:
     async def refresh(app: Table, pilot: Pilot[Any]) -> None:
         await pilot.press("enter")
         for text in bad:
-            app.log_told.put(LogLines(TaskId("worker", 0), 1, 1.0, text.encode("utf-8", "replace") + b"\n"))
+            app.log_told.put(log_lines_of("worker:0", text.encode("utf-8", "replace") + b"\n"))
         await pilot.pause(0.3)
         assert len(app.lines("log")) == len(bad)
         assert all(MARKUP in line for line in app.lines("log"))

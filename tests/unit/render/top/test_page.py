@@ -22,14 +22,14 @@ from dtctl.render.top.model import Choice, Histories, History, Snapshot, rates_o
 from dtctl.render.top.page import curves, page, problems, spread, wrapped
 from dtctl.render.top.table import SORTED_BY, Row, layout, rows
 from tests.unit.agent.poisons import left_in
-from tests.unit.coordinated import incident, record, told
+from tests.unit.coordinated import incident, record, viewed
 from tests.unit.render.test_safe_output import poisoned
 from tests.unit.render.test_safe_output import run_status as any_status
-from tests.unit.render.top.runs import NOW, USUAL, histories, run_status, snapshot, task, training, words
+from tests.unit.render.top.runs import NOW, USUAL, histories, joined, run_status, snapshot, task, training
 
 
 def top_of(found: Snapshot, width: int = 100, height: int = 24) -> list[str]:
-    return [words(line) for line in page(found, Histories(), (), Choice(), (width, height)).top]
+    return [joined(line) for line in page(found, Histories(), (), Choice(), (width, height)).top]
 
 
 def test_the_answer_stands_first_and_grows_older_by_itself() -> None:
@@ -47,7 +47,7 @@ def test_the_first_failure_stands_first_with_its_cause_and_the_next_command() ->
     failed = Verdict(Outcome.FAILED, tuple(said("ps:1 failed")), TaskId("ps", 1))
     lost = task("ps:1", "failed", host="b", why="ModuleNotFoundError: sklearn")
     found = snapshot(task("ps:0", "failed", why="lost its peer"), lost, training("worker:0"), verdict=failed)
-    lines = [words(line) for line in problems(found, 10)]
+    lines = [joined(line) for line in problems(found, 10)]
     assert lines[0] == "ps:1 on b failed first: ModuleNotFoundError: sklearn   dtctl logs ps:1"
     assert lines[-2:] == ["ps:0 on host-0 (failed): lost its peer", "ending: worker:0"]
 
@@ -57,7 +57,7 @@ def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
     found = snapshot(task("ps:0"), lost, training("worker:0"))
     problem = problem_lines(found.status)
     assert "No module named" in problem[0]
-    lines = [words(line) for line in problems(found, 10)]
+    lines = [joined(line) for line in problems(found, 10)]
     assert lines == problem, "no line of the task tells the same once more"
     assert top_of(found)[1 : 1 + len(problem)] == problem
 
@@ -65,27 +65,27 @@ def test_what_is_most_wrong_is_shown_in_the_words_of_status() -> None:
 def test_tasks_that_show_the_same_are_one_line() -> None:
     tasks = [task(f"worker:{index}", "failed", host=f"gpu-{index}", code=1) for index in range(1, 31)]
     line, *more = problems(snapshot(*tasks), 10)
-    assert words(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
-    assert "(failed)" not in "".join(map(words, more))
+    assert joined(line).startswith("problem: worker:[1-30] on gpu-[1-30] exited 1")
+    assert "(failed)" not in "".join(map(joined, more))
     lost = [task(f"worker:{index}", "lost", host=f"gpu-{index}", why="gone") for index in range(1, 31)]
     assert (
-        words(problems(snapshot(*lost), 10)[-1]) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (lost): gone"
+        joined(problems(snapshot(*lost), 10)[-1]) == "worker:1, worker:2, worker:3, 27 more on gpu-[1-30] (lost): gone"
     )
 
 
 def test_hosts_that_cannot_be_asked_stand_before_what_they_said_last() -> None:
     away = Disconnected("c", TransportError("no route to c"))
     found = dataclasses.replace(snapshot(task("ps:0", "stalled", why="no step for 90 s")), broken={"c": away})
-    assert [words(line) for line in problems(found, 10)] == [
+    assert [joined(line) for line in problems(found, 10)] == [
         "c cannot be asked: no route to c; tried again",
         "ps:0 on host-0 (stalled): no step for 90 s",
     ]
 
 
 def test_what_the_coordinator_waits_for_warns_of_and_mends_is_shown() -> None:
-    view = told(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
+    view = viewed(missing="ps:1 is not there", warnings=["odd"], incidents=[incident(recovered=None)])
     coordination = Coordination.of(checked(RunView, view), record().roster)
-    lines = [words(line) for line in problems(snapshot(coordination=coordination), 10)]
+    lines = [joined(line) for line in problems(snapshot(coordination=coordination), 10)]
     assert lines[0] == "waiting: ps:1 is not there"
     assert "killed by SIGKILL" in lines[1]
     assert lines[2] == "warning: odd"
@@ -94,7 +94,7 @@ def test_what_the_coordinator_waits_for_warns_of_and_mends_is_shown() -> None:
 def test_more_than_there_is_room_for_is_counted() -> None:
     tasks = [task(f"worker:{index}", "stalled", why=f"no step for {index} s") for index in range(9)]
     every = problems(snapshot(*tasks), 100)
-    lines = [words(line) for line in problems(snapshot(*tasks), 3)]
+    lines = [joined(line) for line in problems(snapshot(*tasks), 3)]
     assert len(lines) == 3
     assert lines[-1] == f"and {len(every) - 2} more lines: dtctl status"
 
@@ -111,15 +111,15 @@ def test_whatever_is_wrong_the_table_keeps_some_lines_and_nothing_is_too_wide(si
 
 def test_lines_are_broken_at_blanks_and_words_that_are_too_long_anywhere() -> None:
     line = [("one two", "bold"), (" " + "x" * 25, "")]
-    assert [words(part) for part in wrapped(line, 10)] == ["one two ", *["  xxxxxxxx"] * 3, "  x"]
+    assert [joined(part) for part in wrapped(line, 10)] == ["one two ", *["  xxxxxxxx"] * 3, "  x"]
     assert wrapped([("short", "")], 10) == [[("short", "")]]
 
 
 def test_the_curves_show_the_run_since_somebody_looks_or_the_event_files_since_its_beginning() -> None:
     seen = histories(*(_at(second, 1.0 / second, 10.0 + second) for second in range(1, 10)))
-    assert words(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
+    assert joined(curves(seen, (), 80)).startswith("loss 1 to 0.111 █")
     points = [Point(step, 10.0 * step, 5.0 - step) for step in range(5)]
-    line = words(curves(seen, points, 80))
+    line = joined(curves(seen, points, 80))
     assert line.startswith("loss 5 to 1 █▇▅▃▁")
     assert "rate 0.1 to 0.1" in line
     assert curves(Histories(), (), 80) == []
@@ -177,7 +177,7 @@ def test_nothing_of_what_hosts_say_moves_the_cursor() -> None:
     found = Snapshot(poisoned(any_status()), NOW, broken={poisoned("c"): away})
     made = page(found, Histories(), (), Choice(filter=poisoned("")), (120, 40))
     shown = page(found, Histories(), (), Choice(), (120, 40))
-    text = [words(line) for line in [*made.top, *shown.top, shown.heading, *shown.lines()]]
+    text = [joined(line) for line in [*made.top, *shown.top, shown.heading, *shown.lines()]]
     assert len(shown.rows) == 3
     assert [left_in(line) for line in text if left_in(line)] == []
     assert not any("\t" in line or "\n" in line for line in text)
@@ -274,7 +274,7 @@ def test_a_row_shows_what_its_task_does() -> None:
 def drawn(width: int, found: list[Row] | None = None) -> tuple[str, list[str]]:
     found = rows(snapshot(*MIXED), Histories(), Choice()) if found is None else found
     made = layout(found, width)
-    return words(made.heading(Choice())), [words(made.line(row)) for row in found]
+    return joined(made.heading(Choice())), [joined(made.line(row)) for row in found]
 
 
 def test_a_wide_terminal_shows_every_column_that_has_something_to_say() -> None:
