@@ -29,7 +29,7 @@ from tests.waiting import eventually
 
 HANGS_S = 60.0
 SOON_S = HANGS_S / 2
-LIMITS_S = {"banner": 1.5, "auth": 5.0, "partial": 3.0, "channel": 5.0, "exec": 5.0}
+LIMITS_S = {"banner": 1.5, "auth": 5.0, "partial": 2.0, "channel": 5.0, "exec": 5.0}
 """For a login that hangs in that phase. What comes before it in the same limit has to fit in on a busy machine, too."""
 
 
