@@ -22,19 +22,23 @@ STAND_IN = Path(__file__).with_name("stand_in.py")
 
 LOCAL_HOSTS = "hosts:\n  node-[1-2]:\n"
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  ps: {{hosts: [node-1]}}
-  worker: {{hosts: "node-[1-2]"}}
-trainer:
-  command: [python, stand_in.py]
-  dialect: flags
-  args: {args}
-recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
-grace: 2s
-"""
+USUAL = {
+    "jobs": '{ps: {hosts: [node-1]}, worker: {hosts: "node-[1-2]"}}',
+    "trainer": "command: [python, stand_in.py], dialect: flags",
+    "recovery": "{max_restarts: 2, backoff: 100ms..200ms}",
+    "grace": "2s",
+}
+
+
+def cluster_text(**sections: str) -> str:
+    """A text for `Desk.write_cluster`, with these sections beside or instead of USUAL; `trainer` without its braces."""
+    written = {**USUAL, **sections}
+    written["trainer"] = f"{{{written['trainer']}, args: ARGS}}"
+    text = "".join(f"{name}: {section}\n" for name, section in written.items())
+    return "name: {name}\n{hosts}\n" + text.replace("{", "{{").replace("}", "}}").replace("ARGS", "{args}")
+
+
+CLUSTER = cluster_text()
 
 
 class Desk:
@@ -65,6 +69,11 @@ class Desk:
         if "run:" in text or "transport: local" in text + hosts:
             self.allow()
         return file
+
+    def write_ssh_config(self, text: str) -> None:
+        directory = self.home / ".ssh"
+        directory.mkdir(mode=0o700, exist_ok=True)
+        (directory / "config").write_text(text)
 
     def allow(self, file: Path | None = None) -> None:
         """What the cluster file would start on this machine, as `dtctl allow` does."""

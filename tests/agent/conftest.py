@@ -70,8 +70,8 @@ MakeHost = Callable[..., AgentHost]
 def make_host(agent_python: str, tmp_path: Path) -> Iterator[MakeHost]:
     made: list[AgentHost] = []
 
-    def make(name: str = "h1", root: Path | None = None) -> AgentHost:
-        made.append(AgentHost(tmp_path / f"host{len(made)}", agent_python, name, root))
+    def make(name: str = "h1", root: Path | None = None, *, is_new: bool = False) -> AgentHost:
+        made.append(AgentHost(tmp_path / f"host{len(made)}", agent_python, name, root, is_new=is_new))
         return made[-1]
 
     yield make
@@ -91,3 +91,9 @@ def links(tmp_path: Path, agent_python: str) -> Iterator[Links]:
 @pytest.fixture
 def host(make_host: MakeHost) -> AgentHost:
     return make_host()
+
+
+@pytest.fixture
+def new_host(make_host: MakeHost) -> AgentHost:
+    """It has no program of the agent yet."""
+    return make_host(is_new=True)

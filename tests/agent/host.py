@@ -156,11 +156,15 @@ def compiled_program(python: str) -> Path:
 class AgentHost:
     """`name` in the inventory, for cluster `c`; `env` is what sshd would give to the session."""
 
-    def __init__(self, directory: Path, python: str, name: str = "h1", root: Path | None = None) -> None:
+    def __init__(
+        self, directory: Path, python: str, name: str = "h1", root: Path | None = None, *, is_new: bool = False
+    ) -> None:
         self.directory = directory
         self.name = name
         self.root = root or directory / "root"
         self._python = python
+        self._is_new = is_new
+        """The first session has to be sent the agent's program, and compiles it."""
         self.home = directory / "home"
         self.mark = f"TEST_MARK={uuid.uuid4().hex}"
         self._open: list[Conversation] = []
@@ -175,6 +179,9 @@ class AgentHost:
         self.env[name_] = value
 
     def open(self, **env: str) -> Conversation:
+        if not self._is_new and not os.path.lexists(self.root):
+            self.root.mkdir(mode=0o700)
+            shutil.copytree(compiled_program(self._python), self.root / "agent")
         process = subprocess.Popen(
             ["/bin/sh", "-c", LOADER],
             stdin=subprocess.PIPE,
@@ -252,14 +259,29 @@ class AgentHost:
         return talk.await_type("prepared")
 
     def up(self, spec: Fields, **fields: Any) -> Fields:
-        """The whole of `up`; the state once all has begun. On a new host the agent's program is there already."""
-        if not self.root.exists():
-            self.root.mkdir(mode=0o700)
-            shutil.copytree(compiled_program(self._python), self.root / "agent")
+        """The whole of `up`; the state once all has begun."""
         with self.open() as talk:
             self.prepare(talk, spec, **fields)
             talk.start()
         return self.begun(spec)
+
+    def started(self, *tasks: Fields, **fields: Any) -> Fields:
+        """The spec of a run on this host alone whose tasks have begun."""
+        spec = self.spec(*tasks, **fields)
+        self.up(spec)
+        return spec
+
+    def running(self, first: Fields, *others: Fields, **fields: Any) -> tuple[Fields, int]:
+        """As `started`, with the pid of the first task."""
+        spec = self.spec(first, *others, **fields)
+        return spec, int(self.up(spec)["tasks"][first["id"]]["pid"])
+
+    def finished(self, *tasks: Fields, **fields: Any) -> Fields:
+        """The spec of a run that has ended, all its processes too."""
+        spec = self.started(*tasks, **fields)
+        eventually(lambda: self.state(spec)["finished"])
+        eventually(lambda: not self.processes(), what=f"the end of {self.remains()}")
+        return spec
 
     def begun(self, spec: Fields) -> Fields:
         """The state once every task has begun, and is ready if others need it, or one has failed."""
@@ -362,6 +384,10 @@ def _is_to_come(entry: Fields, is_needed: bool) -> bool:
     if entry["state"] == "pending" or (entry["state"] == "backoff" and early):
         return True
     return is_needed and not (entry["ready"] or entry["state"] in ("succeeded", "failed", "stopped"))
+
+
+def budget(max_restarts: int, **fields: float) -> Fields:
+    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600, **fields}
 
 
 def task(id_: str, *argv: str, **fields: Any) -> Fields:

@@ -16,8 +16,6 @@ from tests.waiting import eventually
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
     """A desk whose ~/.ssh/config knows the fleet. When the test is over nothing of ours runs on any host."""
     with desk(tmp_path / "home", elsewhere=fleet.busy) as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        made.write_ssh_config(fleet.ssh_config.read_text())
         yield made
     eventually(lambda: not fleet.busy(), what="nothing to be left on any host")

@@ -15,7 +15,7 @@ from tests.desk import Desk, desk
 from tests.fleet.test_check import TRAIN, make_environment
 from tests.fleet.test_check_network import log_in_with, rules, taken
 from tests.hosts import faults
-from tests.hosts.fleet import Fleet, FleetHost, missing
+from tests.hosts.fleet import Fleet, FleetHost, module_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.nightly, pytest.mark.timeout(600)]
 
@@ -36,20 +36,13 @@ HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{address: gpu-{number}}}\n" for 
 VERSIONS = {"gpu-8": "", "gpu-2": "2.19.0"}
 
 
-@pytest.fixture(scope="module")
-def eight() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(8) as made:
-        yield made
+eight = module_fleet(8)
 
 
 @pytest.fixture
 def user(eight: Fleet, tmp_path: Path) -> Iterator[Desk]:
     with desk(tmp_path / "home", elsewhere=eight.busy) as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(eight.ssh_config.read_text())
+        made.write_ssh_config(eight.ssh_config.read_text())
         made.write_cluster(CLUSTER, hosts=HOSTS)
         (made.project / "train.py").write_text(TRAIN)
         for host in eight.hosts:

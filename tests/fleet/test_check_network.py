@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet, FleetHost
 from tests.hosts.network import ip
@@ -19,24 +19,13 @@ from tests.waiting import eventually
 
 pytestmark = pytest.mark.fleet
 
-HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{{{address: gpu-{number}}}}}\n" for number in range(1, 6))
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  ps: {{hosts: [gpu-1]}}
-  worker: {{hosts: "gpu-[2-5]"}}
-trainer:
-  command: [python, stand_in.py]
-  dialect: flags
-  args: {args}
-  env: %s
-grace: 2s
-"""
+HOSTS = "hosts:\n" + "".join(f"  gpu-{number}: {{address: gpu-{number}}}\n" for number in range(1, 6))
 
 
-def write(user: Desk, env: str = "{{}}") -> None:
-    user.write_cluster(CLUSTER % env, hosts=HOSTS.format())
+def write(user: Desk, env: str = "{}", hosts: str = HOSTS) -> None:
+    jobs = '{ps: {hosts: [gpu-1]}, worker: {hosts: "gpu-[2-5]"}}'
+    trainer = f"command: [python, stand_in.py], dialect: flags, env: {env}"
+    user.write_cluster(cluster_text(jobs=jobs, trainer=trainer), hosts=hosts)
 
 
 def check(user: Desk, *words: str) -> dict[str, dict[str, Any]]:
@@ -150,11 +139,11 @@ def test_a_fault_of_the_network_is_found_and_no_other(user: Desk, fleet: Fleet, 
 def test_a_proxy_that_the_file_hands_to_the_trainers_is_a_problem_until_it_is_exempted(
     user: Desk, fleet: Fleet
 ) -> None:
-    write(user, "{{http_proxy: 'http://proxy.lab:3128'}}")
+    write(user, "{http_proxy: 'http://proxy.lab:3128'}")
     found = check(user)
     assert found["proxy"]["hosts"] == [f"gpu-{number}" for number in range(1, 6)]
     exempt = found["proxy"]["fields"]["exempt"]
-    write(user, f"{{{{http_proxy: 'http://proxy.lab:3128', no_grpc_proxy: '{exempt}'}}}}")
+    write(user, f"{{http_proxy: 'http://proxy.lab:3128', no_grpc_proxy: '{exempt}'}}")
     assert set(check(user)) == {"exposed"}
 
 
@@ -163,7 +152,7 @@ def test_a_proxy_that_the_file_hands_to_the_trainers_is_a_problem_until_it_is_ex
 def test_the_printed_firewall_rules_admit_the_hosts_alone(user: Desk, fleet: Fleet, kind: str) -> None:
     if kind == "nftables" and shutil.which("nft") is None:
         pytest.skip("nft (Debian: nftables) not found")
-    user.write_cluster(CLUSTER % "{{}}", hosts="hosts:\n  gpu-[1-5]:\n")
+    write(user, hosts="hosts:\n  gpu-[1-5]:\n")
     refused = user.run("up", "--require-private")
     assert refused.returncode == 5
     assert "strangers reach the ports of tasks on gpu-[1-5]" in refused.stderr

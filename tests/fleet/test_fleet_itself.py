@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.transport import SshTransport
 from tests.hosts import fleet as fleets
 from tests.hosts import network
-from tests.hosts.fleet import Fleet
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.ssh.tiny_agent import OPENING
 from tests.waiting import eventually
 
@@ -29,10 +28,7 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def pair() -> Iterator[Fleet]:
-    with Fleet(2) as made:
-        yield made
+pair = module_fleet(2)
 
 
 @pytest.fixture

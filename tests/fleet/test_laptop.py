@@ -7,21 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.hosts.fleet import USER, Fleet
 from tests.hosts.keys import ssh_agent
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.fleet
 
-CLUSTER = """\
-name: {name}
-ssh: {{client: openssh, keep: 1m}}
-{hosts}
-jobs: {{ps: {{hosts: [gpu-3]}}, worker: {{hosts: "gpu-[3-4]"}}}}
-trainer: {{command: [python, stand_in.py], dialect: flags, args: {args}}}
-grace: 2s
-"""
+CLUSTER = cluster_text(ssh="{client: openssh, keep: 1m}", jobs='{ps: {hosts: [gpu-3]}, worker: {hosts: "gpu-[3-4]"}}')
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually
@@ -16,19 +16,7 @@ from tests.waiting import eventually
 pytestmark = pytest.mark.fleet
 
 HOSTS = "hosts:\n  gpu-[1-4]:\nssh: {connect_timeout: 3s}\nspares: [gpu-4]\n"
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  ps: {{hosts: [gpu-1]}}
-  worker: {{hosts: "gpu-[2-3]"}}
-trainer:
-  command: [python, stand_in.py]
-  dialect: flags
-  args: {args}
-recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
-grace: 2s
-"""
+CLUSTER = cluster_text(jobs='{ps: {hosts: [gpu-1]}, worker: {hosts: "gpu-[2-3]"}}')
 
 
 @pytest.fixture

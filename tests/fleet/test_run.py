@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.hosts.fleet import Fleet
 from tests.waiting import eventually, read_until
 
@@ -19,19 +19,7 @@ COUNT = 4
 """Of the fleet's five hosts."""
 
 HOSTS = f"hosts:\n  gpu-[1-{COUNT}]:\n"
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  ps: {{hosts: "gpu-[1-2]"}}
-  worker: {{hosts: "gpu-[1-4]"}}
-trainer:
-  command: [python, stand_in.py]
-  dialect: flags
-  args: {args}
-recovery: {{max_restarts: 2, backoff: 100ms..200ms}}
-grace: 2s
-"""
+CLUSTER = cluster_text(jobs='{ps: {hosts: "gpu-[1-2]"}, worker: {hosts: "gpu-[1-4]"}}')
 
 
 def write(user: Desk, **args: object) -> Path:
@@ -60,8 +48,7 @@ def test_another_machine_with_the_file_sees_and_stops_the_same_run(user: Desk, f
     write(user)
     user.dtctl("up")
     with desk(tmp_path / "other") as other:
-        (other.home / ".ssh").mkdir(mode=0o700)
-        (other.home / ".ssh" / "config").write_text(fleet.ssh_config.read_text())
+        other.write_ssh_config(fleet.ssh_config.read_text())
         write(other)
         assert other.status()["run"] == user.status()["run"]
         assert "worker:3 step" in other.dtctl("logs", "worker:3")
@@ -144,7 +131,7 @@ def test_a_crashed_host_is_lost_and_its_tasks_restart_when_it_is_back(user: Desk
 def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fleet) -> None:
     write(user)
     file = user.project / "cluster.yaml"
-    file.write_text(file.read_text().replace("  dialect: flags", "  dialect: flags\n  env: {MARK: user-text-mark}"))
+    file.write_text(file.read_text().replace("dialect: flags", "dialect: flags, env: {MARK: user-text-mark}"))
     seen: set[str] = set()
     with user.start("up") as starting:
         while starting.poll() is None:

@@ -132,7 +132,7 @@ class SharedHost:
         text = file.read_text().replace("max_restarts: 2", "max_restarts: 1000")
         text = text.replace('"node-[1-2]"}', f'"node-[1-2]", port: {self.worker_port}}}')
         text = text.replace("[node-1]}", f"[node-1], port: {self.ps_port}}}")
-        text = text.replace("trainer:\n", f"trainer:\n  setup: sleep 0.5; true {SETUP}\n  secrets: [TOKEN]\n")
+        text = text.replace("dialect: flags", f"dialect: flags, setup: sleep 0.5; true {SETUP}, secrets: [TOKEN]")
         file.write_text(f"{text}coordinator: {{port: {self.port}}}\ncheckpoint: {{dir: {self.output}}}\n")
 
     def up(self) -> None:

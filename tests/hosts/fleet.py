@@ -6,10 +6,12 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from dtctl.transport.payload import agent_program
 from tests.hosts import keys, network, sandbox
@@ -226,6 +228,19 @@ class Fleet:
         lines = ["ssh:", f"  client: {client}", f"  user: {USER}"]
         lines += [f"  identity_file: {self.key}", f"  known_hosts: {self.known_hosts}"]
         return "\n".join([*lines, "hosts:", *(f"  {host.name}: {{ssh: {host.address}}}" for host in self.hosts)]) + "\n"
+
+
+def module_fleet(count: int, **fields: Any) -> Any:
+    """A fixture: such a fleet for the tests of one module."""
+
+    @pytest.fixture(scope="module")
+    def made() -> Iterator[Fleet]:
+        if reason := missing():
+            pytest.skip(f"no fleet: {reason}")
+        with Fleet(count, **fields) as fleet:
+            yield fleet
+
+    return made
 
 
 def _empty(directory: Path, keep: str = "") -> None:

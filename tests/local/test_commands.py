@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import CLUSTER, Desk
+from tests.desk import CLUSTER, Desk, cluster_text
 from tests.waiting import eventually, read_until
 
 
@@ -246,10 +246,8 @@ def test_user_text_reaches_the_trainer_as_it_is(home: Desk) -> None:
 def test_a_secret_is_in_the_trainers_environment_and_nowhere_else(home: Desk) -> None:
     value = "s3cr3t-value-of-a-key"
     home.env["API_KEY"] = value
-    text = (home.write_cluster(show="API_KEY")).read_text()
-    (home.project / "cluster.yaml").write_text(
-        text.replace("  dialect: flags", "  dialect: flags\n  secrets: [API_KEY]")
-    )
+    trainer = "command: [python, stand_in.py], dialect: flags, secrets: [API_KEY]"
+    home.write_cluster(cluster_text(trainer=trainer), show="API_KEY")
     plan = home.run("up", "--local", "--dry-run")
     done = home.run("up", "--local")
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ import pytest
 from tests import event_files
 from tests.browser import Page
 from tests.desk import Desk
+from tests.local.test_metrics import CLUSTER
 from tests.waiting import eventually
 
 TRAINER = """\
@@ -29,17 +30,6 @@ def train():
             print("step", step, flush=True)
             time.sleep(0.1)
 train()
-"""
-
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "node-[1-2]"}}}}
-dirs: {{output: out}}
-trainer:
-  command: [python, train.py, "{{output_dir}}"]
-  dialect: none
-grace: 100ms
 """
 
 

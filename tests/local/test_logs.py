@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.unit.agent.poisons import left_in
 from tests.waiting import read_until
 
@@ -18,15 +18,7 @@ for step in range(1, 21):
 if os.environ["DTCTL_ATTEMPT"] == "1":
     raise OSError("the data is away")
 """
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs:
-  worker: {{hosts: [node-1, node-2]}}
-trainer:
-  command: [python, stand_in.py]
-recovery: {{mode: task, backoff: 100ms}}
-"""
+CLUSTER = cluster_text(jobs='{worker: {hosts: "node-[1-2]"}}', recovery="{mode: task, backoff: 100ms}", grace="100ms")
 ERROR = "OSError: the data is away"
 
 
@@ -66,7 +58,7 @@ while True:
 
 @pytest.mark.nightly
 def test_a_run_that_is_replaced_is_followed_on_and_the_last_one_ends_the_command(home: Desk) -> None:
-    home.write_cluster(CLUSTER + "grace: 100ms\n")
+    home.write_cluster(CLUSTER)
     (home.project / "stand_in.py").write_text(ENDLESS)
     home.dtctl("up", "--local", "-q")
     with home.start("logs", "-f", "worker:1") as following, home.start("logs", "-f", "-o", "jsonl") as objects:
@@ -91,15 +83,7 @@ HOSTILE_LOG = (
     b"the end\n"
 )
 HOSTILE_TRAINER = f"import sys\nsys.stdout.buffer.write({HOSTILE_LOG!r})\nsys.exit(3)\n"
-ONE_WORKER = """\
-name: {name}
-{hosts}
-jobs:
-  worker: {{hosts: [node-1]}}
-trainer:
-  command: [python, stand_in.py]
-recovery: {{max_restarts: 0}}
-"""
+ONE_WORKER = cluster_text(jobs="{worker: {hosts: [node-1]}}", recovery="{max_restarts: 0}")
 
 
 def test_a_log_meddles_with_no_terminal_and_raw_gives_its_bytes(home: Desk) -> None:

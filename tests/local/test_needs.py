@@ -9,18 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk
-
-FILE = """\
-name: demo
-hosts: {{node-1: }}
-jobs: {{worker: {{hosts: node-1}}}}
-trainer: {{command: [python, train.py], dialect: none{more}}}
-"""
+from tests.desk import Desk, cluster_text
 
 
 def write(home: Desk, text: str, more: str = "") -> None:
-    (home.project / "cluster.yaml").write_text(FILE.format(more=more))
+    trainer = f"command: [python, train.py], dialect: none{more}"
+    home.write_cluster(cluster_text(jobs="{worker: {hosts: node-1}}", trainer=trainer), hosts="hosts: {node-1: }")
     (home.project / "train.py").write_text(text)
 
 
@@ -130,10 +124,8 @@ def test_a_negated_pattern_in_dtctlignore_pushes_the_file(home: Desk) -> None:
 
 
 def test_an_env_file_that_others_can_read_is_warned_of_with_the_command_that_helps(home: Desk) -> None:
-    file = home.write_cluster()
-    file.write_text(
-        file.read_text().replace("  dialect: flags", "  dialect: flags\n  env_file: prod.txt\n  secrets: [API_KEY]")
-    )
+    trainer = "command: [python, stand_in.py], dialect: flags, env_file: prod.txt, secrets: [API_KEY]"
+    home.write_cluster(cluster_text(trainer=trainer))
     (home.project / "prod.txt").write_text("API_KEY=very-secret\n")
     (home.project / "prod.txt").chmod(0o644)
     output = home.run("up", "--local").stderr

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from dtctl.operations.init import about_template, template_names
-from tests.desk import CLUSTER, Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.waiting import PATIENCE_S, eventually, read_until
 
 SILENT = "[sh, -c, 'echo loading; exec sleep 1000']"
@@ -26,8 +26,8 @@ FAILS = "[sh, -c, 'echo the daemon is away >&2; exit 125']"
 
 
 def write(home: Desk, command: str) -> Path:
-    patient = CLUSTER.replace("{{max_restarts: 2, backoff: 100ms..200ms}}", "{{backoff: 20s..20s}}")
-    return home.write_cluster(patient.replace("[python, stand_in.py]", command))
+    trainer = f"command: {command}, dialect: flags"
+    return home.write_cluster(cluster_text(trainer=trainer, recovery="{backoff: 20s..20s}"))
 
 
 def test_up_returns_when_a_program_that_opens_no_port_reports_steps(home: Desk) -> None:

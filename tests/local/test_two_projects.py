@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import CLUSTER as DESK_CLUSTER
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.waiting import PATIENCE_S, eventually, read_until
 
 CLUSTER = """\
@@ -172,9 +171,8 @@ def test_several_starts_at_the_same_time_take_ports_of_their_own(home: Desk) -> 
 
 
 def test_an_interrupt_before_the_start_reports_it_and_leaves_no_trace(home: Desk) -> None:
-    file = home.write_cluster(
-        DESK_CLUSTER.replace("  dialect: flags", "  dialect: flags\n  setup: echo begun; sleep 100")
-    )
+    trainer = "command: [python, stand_in.py], dialect: flags, setup: echo begun; sleep 100"
+    file = home.write_cluster(cluster_text(trainer=trainer))
     with home.start("up", "--local") as starting:
         read_until(starting.stdout, "begun")
         starting.send_signal(signal.SIGINT)

@@ -40,6 +40,13 @@ def sshd() -> Iterator[Sshd]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def bastion() -> Iterator[Sshd]:
+    """Another server, such as one to jump over."""
+    with Sshd() as server:
+        yield server
+
+
 @pytest.fixture
 def needs_users() -> None:
     """For tests of login shells."""

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk
+from tests.desk import Desk, cluster_text
 from tests.hosts.sshd import SSHD, Sshd
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
 
-CLUSTER = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: [gpu]}}}}
-trainer: {{command: [python, stand_in.py], dialect: none, args: {args}}}
-"""
-
-
-@pytest.fixture(scope="module")
-def gateway() -> Iterator[Sshd]:
-    with Sshd() as server:
-        yield server
+CLUSTER = cluster_text(jobs="{worker: {hosts: [gpu]}}", trainer="command: [python, stand_in.py], dialect: none")
 
 
 @pytest.fixture
-def user(tmp_path: Path, sshd: Sshd, gateway: Sshd) -> Desk:
+def user(tmp_path: Path, sshd: Sshd, bastion: Sshd) -> Desk:
     """The file says where the server is and which keys it has, and nothing else. Nothing is started."""
     made = Desk(tmp_path / "home")
-    (made.project / "known_hosts").write_text(sshd.known_hosts_text() + gateway.known_hosts_text())
+    (made.project / "known_hosts").write_text(sshd.known_hosts_text() + bastion.known_hosts_text())
     text = f"ssh: {{known_hosts: known_hosts}}\nhosts: {{gpu: {sshd.address}:{sshd.port}}}"
     made.write_cluster(CLUSTER, hosts=text)
     return made
@@ -50,18 +38,18 @@ def test_the_user_and_the_key_are_those_of_the_command_line(user: Desk, sshd: Ss
     assert sshd.logins() == before + 1
 
 
-def test_a_key_that_the_server_does_not_know_is_refused(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
-    done = user.run("runs", "-u", sshd.user, "-i", str(gateway.host_keys["ed25519"]))
+def test_a_key_that_the_server_does_not_know_is_refused(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
+    done = user.run("runs", "-u", sshd.user, "-i", str(bastion.host_keys["ed25519"]))
     assert done.returncode == 4
     assert "publickey" in done.stderr
 
 
-def test_the_way_leads_through_the_gateway_of_the_command_line(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
-    key = gateway.key.read_bytes()
-    before = gateway.logins(), sshd.logins()
+def test_the_way_leads_through_the_gateway_of_the_command_line(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
+    key = bastion.key.read_bytes()
+    before = bastion.logins(), sshd.logins()
     assert key == sshd.key.read_bytes(), "one key opens both"
-    user.dtctl("runs", *login(sshd), "-J", f"{gateway.user}@{gateway.address}:{gateway.port}")
-    assert (gateway.logins(), sshd.logins()) == (before[0] + 1, before[1] + 1)
+    user.dtctl("runs", *login(sshd), "-J", f"{bastion.user}@{bastion.address}:{bastion.port}")
+    assert (bastion.logins(), sshd.logins()) == (before[0] + 1, before[1] + 1)
 
 
 def test_a_configuration_of_ssh_may_be_named(user: Desk, sshd: Sshd) -> None:
@@ -73,12 +61,12 @@ def test_a_configuration_of_ssh_may_be_named(user: Desk, sshd: Sshd) -> None:
     assert str(user.home / "none") in missing.stderr
 
 
-def test_ssh_logs_in_as_everything_else_does(user: Desk, sshd: Sshd, gateway: Sshd) -> None:
+def test_ssh_logs_in_as_everything_else_does(user: Desk, sshd: Sshd, bastion: Sshd) -> None:
     script = "echo $USER; exit 9"
     assert user.dtctl("ssh", *login(sshd), "gpu", script, code=9) == f"{sshd.user}\n"
-    before = gateway.logins()
-    way = f"{gateway.user}@{gateway.address}:{gateway.port}"
+    before = bastion.logins()
+    way = f"{bastion.user}@{bastion.address}:{bastion.port}"
     assert user.dtctl("ssh", *login(sshd), "-J", way, "worker:0", "echo there") == "there\n"
-    assert gateway.logins() == before + 1
+    assert bastion.logins() == before + 1
     user.write_cluster(CLUSTER, hosts="hosts: {gpu: testhost}")
     assert user.dtctl("ssh", "-F", str(sshd.ssh_config), "gpu", "echo there") == "there\n"

@@ -9,40 +9,42 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import Desk, desk
+from tests.desk import Desk, cluster_text, desk
 from tests.hosts import sandbox
 from tests.hosts.sshd import SSHD, Sshd
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.skipif(SSHD is None, reason="no sshd here (Debian: openssh-server)")
 
-ONE = """\
-name: {name}
-{hosts}
-jobs:
-  worker: {{hosts: [testhost]}}
-trainer:
-  command: [python, stand_in.py]
-  dialect: none
-  args: {args}
-recovery: {{max_restarts: 0}}
-grace: 2s
-"""
+JOBS = "{worker: {hosts: [testhost]}}"
 
-# The hosts are one machine, so that each task needs a port of its own.
-MANY = ONE.replace("  worker: {{hosts: [testhost]}}", "PORTS")
+
+def one_task(jobs: str = JOBS, trainer: str = "") -> str:
+    return cluster_text(
+        jobs=jobs,
+        trainer=f"command: [python, stand_in.py], dialect: none{trainer}",
+        recovery="{max_restarts: 0}",
+    )
+
+
+ONE = one_task()
+
+
+def ports_of(hosts: list[str]) -> str:
+    """A job for each host: the hosts are one machine, so that each task needs a port of its own."""
+    jobs = (f"w{host}: {{hosts: [{host}], port: {port}}}" for port, host in enumerate(hosts, 21001))
+    return f"{{{', '.join(jobs)}}}"
 
 
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[Desk]:
     with desk(tmp_path / "home") as made:
-        (made.home / ".ssh").mkdir(mode=0o700)
         yield made
 
 
 def configure(user: Desk, sshd: Sshd, alias: str = "testhost", login: str | None = None) -> None:
     text = sshd.ssh_config_text(alias)
-    (user.home / ".ssh" / "config").write_text(text.replace(f"User {sshd.user}", f"User {login or sshd.user}"))
+    user.write_ssh_config(text.replace(f"User {sshd.user}", f"User {login or sshd.user}"))
 
 
 @pytest.mark.parametrize("count", [pytest.param(64, marks=pytest.mark.nightly), 12])
@@ -50,8 +52,8 @@ def test_many_hosts_behind_one_sshd_with_its_default_limits(user: Desk, count: i
     """The limits allow ten logins that have not ended yet, and refuse some of more."""
     with Sshd() as sshd:
         configure(user, sshd, "n*")
-        ports = "\n".join(f"  w{n:02}: {{{{hosts: [n{n:02}], port: {21000 + n}}}}}" for n in range(1, count + 1))
-        user.write_cluster(MANY.replace("PORTS", ports), hosts=f'hosts:\n  "n[01-{count}]":\n', tick=5)
+        jobs = ports_of([f"n{n:02}" for n in range(1, count + 1)])
+        user.write_cluster(one_task(jobs), hosts=f'hosts:\n  "n[01-{count}]":\n', tick=5)
         assert user.dtctl("up", timeout_s=240) == ""
         assert sshd.logins() == count, "one login a host"
         assert list(user.states().values()) == ["running"] * count
@@ -73,8 +75,7 @@ def test_each_command_opens_one_connection_to_each_host_that_it_asks(user: Desk)
     ]
     with Sshd() as sshd:
         configure(user, sshd, "n*")
-        ports = "\n".join(f"  w{n}: {{{{hosts: [n{n}], port: {21000 + n}}}}}" for n in (1, 2))
-        user.write_cluster(MANY.replace("PORTS", ports), hosts='hosts:\n  "n[1-2]":\n', tick=5)
+        user.write_cluster(one_task(ports_of(["n1", "n2"])), hosts='hosts:\n  "n[1-2]":\n', tick=5)
         for command, hosts in asked:
             before = (sshd.logins(), sshd.sessions())
             user.dtctl(*command, timeout_s=240)
@@ -147,11 +148,10 @@ def test_two_users_with_the_same_cluster_on_one_host_do_not_touch_each_other(use
     if reason := sandbox.missing():
         pytest.skip(f"users cannot be made: {reason}")
     with Sshd(shells={"ann": "/bin/sh", "bob": "/bin/sh"}) as sshd, desk(tmp_path / "other") as other:
-        (other.home / ".ssh").mkdir(mode=0o700)
         configure(user, sshd, login="ann")
         configure(other, sshd, login="bob")
-        user.write_cluster(ONE.replace("[testhost]", "[testhost], port: 21001"), hosts="hosts: {testhost: }")
-        other.write_cluster(ONE.replace("[testhost]", "[testhost], port: 21002"), hosts="hosts: {testhost: }")
+        user.write_cluster(one_task("{worker: {hosts: [testhost], port: 21001}}"), hosts="hosts: {testhost: }")
+        other.write_cluster(one_task("{worker: {hosts: [testhost], port: 21002}}"), hosts="hosts: {testhost: }")
         user.dtctl("up")
         other.dtctl("up")
         assert user.dtctl("stop") == "1 task stopped, 0 left\n"
@@ -165,8 +165,7 @@ def test_a_second_controller_is_informed_who_is_at_work(user: Desk, tmp_path: Pa
     with Sshd() as sshd:
         configure(user, sshd)
         # The first controller stays in its preparation for as long as the setup command takes.
-        text = ONE.replace("trainer:\n", "trainer:\n  setup: sleep 30\n")
-        user.write_cluster(text, hosts="hosts: {testhost: }")
+        user.write_cluster(one_task(trainer=", setup: sleep 30"), hosts="hosts: {testhost: }")
         with user.start("up") as first:
             lock = sshd.home / ".dtctl" / "clusters" / "demo" / "testhost" / "lock"
             eventually(lambda: lock.exists() and lock.read_text())
@@ -191,7 +190,7 @@ def test_what_is_certain_to_fail_is_named_and_nothing_starts(user: Desk) -> None
         assert done.returncode == 5, done.stderr
         assert "worker:0 will fail on testhost: the program imports no_such_thing (near.py:3), which" in done.stderr
         assert "dtctl up --force" in done.stderr
-        file.write_text(file.read_text().replace("trainer:", "trainer:\n  python: /nope"))
+        file.write_text(file.read_text().replace("dialect: none", "dialect: none, python: /nope"))
         done = user.run("up")
         assert done.returncode == 5, done.stderr
         assert "testhost has no /nope, with which worker:0 is to be started" in done.stderr

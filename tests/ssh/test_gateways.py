@@ -29,12 +29,6 @@ GPU = Host("gpu-a", SshSettings("gpu"))
 
 
 @pytest.fixture(scope="module")
-def bastion() -> Iterator[Sshd]:
-    with Sshd() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
 def second() -> Iterator[Sshd]:
     with Sshd() as server:
         yield server

@@ -34,8 +34,7 @@ BAD = "$(touch${IFS}$HOME/hit)"
 @pytest.fixture
 def user(tmp_path: Path) -> Iterator[Desk]:
     with desk(tmp_path / "home") as made:
-        (made.home / ".ssh").mkdir(mode=0o700)
-        (made.home / ".ssh" / "config").write_text(PROXY)
+        made.write_ssh_config(PROXY)
         (made.home / ".bashrc").touch()
         made.env |= {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
         yield made

@@ -7,7 +7,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,12 +24,6 @@ from tests.hosts.keys import make_key
 from tests.hosts.sshd import Sshd
 from tests.ssh.conftest import direct
 from tests.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def bastion() -> Iterator[Sshd]:
-    with Sshd() as server:
-        yield server
 
 
 def log_in(host: Host, config: Path | None = None) -> None:

@@ -47,7 +47,6 @@ ENDS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 130, signal.SIGK
 def trains(tmp_path: Path) -> Iterator[Desk]:
     """A run whose Python has something of that name, with an event file in its output directory."""
     with desk(tmp_path / "home", name=f"board-{uuid.uuid4().hex[:8]}") as made, Sshd() as sshd:
-        (made.home / ".ssh").mkdir(mode=0o700)
         configure(made, sshd)
         package = made.project / "packages" / "tensorboard"
         package.mkdir(parents=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,7 @@ import pytest
 from dtctl.operations.init import template_names, templates_directory
 from tests import environments
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.templates.cases import CASES, ENDLESS, OFTEN, ONE_PS, TRAINED_ELSEWHERE, Case
 from tests.templates.project import Project
 from tests.waiting import eventually
@@ -104,13 +103,7 @@ def _are_anew(project: Project, attempts: Mapping[str, int], names: str) -> bool
     return {name for name, task in project.tasks().items() if task["attempt"] > attempts[name]} == set(names.split())
 
 
-@pytest.fixture(scope="module")
-def three_hosts() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    visible = (Path(sys.base_prefix), Path(sys.prefix), environments.root())
-    with Fleet(3, visible=visible) as made:
-        yield made
+three_hosts = module_fleet(3, visible=(*Fleet.visible, environments.root()))
 
 
 @pytest.fixture
@@ -136,8 +129,7 @@ def write_addresses(user: Desk, fleet: Fleet) -> None:
 @pytest.mark.parametrize("case", [pytest.param(case, id=case.id) for case in CASES])
 def test_it_learns_on_separate_hosts(case: Case, fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home") as user:
-        (user.home / ".ssh").mkdir(mode=0o700)
-        (user.home / ".ssh" / "config").write_text(fleet.ssh_config.read_text())
+        user.write_ssh_config(fleet.ssh_config.read_text())
         project = Project(user, case)
         write_addresses(user, fleet)
         project.up(case.steps)

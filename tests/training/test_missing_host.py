@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.training.test_on_fleet import idle, newest_step, write_inventory
 from tests.waiting import eventually
 
@@ -20,21 +20,14 @@ START_S = 300.0
 """Three imports of TensorFlow at once on two cores."""
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(4) as made:
-        yield made
+fleet = module_fleet(4)
 
 
 @pytest.fixture
 def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
     """A desk with the template of `dtctl init`, its ps on gpu-1 and its workers on the others; gpu-4 is down."""
     with desk(tmp_path / "home", name="digits") as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        made.write_ssh_config(fleet.ssh_config.read_text())
         made.project = made.home / "digits"
         made.dtctl("init", "digits", cwd=made.home)
         write_inventory(made, fleet, workers="gpu-[2-4]")

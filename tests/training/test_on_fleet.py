@@ -6,13 +6,12 @@ import json
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 from tests.waiting import eventually, read_until
 
 # By day tests/documents/test_typed.py types the same: README, on two hosts.
@@ -22,12 +21,7 @@ START_S = 180.0
 """Three imports of TensorFlow at once on two cores, and the wait of a non-chief for the chief."""
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(3, trusted=False) as made:
-        yield made
+fleet = module_fleet(3, trusted=False)
 
 
 def idle(fleet: Fleet) -> bool:
@@ -49,9 +43,7 @@ def write_inventory(user: Desk, fleet: Fleet, workers: str = "gpu-[2-3]") -> Non
 
 def test_a_model_is_trained_stopped_resumed_and_taken_down(fleet: Fleet, tmp_path: Path) -> None:
     with desk(tmp_path / "home", name="digits") as user:
-        config = user.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        user.write_ssh_config(fleet.ssh_config.read_text())
         user.project = user.home / "digits"
         user.dtctl("init", "digits", cwd=user.home)
         write_inventory(user, fleet)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.desk import Desk, desk
-from tests.hosts.fleet import Fleet, missing
+from tests.hosts.fleet import Fleet, module_fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -71,20 +71,13 @@ grace: 2s
 """
 
 
-@pytest.fixture(scope="module")
-def fleet() -> Iterator[Fleet]:
-    if reason := missing():
-        pytest.skip(f"no fleet: {reason}")
-    with Fleet(3) as made:
-        yield made
+fleet = module_fleet(3)
 
 
 @pytest.fixture
 def user(tmp_path: Path, fleet: Fleet) -> Iterator[Desk]:
     with desk(tmp_path / "home") as made:
-        config = made.home / ".ssh" / "config"
-        config.parent.mkdir(mode=0o700)
-        config.write_text(fleet.ssh_config.read_text())
+        made.write_ssh_config(fleet.ssh_config.read_text())
         (made.project / "train.py").write_text(TRAINER)
         hosts = "".join(f"  {host.name}: {host.address}\n" for host in fleet.hosts)
         (made.project / "cluster.yaml").write_text(CLUSTER.format(hosts=hosts, python=sys.executable))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.bundles import store
-from dtctl.bundle import Bundle, Sender
+from dtctl.bundle import Bundle, Sender, scan
 from dtctl.errors import ConnectionLost
 from tests.agent.link.ends import PipeSession, conversation
 
@@ -25,6 +25,12 @@ def push(bundle: Bundle, root: Path) -> tuple[str, list[str]]:
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0], asked
+
+
+def placed(code: Path, root: Path) -> tuple[Bundle, Path]:
+    """A bundle of this directory, and its tree on the host."""
+    bundle = scan(code)
+    return bundle, Path(push(bundle, root)[0])
 
 
 def serve(bundle: Bundle, session: PipeSession) -> list[str]:

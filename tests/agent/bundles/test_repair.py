@@ -10,13 +10,11 @@ import pytest
 
 from dtctl.agent.bundles import store
 from dtctl.agent.host.errors import Refused
-from dtctl.bundle import scan
-from tests.agent.bundles.pushing import content, left_in, push
+from tests.agent.bundles.pushing import content, left_in, placed, push
 
 
 def test_a_file_that_a_trainer_changed_is_mended_and_the_trainer_keeps_its_own(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     before = (tree / "weights.bin").stat().st_ino
     with (tree / "train.py").open("r+") as trainers_own:
         trainers_own.write("CHANGED")
@@ -29,8 +27,7 @@ def test_a_file_that_a_trainer_changed_is_mended_and_the_trainer_keeps_its_own(c
 
 
 def test_a_change_that_keeps_size_and_modification_time_is_noticed(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     times = (tree / "train.py").stat()
     with (tree / "train.py").open("r+") as file:
         file.write("PRINT")
@@ -39,8 +36,7 @@ def test_a_change_that_keeps_size_and_modification_time_is_noticed(code: Path, r
 
 
 def test_what_is_lost_or_replaced_is_mended_and_what_a_trainer_wrote_stays(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     (tree / "run me.sh").chmod(0o600)
     (tree / "zeros.bin").unlink()
     (tree / "empty").rmdir()
@@ -60,8 +56,7 @@ def test_what_is_lost_or_replaced_is_mended_and_what_a_trainer_wrote_stays(code:
 def test_files_in_write_protected_directories_are_sent_mended_and_removed(code: Path, root: Path) -> None:
     (code / "pkg" / "deep").chmod(0o555)
     try:
-        bundle = scan(code)
-        tree = Path(push(bundle, root)[0])
+        bundle, tree = placed(code, root)
         assert content(tree) == content(code)
         (tree / "pkg" / "deep").chmod(0o755)
         (tree / "pkg" / "deep" / "__init__.py").write_text("x = 1")
@@ -74,8 +69,7 @@ def test_files_in_write_protected_directories_are_sent_mended_and_removed(code: 
 
 
 def test_a_bundle_without_its_manifest_is_mended_where_it_stands(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     (tree / "notes").write_text("a trainer's")
     (tree.parent / "manifest.json").unlink()
     (tree / "train.py").write_text("damaged")
@@ -87,8 +81,7 @@ def test_a_bundle_without_its_manifest_is_mended_where_it_stands(code: Path, roo
 
 
 def test_a_directory_in_the_way_of_a_file_is_left_to_the_user(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     (tree / "train.py").unlink()
     (tree / "train.py").mkdir()
     with pytest.raises(Refused) as refused:
@@ -98,8 +91,7 @@ def test_a_directory_in_the_way_of_a_file_is_left_to_the_user(code: Path, root: 
 
 
 def test_a_damaged_cache_of_file_times_costs_only_time(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     for text in ("", "[]", "{", json.dumps({"train.py": None})):
         (tree.parent / "stats.json").write_text(text)
         assert push(bundle, root)[1] == []

@@ -13,7 +13,7 @@ import pytest
 from dtctl.agent.bundles import store
 from dtctl.agent.host import locks, paths
 from dtctl.bundle import Sender, scan
-from tests.agent.bundles.pushing import ENSURE, content, left_in, push, serve
+from tests.agent.bundles.pushing import ENSURE, content, left_in, placed, push, serve
 from tests.agent.link.ends import agent_process, conversation
 from tests.waiting import PATIENCE_S
 
@@ -72,7 +72,7 @@ def test_what_a_killed_agent_received_is_removed_by_the_next(code: Path, root: P
 def test_an_unchanged_file_of_another_bundle_is_neither_sent_nor_copied_nor_read(
     code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = Path(push(scan(code), root)[0])
+    first = placed(code, root)[1]
     read: list[str] = []
     monkeypatch.setattr("dtctl.agent.bundles.tree.file_sha256", read.append)
     for number in (2, 3):
@@ -86,11 +86,9 @@ def test_an_unchanged_file_of_another_bundle_is_neither_sent_nor_copied_nor_read
 
 
 def test_what_is_written_into_a_shared_file_is_noticed_in_every_bundle_and_mended(code: Path, root: Path) -> None:
-    old = scan(code)
-    first = Path(push(old, root)[0])
+    old, first = placed(code, root)
     (code / "empty" / "more.py").write_text("second\n")
-    new = scan(code)
-    second = Path(push(new, root)[0])
+    new, second = placed(code, root)
     with (first / "weights.bin").open("r+b") as file:
         file.write(b"written in place")
     assert push(new, root)[1] == ["weights.bin"]
@@ -103,15 +101,14 @@ def test_what_is_written_into_a_shared_file_is_noticed_in_every_bundle_and_mende
 def test_a_bundle_stays_whole_when_the_one_that_it_shares_files_with_goes(code: Path, root: Path) -> None:
     push(scan(code), root)
     (code / "train.py").write_text("second\n")
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     assert store.prune(str(root), {bundle.id}) == []
     assert push(bundle, root)[1] == []
     assert content(tree) == content(code)
 
 
 def test_a_file_whose_mode_has_changed_is_a_file_of_its_own(code: Path, root: Path) -> None:
-    first = Path(push(scan(code), root)[0])
+    first = placed(code, root)[1]
     (code / "weights.bin").chmod(0o600)
     tree, asked = push(scan(code), root)
     assert asked == []
@@ -125,7 +122,7 @@ def test_where_a_file_cannot_have_two_names_it_is_copied(
     def refused(*_: object, **__: object) -> None:
         raise PermissionError(1, "Operation not permitted")
 
-    first = Path(push(scan(code), root)[0])
+    first = placed(code, root)[1]
     monkeypatch.setattr(os, "link", refused)
     (code / "train.py").write_text("second\n")
     tree, asked = push(scan(code), root)
@@ -135,7 +132,7 @@ def test_where_a_file_cannot_have_two_names_it_is_copied(
 
 
 def test_a_damaged_file_of_another_bundle_is_not_copied(code: Path, root: Path) -> None:
-    first = Path(push(scan(code), root)[0])
+    first = placed(code, root)[1]
     (first / "weights.bin").write_bytes(bytes(700_000))
     (code / "train.py").write_text("second\n")
     tree, asked = push(scan(code), root)
@@ -160,19 +157,17 @@ def test_locks_of_removed_files_are_not_trusted(tmp_path: Path) -> None:
 
 
 def test_a_bundle_that_vanishes_between_two_pushes_is_sent_again(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    bundle, tree = placed(code, root)
     subprocess.run(["rm", "-rf", str(tree.parent)], check=True)
     assert push(bundle, root)[1]
     assert content(tree) == content(code)
 
 
 def test_a_shared_file_counts_as_freed_by_the_last_of_its_bundles_alone(code: Path, root: Path) -> None:
-    first = Path(push(scan(code), root)[0])
+    first = placed(code, root)[1]
     alone = paths.own_bytes(str(first / "weights.bin"))
     (code / "train.py").write_text("second\n")
-    bundle = scan(code)
-    second = Path(push(bundle, root)[0])
+    bundle, second = placed(code, root)
     assert alone > 0
     assert [paths.own_bytes(str(tree / "weights.bin")) for tree in (first, second)] == [0, 0]
     store.prune(str(root), {bundle.id})
@@ -191,8 +186,7 @@ def test_prune_removes_what_no_run_uses(code: Path, root: Path) -> None:
 
 
 def test_prune_keeps_a_bundle_in_which_a_trainer_wrote(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    tree = placed(code, root)[1]
     (tree / "pkg" / "__pycache__").mkdir()
     (tree / "pkg" / "__pycache__" / "x.pyc").write_text("Python's own")
     (tree / "output").mkdir()
@@ -208,8 +202,7 @@ def test_prune_keeps_a_bundle_in_which_a_trainer_wrote(code: Path, root: Path) -
 
 
 def test_prune_does_not_take_what_the_setup_made_for_a_trainers_work(code: Path, root: Path) -> None:
-    bundle = scan(code)
-    tree = Path(push(bundle, root)[0])
+    tree = placed(code, root)[1]
     (tree / "venv").mkdir()
     (tree / "venv" / "made-by-setup").write_text("")
     done = tree.parent / "setup-0123.done"

@@ -11,7 +11,7 @@ import pytest
 from dtctl.agent.bundles import working
 from dtctl.agent.host.errors import Refused
 from dtctl.bundle import scan
-from tests.agent.bundles.pushing import content, push
+from tests.agent.bundles.pushing import content, placed, push
 
 
 @pytest.fixture
@@ -121,8 +121,7 @@ def test_a_run_is_laid_out_once_whatever_its_trainers_have_done_since(code: Path
 def test_what_the_setup_has_made_is_linked_and_its_directories_are_the_trainers(
     code: Path, root: Path, tree: Path
 ) -> None:
-    bundle = scan(code)
-    pushed = Path(push(bundle, root)[0])
+    bundle, pushed = placed(code, root)
     (pushed / "lib" / "package").mkdir(parents=True)
     (pushed / "lib" / "package" / "big.so").write_text("built")
     (pushed / "lib64").symlink_to("lib")

@@ -13,14 +13,19 @@ from dtctl.agent.checkpoints.repair import loss, repair_directory
 from tests.agent.checkpoints.test_checkpoints import DATA, complete
 
 
+def copied(directory: Path) -> Path:
+    """model.ckpt-100 and, newer, model.ckpt-200."""
+    shutil.copytree(DATA / "tf1_plain", directory)
+    for path in directory.iterdir():
+        age = 0 if "200" in path.name else 3600
+        os.utime(path, (1e9 - age, 1e9 - age))
+    return directory
+
+
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """model.ckpt-100 and, newer, model.ckpt-200, of which a part is missing."""
-    made = tmp_path / "output"
-    shutil.copytree(DATA / "tf1_plain", made)
-    for path in made.iterdir():
-        age = 0 if "200" in path.name else 3600
-        os.utime(path, (1e9 - age, 1e9 - age))
+    made = copied(tmp_path / "output")
     os.truncate(made / "model.ckpt-200.data-00000-of-00001", 10)
     return made
 
@@ -92,11 +97,7 @@ def flip(path: Path) -> None:
 @pytest.fixture
 def flipped(tmp_path: Path) -> Path:
     """model.ckpt-100, and the newer model.ckpt-200 with a byte that differs: by its sizes it is complete."""
-    made = tmp_path / "flipped"
-    shutil.copytree(DATA / "tf1_plain", made)
-    for path in made.iterdir():
-        age = 0 if "200" in path.name else 3600
-        os.utime(path, (1e9 - age, 1e9 - age))
+    made = copied(tmp_path / "flipped")
     flip(made / "model.ckpt-200.data-00000-of-00001")
     (made / "checkpoint").write_text('model_checkpoint_path: "model.ckpt-200"\n')
     return made

@@ -109,8 +109,7 @@ def test_data_is_the_same_where_names_sizes_and_pieces_are(host: AgentHost) -> N
 @pytest.mark.nightly
 def test_the_memory_that_tasks_took_is_remembered(host: AgentHost) -> None:
     script = "import time; held = bytearray(50 << 20)\nwhile True: print('at work', flush=True); time.sleep(0.2)"
-    spec = host.spec(python_task("worker:0", script), shell("worker:1", "exec sleep 1000"), run="c-20260101-1")
-    host.up(spec)
+    spec = host.started(python_task("worker:0", script), shell("worker:1", "exec sleep 1000"), run="c-20260101-1")
     host.wait_entry(spec, "worker:0", lambda entry: entry["most_memory_bytes"] > 50 << 20)
     with host.open() as talk:
         answer = ask(host, talk, machine={"places": ["\0HOME/out"], "cluster": "c", "rights": True})["machine"]

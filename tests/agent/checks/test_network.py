@@ -136,10 +136,7 @@ def test_a_trainer_of_the_live_run_keeps_its_port_and_is_reached(host: AgentHost
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     script = f"import socket, time; one = socket.create_server(('127.0.0.1', {port})); time.sleep(1000)"
-    spec = host.spec(
-        task("worker:0", sys.executable, "-c", script, port=port), task("worker:1", "sleep", "1000", port=1)
-    )
-    host.up(spec)
+    host.started(task("worker:0", sys.executable, "-c", script, port=port), task("worker:1", "sleep", "1000", port=1))
     with host.open() as talk:
         slots = [{"whose": "worker:0", "port": port}, {"whose": "worker:1", "port": 1}]
         eventually(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import signal
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -16,6 +15,7 @@ import pytest
 from dtctl.operations.up.launch import Authority
 from tests.agent.conftest import MakeHost
 from tests.agent.host import AgentHost, Fields, kill, python_task
+from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
 
@@ -124,11 +124,6 @@ class Cluster:
 
     def all_ended(self) -> bool:
         return not any(host.processes() for host in self.hosts.values())
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

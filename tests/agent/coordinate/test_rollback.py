@@ -78,8 +78,7 @@ def test_abort_leaves_nothing(host: AgentHost, phase: Phase) -> None:
 
 
 def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
-    old = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(old)
+    old = host.started(task("worker:0", "sleep", "1000"))
     new = host.spec(task("worker:0", "sleep", "2000"))
     with host.open() as talk:
         host.prepare(talk, new, replace=True)
@@ -94,8 +93,7 @@ def test_a_roll_back_sets_the_current_run_back(host: AgentHost) -> None:
 
 
 def test_an_abort_before_the_start_leaves_the_old_run_alone(host: AgentHost) -> None:
-    old = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(old)["tasks"]["worker:0"]["pid"]
+    old, pid = host.running(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         host.prepare(talk, host.spec(task("worker:0", "sleep", "2000")), replace=True)
     assert alive(pid)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
+from tests.agent.host import AgentHost, alive, budget, kill, shell, task
 from tests.waiting import eventually
 
 SLEEPS = ("sleep", "1000")
-
-
-def budget(max_restarts: int, **fields: float) -> Fields:
-    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600, **fields}
 
 
 def test_another_generation_is_held_until_it_is_told_to_run(host: AgentHost) -> None:

@@ -64,8 +64,7 @@ def dumped(host: AgentHost, *tasks: str) -> list[Fields]:
 
 def up(host: AgentHost, *tasks: Fields, **fields: object) -> Fields:
     """With all of them at work for longer than those that may be about to run another program."""
-    spec = host.spec(*tasks, **fields)
-    host.up(spec)
+    spec = host.started(*tasks, **fields)
     for one in tasks:
         eventually(lambda one=one: host.log(spec, one["id"]), 60, f"{one['id']} to say something")  # type: ignore[misc]
     eventually(lambda: all(one["processes"][0]["missing"] != "young" for one in dumped(host)), 60, "their age")
@@ -156,8 +155,7 @@ def test_the_machines_own_sitecustomize_is_run_too_and_children_see_no_trace(hos
     own.mkdir()
     (own / "sitecustomize.py").write_text("import sys\nsys.of_the_user = __name__\n")
     script = "import sys; print(sys.of_the_user, [p for p in sys.path if 'stacks' in p], sys.modules['sitecustomize'])"
-    spec = host.spec(python("worker:0", script, env={**ON, "PYTHONPATH": str(own)}))
-    host.up(spec)
+    spec = host.started(python("worker:0", script, env={**ON, "PYTHONPATH": str(own)}))
     host.wait_state(spec, "worker:0", "succeeded")
     assert host.log(spec, "worker:0").startswith("sitecustomize [] <module 'sitecustomize' from '" + str(own))
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zlib
@@ -45,36 +44,36 @@ def code_file(host: AgentHost) -> Path:
     return path
 
 
-def test_the_program_is_kept_once_and_is_private(host: AgentHost) -> None:
-    host.open().close()
-    kept = kept_program(host)
-    first = code_file(host).stat()
-    host.open().close()
-    assert code_file(host).stat().st_ino == first.st_ino
+def test_the_program_is_kept_once_and_is_private(new_host: AgentHost) -> None:
+    new_host.open().close()
+    kept = kept_program(new_host)
+    first = code_file(new_host).stat()
+    new_host.open().close()
+    assert code_file(new_host).stat().st_ino == first.st_ino
     assert zlib.decompress((kept / "source").read_bytes()) == agent_program().content
     assert {path.stat().st_mode & 0o777 for path in kept.rglob("*") if path.is_file()} == {0o600}
-    directories = [host.root, host.root / "agent", kept, *(path for path in kept.rglob("*") if path.is_dir())]
+    directories = [new_host.root, new_host.root / "agent", kept, *(path for path in kept.rglob("*") if path.is_dir())]
     assert {path.stat().st_mode & 0o777 for path in directories} == {0o700}
 
 
-def test_the_program_is_sent_only_where_it_is_not_whole(host: AgentHost) -> None:
-    assert [lacked(host), lacked(host)] == [True, False]
-    code_file(host).unlink()
-    (kept_program(host) / "source").write_bytes(b"cut short")
-    assert [lacked(host), lacked(host)] == [True, False]
+def test_the_program_is_sent_only_where_it_is_not_whole(new_host: AgentHost) -> None:
+    assert [lacked(new_host), lacked(new_host)] == [True, False]
+    code_file(new_host).unlink()
+    (kept_program(new_host) / "source").write_bytes(b"cut short")
+    assert [lacked(new_host), lacked(new_host)] == [True, False]
 
 
 @pytest.mark.parametrize("size", [0, 7, 1000, -1])
-def test_a_compiled_program_that_was_cut_short_is_made_again_from_its_source(host: AgentHost, size: int) -> None:
-    host.ask("runs", cluster=None)
-    code = code_file(host)
+def test_a_compiled_program_that_was_cut_short_is_made_again_from_its_source(new_host: AgentHost, size: int) -> None:
+    new_host.ask("runs", cluster=None)
+    code = code_file(new_host)
     whole = code.read_bytes()
     code.write_bytes(whole[:size])
-    assert not lacked(host)
-    assert host.ask("runs", cluster=None)["runs"] == []
+    assert not lacked(new_host)
+    assert new_host.ask("runs", cluster=None)["runs"] == []
     os.truncate(code, len(whole) // 2)  # the head is whole, and modules that are asked for later are not
-    assert host.ask("runs", cluster=None)["runs"] == []
-    assert not lacked(host)
+    assert new_host.ask("runs", cluster=None)["runs"] == []
+    assert not lacked(new_host)
     assert len(code.read_bytes()) == len(whole)
 
 
@@ -93,84 +92,82 @@ print(*(name for name, entry in dtctl_agent.__loader__._index.items() if entry[2
 """
 
 
-def test_a_module_is_compiled_when_it_is_first_needed_and_kept(host: AgentHost) -> None:
-    shutil.rmtree(host.root / "agent", ignore_errors=True)
-    host.open().close()
-    first = code_of(kept_program(host))
+def test_a_module_is_compiled_when_it_is_first_needed_and_kept(new_host: AgentHost) -> None:
+    new_host.open().close()
+    first = code_of(kept_program(new_host))
     assert "dtctl_agent.requests.session" in first
     assert "dtctl_agent.requests.runs" not in first
-    assert host.ask("runs", cluster=None)["runs"] == []
-    eventually(lambda: code_of(kept_program(host)) >= {*first, "dtctl_agent.requests.runs"})
-    assert "dtctl_agent.requests.gc" not in code_of(kept_program(host))
+    assert new_host.ask("runs", cluster=None)["runs"] == []
+    eventually(lambda: code_of(kept_program(new_host)) >= {*first, "dtctl_agent.requests.runs"})
+    assert "dtctl_agent.requests.gc" not in code_of(kept_program(new_host))
 
 
-def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(host: AgentHost) -> None:
-    shutil.rmtree(host.root / "agent", ignore_errors=True)
-    host.open().close()
-    with host.open() as one, host.open() as other:
-        one.ask("runs", cluster=None, host=host.name, run=None)
-        other.ask("gc", cluster=None, host=host.name, run=None, dry_run=True, all=True)
-    assert {"dtctl_agent.requests.runs", "dtctl_agent.requests.gc"} <= code_of(kept_program(host))
+def test_sessions_that_compile_at_the_same_time_keep_each_others_modules(new_host: AgentHost) -> None:
+    new_host.open().close()
+    with new_host.open() as one, new_host.open() as other:
+        one.ask("runs", cluster=None, host=new_host.name, run=None)
+        other.ask("gc", cluster=None, host=new_host.name, run=None, dry_run=True, all=True)
+    assert {"dtctl_agent.requests.runs", "dtctl_agent.requests.gc"} <= code_of(kept_program(new_host))
 
 
-def test_a_changed_byte_in_a_compiled_module_is_noticed(host: AgentHost) -> None:
-    host.ask("runs", cluster=None)
-    code = code_file(host)
+def test_a_changed_byte_in_a_compiled_module_is_noticed(new_host: AgentHost) -> None:
+    new_host.ask("runs", cluster=None)
+    code = code_file(new_host)
     damaged = bytearray(code.read_bytes())
     for place in range(60_000, len(damaged), 500):
         damaged[place] ^= 0xFF
     code.write_bytes(damaged)
-    assert host.ask("runs", cluster=None)["runs"] == []
-    assert not lacked(host)
+    assert new_host.ask("runs", cluster=None)["runs"] == []
+    assert not lacked(new_host)
     assert code.read_bytes() != damaged
 
 
 @pytest.mark.parametrize("name", ["__main__.py", "dtctl_agent/dump/site/sitecustomize.py"])
-def test_a_plain_file_that_was_replaced_is_kept_anew(host: AgentHost, name: str) -> None:
-    host.open().close()
-    file = kept_program(host) / name
+def test_a_plain_file_that_was_replaced_is_kept_anew(new_host: AgentHost, name: str) -> None:
+    new_host.open().close()
+    file = kept_program(new_host) / name
     content = file.read_bytes()
     file.unlink()
     os.mkfifo(file)
-    assert not lacked(host)
+    assert not lacked(new_host)
     assert file.read_bytes() == content
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make what is another user's")
-def test_a_compiled_program_that_another_user_has_left_is_not_run(host: AgentHost) -> None:
-    host.open().close()
-    os.chown(code_file(host), 65534, 65534)
-    host.open().close()
-    assert code_file(host).stat().st_uid == os.geteuid()
+def test_a_compiled_program_that_another_user_has_left_is_not_run(new_host: AgentHost) -> None:
+    new_host.open().close()
+    os.chown(code_file(new_host), 65534, 65534)
+    new_host.open().close()
+    assert code_file(new_host).stat().st_uid == os.geteuid()
 
 
-def test_processes_without_a_session_compile_what_is_damaged(host: AgentHost) -> None:
-    host.open().close()
-    code = code_file(host)
+def test_processes_without_a_session_compile_what_is_damaged(new_host: AgentHost) -> None:
+    new_host.open().close()
+    code = code_file(new_host)
     whole = len(code.read_bytes())
-    command = [str(host.directory / "bin" / "python3"), "-IS", str(kept_program(host)), "revive"]
+    command = [str(new_host.directory / "bin" / "python3"), "-IS", str(kept_program(new_host)), "revive"]
     for size in (0, whole // 2):
         os.truncate(code, size)
-        subprocess.run(command, check=True, env=host.env)
-        subprocess.run(command, check=True, env=host.env)
-        assert "dtctl_agent.survival.revival" in code_of(kept_program(host))
+        subprocess.run(command, check=True, env=new_host.env)
+        subprocess.run(command, check=True, env=new_host.env)
+        assert "dtctl_agent.survival.revival" in code_of(kept_program(new_host))
     code.unlink()
-    (kept_program(host) / "source").unlink()
-    answer = subprocess.run(command, check=False, env=host.env, stderr=subprocess.PIPE)
+    (kept_program(new_host) / "source").unlink()
+    answer = subprocess.run(command, check=False, env=new_host.env, stderr=subprocess.PIPE)
     assert b"what arrived is not the agent's program" in answer.stderr
     assert answer.returncode == 1
 
 
-def test_a_traceback_of_the_agent_shows_files_and_lines(host: AgentHost) -> None:
-    host.open().close()
+def test_a_traceback_of_the_agent_shows_files_and_lines(new_host: AgentHost) -> None:
+    new_host.open().close()
     script = (
         "import sys, traceback; sys.argv = [sys.argv[1], 'supervise', chr(0)];"
         "text = open(sys.argv[0] + '/__main__.py').read()\n"
         "try: exec(compile(text, 'dtctl', 'exec'))\n"
         "except ValueError: traceback.print_exc()"
     )
-    command = [str(host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(host))]
-    answer = subprocess.run(command, check=True, env=host.env, stderr=subprocess.PIPE, text=True)
+    command = [str(new_host.directory / "bin" / "python3"), "-IS", "-c", script, str(kept_program(new_host))]
+    answer = subprocess.run(command, check=True, env=new_host.env, stderr=subprocess.PIPE, text=True)
     assert 'File "dtctl_agent/main.py", line ' in answer.stderr
     assert "supervise(argv[1])" in answer.stderr
 

@@ -34,18 +34,9 @@ every_damage = pytest.mark.parametrize(
 )
 
 
-def ended(host: AgentHost, **fields: object) -> Fields:
-    spec = host.spec(shell("worker:0", "true"), **fields)
-    host.up(spec)
-    eventually(lambda: host.state(spec)["finished"])
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-    return spec
-
-
 def frozen(host: AgentHost) -> Fields:
     """A run whose trainer lives, and whose agent cannot write its files again."""
-    spec = host.spec(shell("worker:0", "trap '' TERM; while :; do sleep 0.1; done"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "trap '' TERM; while :; do sleep 0.1; done"))
     (host.run_directory(spec) / "retired").touch()
     kill(host.supervisor(spec))
     eventually(lambda: not alive(host.supervisor(spec)))
@@ -64,7 +55,7 @@ def damage(host: AgentHost, spec: Fields, name: str, text: str) -> None:
 
 @pytest.mark.parametrize(("name", "text"), [damage for damage in DAMAGES if damage[0] != "intent.json"])
 def test_a_damaged_file_is_named_with_what_to_type_next(host: AgentHost, name: str, text: str) -> None:
-    spec = ended(host)
+    spec = host.finished(shell("worker:0", "true"))
     damage(host, spec, name, text)
     with pytest.raises(AgentRefused) as refused:
         host.ask("status")
@@ -101,7 +92,7 @@ def test_down_ends_and_removes_a_damaged_run(host: AgentHost, name: str, text: s
 
 
 def test_down_of_one_run_leaves_a_damaged_other_one(host: AgentHost) -> None:
-    damaged, other = ended(host), ended(host)
+    damaged, other = host.finished(shell("worker:0", "true")), host.finished(shell("worker:0", "true"))
     damage(host, damaged, "state.json", "{")
     assert host.ask("down", run=other["run"])["removed"] == [other["run"]]
     assert host.run_directory(damaged).exists()
@@ -127,7 +118,7 @@ def test_gc_removes_a_damaged_run_once_it_is_dead(host: AgentHost, name: str, te
 
 
 def test_gc_leaves_a_damaged_run_of_another_cluster_or_machine(host: AgentHost) -> None:
-    spec = ended(host)
+    spec = host.finished(shell("worker:0", "true"))
     damage(host, spec, "spec.json", "{")
     assert host.ask("gc", cluster="other")["runs"] == []
     (host.run_directory(spec) / "machine").write_text("0123 elsewhere\n")
@@ -136,7 +127,7 @@ def test_gc_leaves_a_damaged_run_of_another_cluster_or_machine(host: AgentHost) 
 
 
 def test_runs_tells_of_damaged_ones_beside_the_others(host: AgentHost) -> None:
-    damaged, other = ended(host), ended(host)
+    damaged, other = host.finished(shell("worker:0", "true")), host.finished(shell("worker:0", "true"))
     damage(host, damaged, "spec.json", "{")
     answer = host.ask("runs", cluster=None)
     assert [run["run"] for run in answer["runs"]] == [other["run"]]
@@ -147,7 +138,7 @@ def test_runs_tells_of_damaged_ones_beside_the_others(host: AgentHost) -> None:
 
 def test_a_spec_that_is_of_another_run_removes_nothing_of_that_one(host: AgentHost) -> None:
     """As when somebody has copied it, or written it."""
-    victim, liar = ended(host), ended(host)
+    victim, liar = host.finished(shell("worker:0", "true")), host.finished(shell("worker:0", "true"))
     damage(host, liar, "spec.json", json.dumps(victim))
     with pytest.raises(AgentRefused, match="is of another run"):
         host.ask("status", run=liar["run"])
@@ -166,8 +157,7 @@ def test_bundles_stay_as_long_as_a_damaged_run_may_use_them(host: AgentHost) -> 
 
 
 def test_a_damaged_start_record_hides_no_survivor(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     pid = host.start_record(spec, "worker:0")["pid"]
     (host.run_directory(spec) / "retired").touch()
     kill(host.supervisor(spec))
@@ -184,7 +174,7 @@ def lines(path: Path, *more: str) -> None:
 
 
 def test_lines_of_the_history_that_do_not_hold_are_passed_over_and_counted(host: AgentHost) -> None:
-    spec = ended(host)
+    spec = host.finished(shell("worker:0", "true"))
     path = host.run_directory(spec) / "history.jsonl"
     good = path.read_text().splitlines()
     lines(

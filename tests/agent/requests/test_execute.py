@@ -70,8 +70,7 @@ def test_the_end_of_the_controller_ends_the_command_and_its_children(host: Agent
 
 
 def test_a_stop_does_not_end_what_was_executed_beside_the_task(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "sleep 1000"))
-    host.up(spec)
+    host.started(shell("worker:0", "sleep 1000"))
     with host.open() as talk:
         script = "echo up; until [ -e $HOME/go ]; do sleep 0.05; done; echo through"
         argv = ["/bin/sh", "-c", script]

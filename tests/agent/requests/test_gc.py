@@ -25,23 +25,13 @@ def gc(host: AgentHost, **fields: object) -> Fields:
     return host.ask("gc", **{"dry_run": False, "all": True, **fields})
 
 
-def finished(host: AgentHost, **fields: object) -> Fields:
-    """The spec of a run that is over."""
-    spec = host.spec(shell("worker:0", "exit 0"), **fields)
-    host.up(spec)
-    eventually(lambda: host.state(spec)["finished"])
-    eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
-    return spec
-
-
 def age(path: Path, seconds: float) -> None:
     then = time.time() - seconds
     os.utime(path, (then, then))
 
 
 def test_a_live_run_and_all_that_is_its_own_stay(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"), shell("ps:0", "setsid sleep 1000 & sleep 1000"))
-    host.up(spec)
+    host.started(task("worker:0", "sleep", "1000"), shell("ps:0", "setsid sleep 1000 & sleep 1000"))
     before = host.processes()
     result = gc(host)
     assert {name: value for name, value in result.items() if name not in ("type", "payload", "dry_run")} == {
@@ -66,8 +56,7 @@ def lose_directory(host: AgentHost, spec: Fields) -> list[int]:
 
 
 def test_processes_of_a_run_whose_directory_is_gone_are_ended(host: AgentHost) -> None:
-    spec = host.spec(python_task("worker:0", STUBBORN), shell("ps:0", "setsid env -i sleep 1000 & sleep 1000"))
-    host.up(spec)
+    spec = host.started(python_task("worker:0", STUBBORN), shell("ps:0", "setsid env -i sleep 1000 & sleep 1000"))
     eventually(lambda: "up" in host.log(spec, "worker:0"))
     left = lose_directory(host, spec)
     assert len(left) >= 2
@@ -81,8 +70,7 @@ def test_processes_of_a_run_whose_directory_is_gone_are_ended(host: AgentHost) -
 
 
 def test_a_cluster_is_asked_about_alone_unless_it_is_all(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     (pid,) = lose_directory(host, spec)
     assert gc(host, all=False, cluster="other")["processes"] == []
     assert alive(pid)
@@ -91,8 +79,7 @@ def test_a_cluster_is_asked_about_alone_unless_it_is_all(host: AgentHost) -> Non
 
 def test_processes_of_another_root_are_not_touched(make_host: MakeHost) -> None:
     mine, other = make_host("h1"), make_host("h1")
-    spec = other.spec(task("worker:0", "sleep", "1000"))
-    other.up(spec)
+    spec = other.started(task("worker:0", "sleep", "1000"))
     (pid,) = lose_directory(other, spec)
     assert gc(mine)["processes"] == []
     assert alive(pid)
@@ -101,8 +88,7 @@ def test_processes_of_another_root_are_not_touched(make_host: MakeHost) -> None:
 
 def test_a_trainer_that_has_outlived_its_finished_run_is_ended(host: AgentHost) -> None:
     """As when it hung in the kernel while it was stopped."""
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     pid = host.start_record(spec, "worker:0")["pid"]
     with host.open() as talk:  # before there is an agent that is at work on a stop
         agent = host.state(spec)["agent"]["pid"]
@@ -118,8 +104,7 @@ def test_a_trainer_that_has_outlived_its_finished_run_is_ended(host: AgentHost) 
 
 
 def test_a_finished_run_whose_agent_is_back_is_alive(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     state = host.state(spec)
     path = host.run_directory(spec) / "state.json"
     kill(host.supervisor(spec), signal.SIGSTOP)  # so that it does not write its own again
@@ -131,8 +116,7 @@ def test_a_finished_run_whose_agent_is_back_is_alive(host: AgentHost) -> None:
 
 
 def test_agents_of_runs_that_are_gone_are_strays_when_they_are_old(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
     (trainer,) = lose_directory(host, spec)
     eventually(lambda: {*host.processes()} == {keeper, trainer}, what="guard and supervisor to go")
@@ -144,10 +128,9 @@ def test_agents_of_runs_that_are_gone_are_strays_when_they_are_old(host: AgentHo
 
 
 def test_old_runs_go_by_their_number_when_a_new_one_is_kept(host: AgentHost) -> None:
-    ended = [finished(host, keep=2) for _ in range(3)]
+    ended = [host.finished(shell("worker:0", "true"), keep=2) for _ in range(3)]
     os.mkfifo(go := host.root.parent / "go")
-    newest = host.spec(shell("worker:0", f"read -r line < {go}"), keep=2)
-    host.up(newest)
+    newest = host.started(shell("worker:0", f"read -r line < {go}"), keep=2)
     assert [host.run_directory(spec).exists() for spec in ended] == [False, True, True]
     assert gc(host)["runs"] == []
     go.write_text("\n")
@@ -161,12 +144,12 @@ def test_old_runs_go_by_their_number_when_a_new_one_is_kept(host: AgentHost) -> 
 
 
 def test_a_run_that_ends_at_once_is_not_pruned_by_its_own_start(host: AgentHost) -> None:
-    spec = finished(host, keep=0, ttl_s=0)
+    spec = host.finished(shell("worker:0", "true"), keep=0, ttl_s=0)
     assert host.ask("status")["run"] == spec["run"]
 
 
 def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: AgentHost) -> None:
-    spec = finished(host, ttl_s=3600)
+    spec = host.finished(shell("worker:0", "true"), ttl_s=3600)
     assert gc(host)["runs"] == []
     state = host.state(spec)
     for entry in state["tasks"].values():
@@ -180,7 +163,7 @@ def test_a_run_goes_when_its_time_to_live_is_over_even_the_current_one(host: Age
 
 
 def test_of_a_cluster_that_was_taken_down_the_newest_run_goes_too(host: AgentHost) -> None:
-    spec = finished(host)
+    spec = host.finished(shell("worker:0", "true"))
     assert gc(host)["runs"] == []
     (run,) = gc(host, all=False, over=True)["runs"]
     assert (run["run"], run["reason"]) == (spec["run"], "its cluster was taken down")
@@ -188,14 +171,14 @@ def test_of_a_cluster_that_was_taken_down_the_newest_run_goes_too(host: AgentHos
 
 
 def test_a_run_of_another_machine_with_the_same_home_is_left_to_it(host: AgentHost) -> None:
-    spec = finished(host, ttl_s=0)
+    spec = host.finished(shell("worker:0", "true"), ttl_s=0)
     (host.run_directory(spec) / "machine").write_text("0123 elsewhere\n")
     assert gc(host)["runs"] == []
     assert host.run_directory(spec).exists()
 
 
 def test_a_cluster_that_a_controller_works_on_is_passed_over(host: AgentHost) -> None:
-    spec = finished(host, ttl_s=0)
+    spec = host.finished(shell("worker:0", "true"), ttl_s=0)
     with host.open() as talk:
         host.prepare(talk, host.spec(task("worker:0", "sleep", "1000")))
         assert gc(host)["runs"] == []
@@ -219,8 +202,7 @@ def test_what_was_half_made_or_half_removed_goes_once_it_is_old(host: AgentHost)
 
 
 def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    host.started(task("worker:0", "sleep", "1000"))
     (mine,) = (path for path in (host.root / "agent").iterdir() if len(path.name) == 64)
     old, fresh, in_use, back = (host.root / "agent" / (digit * 64) for digit in "0123")
     for path in (old, fresh, in_use, back):
@@ -241,8 +223,7 @@ def test_programs_that_nobody_runs_from_go(host: AgentHost) -> None:
 
 
 def test_the_program_of_an_agent_is_held_by_each_of_its_processes(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
     for pid in (host.supervisor(spec), keeper):
         assert any(str(path.readlink()).endswith("/lock") for path in Path(f"/proc/{pid}/fd").iterdir())
@@ -251,7 +232,7 @@ def test_the_program_of_an_agent_is_held_by_each_of_its_processes(host: AgentHos
 
 
 def test_locks_of_what_is_not_there_any_more_go(host: AgentHost) -> None:
-    spec = finished(host)
+    spec = host.finished(shell("worker:0", "true"))
     host.ask("down", grace_s=0, by="")
     lock = host.root / "bundles" / ("a" * 64 + ".lock")
     lock.parent.mkdir(exist_ok=True)
@@ -264,7 +245,7 @@ def test_locks_of_what_is_not_there_any_more_go(host: AgentHost) -> None:
 
 
 def test_a_dry_run_changes_nothing(host: AgentHost) -> None:
-    spec = finished(host, ttl_s=0)
+    spec = host.finished(shell("worker:0", "true"), ttl_s=0)
     (host.root / "bundles").mkdir()
     (host.root / "bundles" / ("a" * 64 + ".lock")).touch()
     before = sorted(str(path) for path in host.root.rglob("*") if "__pycache__" not in str(path))

@@ -9,8 +9,7 @@ from tests.waiting import eventually
 
 
 def test_status_tells_of_a_command_its_program_and_nothing_of_environments(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000.125", env={"PASSWORD": "hunter2"}))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000.125", env={"PASSWORD": "hunter2"}))
     status = host.ask("status")
     assert status["run"] == spec["run"]
     assert status["agent_alive"] is True
@@ -22,14 +21,12 @@ def test_status_tells_of_a_command_its_program_and_nothing_of_environments(host:
 
 
 def test_status_finds_the_checkpoint_directories_of_the_host(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"), checkpoint_dirs=["\0HOME/out"])
-    host.up(spec)
+    host.started(task("worker:0", "sleep", "1000"), checkpoint_dirs=["\0HOME/out"])
     assert [entry["dir"] for entry in host.ask("status")["checkpoints"]] == [str(host.home / "out")]
 
 
 def test_status_of_a_finished_run_starts_no_supervisor(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "true"))
-    host.up(spec)
+    host.started(shell("worker:0", "true"))
     eventually(lambda: not host.processes())
     status = host.ask("status")
     assert status["agent_alive"] is False
@@ -45,8 +42,7 @@ def test_status_tells_what_is_wanted_of_the_tasks_by_which_an_end_is_judged(host
 
 
 def test_status_of_a_run_that_cannot_tell_its_intents_any_more_tells_the_rest(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "true"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "true"))
     eventually(lambda: not host.processes())
     (host.run_directory(spec) / "intent.json").write_text("{")
     status = host.ask("status")
@@ -55,8 +51,7 @@ def test_status_of_a_run_that_cannot_tell_its_intents_any_more_tells_the_rest(ho
 
 
 def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
-    host.up(spec)
+    host.started(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0, "until_final": True}))
         messages = [talk.await_type("states")]
@@ -71,8 +66,7 @@ def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
 
 
 def test_watch_ends_when_its_time_is_over_and_the_conversation_continues(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    host.started(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         talk.send("watch", **host.about({"for_s": 0.2}))
         while (frame := talk.receive())["type"] == "states":
@@ -84,8 +78,7 @@ def test_watch_ends_when_its_time_is_over_and_the_conversation_continues(host: A
 
 
 def test_watch_continues_when_the_supervisor_is_killed(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    host.started(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0}))
         agent = talk.await_type("states")["state"]["agent"]
@@ -117,8 +110,7 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
 
 
 def test_a_file_that_names_no_run_as_the_current_one_is_reported_and_not_followed(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     (host.root / "clusters" / "c" / "h1" / "current").write_text("../../../etc\n")
     status = host.ask("status")
     assert status["run"] is None

@@ -44,8 +44,7 @@ def ready(host: AgentHost, spec: Fields, name: str = "worker:0") -> None:
 
 
 def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", SAVES_ON_SIGTERM))
-    host.up(spec)
+    spec = host.started(shell("worker:0", SAVES_ON_SIGTERM))
     ready(host, spec)
     ended = stop(host)
     assert (ended["run"], ended["stopped"], ended["already"], ended["waiting"]) == (spec["run"], ["worker:0"], [], [])
@@ -61,8 +60,7 @@ def test_stop_lets_a_trainer_save(host: AgentHost) -> None:
 
 
 def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", IGNORES_SIGTERM))
-    host.up(spec)
+    spec = host.started(shell("worker:0", IGNORES_SIGTERM))
     ready(host, spec)
     ended = stop(host, grace_s=0.5)
     assert (ended["stopped"], ended["killed"]) == (["worker:0"], {"worker:0": 0.5})
@@ -71,8 +69,7 @@ def test_stop_kills_a_trainer_that_ignores_sigterm(host: AgentHost) -> None:
 
 
 def test_stop_finds_children_in_sessions_of_their_own(host: AgentHost) -> None:
-    spec = host.spec(python_task("worker:0", SCATTERS))
-    host.up(spec)
+    host.started(python_task("worker:0", SCATTERS))
     pids = host.home / "pids"
     eventually(lambda: pids.exists() and len(pids.read_text().split()) == 2)
     assert stop(host)["survivors"] == []
@@ -81,8 +78,7 @@ def test_stop_finds_children_in_sessions_of_their_own(host: AgentHost) -> None:
 
 
 def test_stop_ends_a_trainer_that_is_frozen(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", SAVES_ON_SIGTERM))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", SAVES_ON_SIGTERM))
     ready(host, spec)
     kill(pid, signal.SIGSTOP)
     assert stop(host)["stopped"] == ["worker:0"]
@@ -90,8 +86,7 @@ def test_stop_ends_a_trainer_that_is_frozen(host: AgentHost) -> None:
 
 
 def test_a_second_stop_may_shorten_the_grace_period(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", IGNORES_SIGTERM), grace_s=600)
-    host.up(spec)
+    spec = host.started(shell("worker:0", IGNORES_SIGTERM), grace_s=600)
     ready(host, spec)
     with host.open() as first:
         first.send("stop", **host.about({"tasks": None, "grace_s": None, "by": ""}))
@@ -112,8 +107,7 @@ def test_stop_of_one_task_leaves_the_others(host: AgentHost) -> None:
 
 def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
     recovery = {"max_restarts": 5, "backoff_min_s": 600, "backoff_max_s": 600, "reset_after_s": 600}
-    spec = host.spec(shell("worker:0", "exit 3"), recovery=recovery)
-    host.up(spec)
+    spec = host.started(shell("worker:0", "exit 3"), recovery=recovery)
     host.wait_state(spec, "worker:0", "backoff", attempt=2)
     assert stop(host)["stopped"] == ["worker:0"]
     assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 2
@@ -123,8 +117,7 @@ def test_stop_during_the_back_off_starts_nothing_again(host: AgentHost) -> None:
 
 def test_stop_of_what_has_finished_says_already(host: AgentHost) -> None:
     tasks = (shell("worker:0", "true"), shell("worker:1", "exit 2"), task("ps:0", "sleep", "1000"))
-    spec = host.spec(*tasks, **host.decided_by("ps:0", *tasks))
-    host.up(spec)
+    spec = host.started(*tasks, **host.decided_by("ps:0", *tasks))
     host.wait_state(spec, "worker:0", "succeeded")
     host.wait_state(spec, "worker:1", "failed")
     result = stop(host)
@@ -140,8 +133,7 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
     import os
     import subprocess
 
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     assert stop(host)["survivors"] == []
     key = host.start_record(spec, "worker:0")["key"]
     late = subprocess.Popen(["sleep", "1000"], env={"DTCTL_KEY": key, "PATH": os.environ["PATH"]})
@@ -157,8 +149,7 @@ def test_what_bears_the_key_of_a_stopped_task_is_a_survivor(host: AgentHost) -> 
 
 
 def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "setsid sleep 1000 & sleep 1000 & exit 0"))
     entry = host.wait_state(spec, "worker:0", "succeeded")
     assert [one["command"] for one in entry["exit"]["left_behind"]] == ["sleep 1000"] * 2
     first, second = (one["pid"] for one in entry["exit"]["left_behind"])
@@ -168,8 +159,7 @@ def test_what_a_finished_trainer_left_behind_is_ended_and_reported(host: AgentHo
 
 
 def test_restart_begins_a_new_attempt_beyond_the_budget(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    _, pid = host.running(task("worker:0", "sleep", "1000"))
     entry = host.ask("restart", tasks=["worker:0"], by="ada")["tasks"]["worker:0"]
     assert not alive(pid)
     assert alive(entry["pid"])
@@ -192,8 +182,7 @@ def test_restart_brings_back_a_task_that_was_stopped(host: AgentHost) -> None:
 
 
 def test_down_removes_the_run(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     down = host.ask("down", grace_s=None, by="ada")
     assert down["removed"] == [spec["run"]]
     assert down["stopped"] == ["worker:0"]
@@ -209,8 +198,7 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
     import json
     import subprocess
 
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     innocent = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"], start_new_session=True)
     try:
         kill(host.supervisor(spec))
@@ -265,8 +253,7 @@ def test_a_stop_tells_who_still_saves_and_what_had_to_be_killed(host: AgentHost,
 
 
 def test_a_stop_that_is_quickly_over_has_nothing_to_tell_but_its_result(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "echo ready; exec sleep 1000"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "echo ready; exec sleep 1000"))
     ready(host, spec)
     with host.open() as talk:
         talk.send("stop", **host.about({"tasks": None, "grace_s": 60.0, "why": [], "by": "ada@laptop"}))

@@ -43,8 +43,7 @@ blocked = [line for line in open("/proc/self/status") if line.startswith(("SigIg
 leads = os.getsid(0) == os.getpid() == os.getpgid(0)
 print(json.dumps([leads, os.readlink("/proc/self/fd/0"), fds[:3], len(fds), blocked]))
 """
-    spec = host.spec(python_task("worker:0", show))
-    host.up(spec)
+    spec = host.started(python_task("worker:0", show))
     host.wait_state(spec, "worker:0", "succeeded")
     leads, stdin, first, count, masks = json.loads(host.log(spec, "worker:0"))
     assert leads
@@ -100,8 +99,9 @@ def test_path_holds_the_usual_directories_and_the_tasks_own_path_is_searched(hos
     tool = host.home / "tools" / "my-trainer"
     tool.write_text("#!/bin/sh\necho trained\n")
     tool.chmod(0o755)
-    spec = host.spec(shell("worker:0", "echo $PATH"), task("worker:1", "my-trainer", env={"PATH": "\0HOME/tools:/bin"}))
-    host.up(spec)
+    spec = host.started(
+        shell("worker:0", "echo $PATH"), task("worker:1", "my-trainer", env={"PATH": "\0HOME/tools:/bin"})
+    )
     host.wait_state(spec, "worker:0", "succeeded")
     host.wait_state(spec, "worker:1", "succeeded")
     assert {"/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin"} <= set(host.log(spec, "worker:0").strip().split(":"))
@@ -124,8 +124,7 @@ def test_the_supervisor_can_be_read_in_ps(make_host: MakeHost, tmp_path: Path, d
     """Also where its command line is longer than that of the session."""
     host = make_host(root=tmp_path.joinpath(*["d" * 150] * depth, "root"))
     host.root.parent.mkdir(parents=True, exist_ok=True)
-    spec = host.spec(task("worker:0", *SLEEP))
-    host.up(spec)
+    spec = host.started(task("worker:0", *SLEEP))
     argv = command(host.supervisor(spec)).split()
     assert argv[1] == "-IS"
     assert argv[3:] == ["supervise", str(host.run_directory(spec))]
@@ -183,8 +182,7 @@ def test_an_unchanged_live_run_is_left_alone(host: AgentHost) -> None:
 
 
 def test_a_changed_live_run_is_refused_unless_it_is_to_be_replaced(host: AgentHost) -> None:
-    old = host.spec(task("worker:0", *SLEEP))
-    pid = host.up(old)["tasks"]["worker:0"]["pid"]
+    old, pid = host.running(task("worker:0", *SLEEP))
     new = host.spec(task("worker:0", "sleep", "2000"))
     with pytest.raises(AgentRefused) as refused:
         host.up(new)
@@ -201,11 +199,9 @@ def test_a_changed_live_run_is_refused_unless_it_is_to_be_replaced(host: AgentHo
 
 
 def test_after_a_finished_run_a_new_one_may_start(host: AgentHost) -> None:
-    first = host.spec(shell("worker:0", "true"))
-    host.up(first)
+    first = host.started(shell("worker:0", "true"))
     eventually(lambda: host.state(first)["finished"])
-    second = host.spec(shell("worker:0", "true"))
-    host.up(second)
+    second = host.started(shell("worker:0", "true"))
     assert {run["run"] for run in host.ask("runs")["runs"]} == {first["run"], second["run"]}
 
 
@@ -275,8 +271,7 @@ def test_ports_that_are_taken_are_reported_before_anything_starts_with_others_th
 def test_the_ports_of_a_run_that_is_replaced_are_not_taken(host: AgentHost) -> None:
     port = free_port()
     listen = f"import socket, time; s = socket.create_server(('127.0.0.1', {port})); time.sleep(1000)"
-    old = host.spec(task("worker:0", "python3", "-c", listen, port=port))
-    host.up(old)
+    old = host.started(task("worker:0", "python3", "-c", listen, port=port))
     eventually(lambda: not _binds(port), what="a trainer that listens")
     with host.open() as talk:
         prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
@@ -290,8 +285,7 @@ def test_a_port_that_a_stranger_has_taken_from_the_run_that_is_replaced_is_taken
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         taken.close()
-        old = host.spec(task("worker:0", *SLEEP, port=port))
-        pid = host.up(old)["tasks"]["worker:0"]["pid"]
+        _, pid = host.running(task("worker:0", *SLEEP, port=port))
         with socket.create_server(("127.0.0.1", port)), host.open() as talk:
             prepared = host.prepare(talk, host.spec(task("worker:0", *SLEEP, port=port)), replace=True)
             talk.send("abort")
@@ -373,8 +367,7 @@ def test_a_port_that_a_server_has_just_left_is_free(host: AgentHost) -> None:
 
 
 def test_directories_are_made_before_the_start(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", *SLEEP), dirs=["\0HOME/out/deep", str(host.directory / "data")])
-    host.up(spec)
+    host.started(task("worker:0", *SLEEP), dirs=["\0HOME/out/deep", str(host.directory / "data")])
     assert (host.home / "out" / "deep").is_dir()
     assert (host.directory / "data").is_dir()
 
@@ -441,8 +434,7 @@ def test_the_same_cluster_below_two_roots_is_two_clusters(make_host: MakeHost) -
 
 
 def test_a_hangup_does_not_harm_what_stays(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", *SLEEP))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", *SLEEP))
     supervisor, record = host.supervisor(spec), host.start_record(spec, "worker:0")
     for number in (signal.SIGHUP, signal.SIGINT, signal.SIGPIPE):
         kill(supervisor, number)

@@ -35,14 +35,12 @@ DEATHS = {
 
 @pytest.mark.parametrize(("program", "reason"), DEATHS.items(), ids=DEATHS.values())
 def test_an_end_is_reported_with_its_cause(host: AgentHost, program: str, reason: str) -> None:
-    spec = host.spec(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
-    host.up(spec)
+    spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "max_restarts": 0})
     assert host.wait_state(spec, "worker:0", "failed")["reason"] == reason
 
 
 def test_a_task_that_fails_the_same_way_three_times_is_not_tried_again(host: AgentHost) -> None:
-    spec = host.spec(python_task("worker:0", "raise ValueError('bad value')"), recovery={**QUICKLY, "repeat": 3})
-    host.up(spec)
+    spec = host.started(python_task("worker:0", "raise ValueError('bad value')"), recovery={**QUICKLY, "repeat": 3})
     entry = host.wait_state(spec, "worker:0", "failed")
     assert entry["attempt"] == 3
     assert entry["reason"] == (
@@ -55,8 +53,7 @@ def test_a_shortage_of_the_machine_is_waited_for_and_no_repetition(host: AgentHo
     program = (
         "import os; int(os.environ['DTCTL_ATTEMPT']) > 1 or exec('raise OSError(28, \"No space left on device\")')"
     )
-    spec = host.spec(python_task("worker:0", program), recovery={**QUICKLY, "repeat": 1})
-    host.up(spec)
+    spec = host.started(python_task("worker:0", program), recovery={**QUICKLY, "repeat": 1})
     entry = host.wait_state(spec, "worker:0", "succeeded")
     assert (entry["attempt"], entry["history"][0]["cause"]) == (2, "OSError: [Errno 28] No space left on device")
     assert entry["history"][1]["started"] - entry["history"][0]["ended"] > 4
@@ -70,8 +67,7 @@ def test_a_kill_by_a_kernel_without_memory_is_reported_as_that(host: AgentHost) 
     try:
         (group / "memory.limit_in_bytes").write_text(str(64 << 20))
         eater = f"echo $$ > {group}/cgroup.procs; exec python3 -c 'bytearray(1 << 30)'"
-        spec = host.spec(shell("worker:0", eater), recovery={**QUICKLY, "max_restarts": 0})
-        host.up(spec)
+        spec = host.started(shell("worker:0", eater), recovery={**QUICKLY, "max_restarts": 0})
         reason = host.wait_state(spec, "worker:0", "failed")["reason"]
     finally:
         group.rmdir()

@@ -8,15 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, kill, shell, task
+from tests.agent.host import AgentHost, Fields, alive, budget, kill, shell, task
 from tests.waiting import eventually
 
 HERE = "HERE=$DTCTL_RUN_DIR/tasks/worker-0/attempt-$DTCTL_ATTEMPT"
 ONCE = "[ $DTCTL_ATTEMPT = 1 ] || exec sleep 1000"
-
-
-def budget(max_restarts: int) -> Fields:
-    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
 
 
 def spoil(host: AgentHost, spec: Fields, name: str, content: bytes) -> int:
@@ -64,8 +60,7 @@ def test_a_damaged_state_costs_no_attempt_and_is_reported(host: AgentHost) -> No
 
 
 def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     successor(host, spec, spoil(host, spec, "intent.json", b"\0" * 300))
     assert host.wait_state(spec, "worker:0", "running")["pid"] == pid
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
@@ -73,8 +68,7 @@ def test_a_damaged_intent_ends_nothing_and_a_stop_still_holds(host: AgentHost) -
 
 
 def test_an_intent_that_is_spoilt_while_the_agent_works_is_written_again(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     path = host.run_directory(spec) / "intent.json"
     kept = json.loads(path.read_text())["serial"]
     eventually(lambda: host.state(spec)["intent_serial"] == kept, what="the agent to know that the run is kept")
@@ -89,8 +83,7 @@ FILES = ("spec.json", "state.json", "intent.json", "secrets.json", "environ.json
 @pytest.mark.parametrize("spoilt", ["removed", "emptied"])
 @pytest.mark.parametrize("name", FILES)
 def test_a_living_agent_writes_each_of_its_files_again(host: AgentHost, name: str, spoilt: str) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     path = host.run_directory(spec) / name
     mode = path.stat().st_mode
     path.unlink()
@@ -112,8 +105,7 @@ def holds(path: Path) -> bool:
 
 @pytest.mark.parametrize("name", ["state.json", "intent.json"])
 def test_a_successor_rebuilds_a_missing_file(host: AgentHost, name: str) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     old = host.supervisor(spec)
     kill(old, signal.SIGSTOP)
     stands_still(old)
@@ -151,8 +143,7 @@ def test_a_kept_run_continues_though_its_intent_is_spoilt_before_its_agent_has_r
 def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host: AgentHost) -> None:
     """Who it is nobody knows any more: by what it was given it is found all the same."""
     script = f"{ONCE}; {HERE}; sleep 2; setsid sleep 1000 & echo '{{\"pid\": -1}}' > $HERE/start.json; exec sleep 1000"
-    spec = host.spec(shell("worker:0", script), recovery=budget(1))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", script), recovery=budget(1))
     eventually(lambda: (host.attempt(spec, "worker:0") / "start.json").read_text() == '{"pid": -1}\n')
     kill(host.supervisor(spec))
     entry = host.wait_state(spec, "worker:0", "running", attempt=2)
@@ -164,8 +155,7 @@ def test_a_trainer_that_forges_its_start_is_ended_with_all_that_it_started(host:
 
 def test_a_trainer_that_removes_its_start_runs_beside_no_successor(host: AgentHost) -> None:
     script = f"{ONCE}; {HERE}; sleep 2; rm $HERE/start.json; exec sleep 1000"
-    spec = host.spec(shell("worker:0", script), recovery=budget(1))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", script), recovery=budget(1))
     eventually(lambda: not (host.attempt(spec, "worker:0") / "start.json").exists())
     kill(host.supervisor(spec))
     host.wait_state(spec, "worker:0", "running", attempt=2)
@@ -178,8 +168,7 @@ def test_an_exit_is_known_whatever_the_trainer_has_put_in_its_place(host: AgentH
         shell("worker:1", f"{HERE.replace('worker-0', 'worker-1')}; echo '[' > $HERE/exit.json; exit 7"),
         shell("worker:2", f"{HERE.replace('worker-0', 'worker-2')}; rm -r $HERE; exit 7"),
     )
-    spec = host.spec(*tasks, fail_fast=False, roster=[{"task": each["id"], "host": host.name} for each in tasks])
-    host.up(spec)
+    spec = host.started(*tasks, fail_fast=False, roster=[{"task": each["id"], "host": host.name} for each in tasks])
     for name in ("worker:0", "worker:1"):
         assert host.wait_state(spec, name, "failed")["exit"]["code"] == 7
     assert "exit status unknown" in host.wait_state(spec, "worker:2", "failed")["reason"]

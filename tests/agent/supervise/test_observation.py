@@ -50,8 +50,7 @@ def stranger(port: int) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_task_is_ready_when_its_port_listens(host: AgentHost, port: int) -> None:
-    spec = host.spec(python_task("ps:0", LISTENS, port=port, ready="listening", env={"PORT": str(port)}))
-    host.up(spec)
+    spec = host.started(python_task("ps:0", LISTENS, port=port, ready="listening", env={"PORT": str(port)}))
     assert host.state(spec)["tasks"]["ps:0"]["ready"] is False
     (host.home / "go").touch()
     ready = host.wait_entry(spec, "ps:0", lambda entry: entry["ready"])
@@ -69,8 +68,7 @@ def test_so_it_is_when_a_child_of_its_program_listens(host: AgentHost, port: int
 
 
 def test_a_task_without_a_port_is_ready_when_it_runs(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     host.wait_entry(spec, "worker:0", lambda entry: entry["ready"])
 
 
@@ -78,16 +76,14 @@ def test_a_port_at_which_another_process_listens_makes_no_task_ready(
     host: AgentHost, port: int, request: pytest.FixtureRequest
 ) -> None:
     counts = "for i in 1 2 3 4 5 6 7 8; do echo look $i; sleep 0.5; done; sleep 1000"
-    spec = host.spec(shell("ps:0", counts, port=port, ready="listening"))
-    host.up(spec)
+    spec = host.started(shell("ps:0", counts, port=port, ready="listening"))
     request.getfixturevalue("stranger")
     eventually(lambda: "look 8" in host.log(spec, "ps:0"))
     assert host.state(spec)["tasks"]["ps:0"]["ready"] is False
 
 
 def test_a_task_that_reports_a_step_is_ready_though_it_listens_nowhere(host: AgentHost, port: int) -> None:
-    spec = host.spec(shell("ps:0", "echo step 1; sleep 1000", port=port, ready="listening"))
-    host.up(spec)
+    spec = host.started(shell("ps:0", "echo step 1; sleep 1000", port=port, ready="listening"))
     assert host.wait_entry(spec, "ps:0", lambda entry: entry["ready"])["step"] == 1
 
 
@@ -114,14 +110,12 @@ def test_the_line_of_a_step_is_reported_without_secrets(host: AgentHost) -> None
 
 
 def test_the_last_step_of_a_short_life_is_reported_too(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "echo step 7; exit 3"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "echo step 7; exit 3"))
     assert host.wait_state(spec, "worker:0", "failed")["step"] == 7
 
 
 def test_another_attempt_begins_without_a_step(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "[ $DTCTL_ATTEMPT = 1 ] && echo step 7; exec sleep 1000"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "[ $DTCTL_ATTEMPT = 1 ] && echo step 7; exec sleep 1000"))
     host.wait_entry(spec, "worker:0", lambda entry: entry["step"] == 7)
     entry = host.ask("restart", tasks=["worker:0"], by="ada")["tasks"]["worker:0"]
     assert (entry["step"], entry["progress"]) == (None, None)
@@ -129,8 +123,7 @@ def test_another_attempt_begins_without_a_step(host: AgentHost) -> None:
 
 def test_progress_alone_is_reported_no_more_than_every_two_seconds(host: AgentHost) -> None:
     script = "i=0; while :; do i=$((i+1)); echo step $i; sleep 0.05; done"
-    spec = host.spec(shell("worker:0", script))
-    host.up(spec)
+    spec = host.started(shell("worker:0", script))
     first = host.wait_entry(spec, "worker:0", lambda entry: entry["step"])
     before, began = host.state(spec)["serial"], time.monotonic()
     subprocess.run(["sleep", "6"], check=True)

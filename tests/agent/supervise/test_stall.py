@@ -29,8 +29,7 @@ def watched(stall_s: float | None, max_restarts: int = 1) -> Fields:
 
 
 def test_a_trainer_whose_step_stands_still_is_started_again(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", HANGS), recovery=watched(3))
     entry = host.wait_state(spec, "worker:0", "running", attempt=2)
     assert not alive(pid)
     past = entry["history"][0]
@@ -48,8 +47,7 @@ def test_python_is_asked_where_it_hangs(host: AgentHost) -> None:
     env = {"PYTHONFAULTHANDLER": "1"}
     program = python_task("worker:0", HANGS_IN_PYTHON, env=env)
     program["argv"] = [word.replace("-uISc", "-uSc") for word in program["argv"]]  # -I would not read the variable
-    spec = host.spec(program, recovery=watched(3, max_restarts=0))
-    host.up(spec)
+    spec = host.started(program, recovery=watched(3, max_restarts=0))
     entry = host.wait_state(spec, "worker:0", "failed")
     assert entry["exit"]["signal"] == signal.SIGABRT
     assert [one["kind"] for one in entry["why"]] == ["stalled", "hung_in"]
@@ -78,8 +76,7 @@ def test_py_spy_is_asked_when_it_is_there(host: AgentHost) -> None:
     spy = host.directory / "bin" / "py-spy"
     spy.write_text('#!/bin/sh\necho "py-spy was asked: $*"\n')
     spy.chmod(0o755)
-    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", HANGS), recovery=watched(3, max_restarts=0))
     host.wait_state(spec, "worker:0", "failed")
     assert f"py-spy was asked: dump --nonblocking --pid {pid}" in (host.attempt(spec, "worker:0") / "stack").read_text()
 
@@ -88,8 +85,7 @@ def test_a_py_spy_that_hangs_is_waited_for_a_while_only(host: AgentHost) -> None
     spy = host.directory / "bin" / "py-spy"
     spy.write_text("#!/bin/sh\nexec sleep 1000\n")
     spy.chmod(0o755)
-    spec = host.spec(shell("worker:0", HANGS), task("ps:0", "sleep", "1000"), recovery=watched(3, max_restarts=0))
-    host.up(spec)
+    spec = host.started(shell("worker:0", HANGS), task("ps:0", "sleep", "1000"), recovery=watched(3, max_restarts=0))
     host.wait_state(spec, "worker:0", "stalled")
     assert host.ask("stop", tasks=["ps:0"], grace_s=None, reason="", by="")["stopped"] == ["ps:0"]
     host.wait_state(spec, "worker:0", "failed")
@@ -100,8 +96,7 @@ def test_a_stop_goes_before_the_question_for_a_stack(host: AgentHost) -> None:
     spy = host.directory / "bin" / "py-spy"
     spy.write_text("#!/bin/sh\nexec sleep 1000\n")
     spy.chmod(0o755)
-    spec = host.spec(shell("worker:0", HANGS), recovery=watched(3))
-    host.up(spec)
+    spec = host.started(shell("worker:0", HANGS), recovery=watched(3))
     host.wait_state(spec, "worker:0", "stalled")
     assert host.ask("stop", tasks=None, grace_s=0, why=[{"kind": "stopped_by", "by": "ada"}], by="")["stopped"] == [
         "worker:0"
@@ -120,16 +115,14 @@ def test_the_leads_saves_are_no_progress_of_a_worker_that_trains_alone(host: Age
     ]
     tasks = [shell("worker:0", saves), shell("worker:1", HANGS)]
     fields = {"roster": roster, "strategy": "async-ps", "checkpoint_dirs": [str(shared)], "lead": "worker:0"}
-    spec = host.spec(*tasks, recovery=watched(8), **fields)
-    host.up(spec)
+    spec = host.started(*tasks, recovery=watched(8), **fields)
     assert host.wait_state(spec, "worker:1", "running", attempt=2)["history"][0]["hung"]
     assert host.state(spec)["tasks"]["worker:0"]["attempt"] == 1
 
 
 def test_a_trainer_that_hangs_before_its_first_step_is_started_again(host: AgentHost) -> None:
     program = "[ $DTCTL_ATTEMPT = 1 ] && sleep 1000; for i in 1 2 3; do echo step $i; sleep 0.1; done"
-    spec = host.spec(shell("worker:0", program), recovery={**watched(None), "first_step_s": 4.0})
-    host.up(spec)
+    spec = host.started(shell("worker:0", program), recovery={**watched(None), "first_step_s": 4.0})
     entry = host.wait_state(spec, "worker:0", "succeeded")
     assert (entry["attempt"], entry["step"]) == (2, 3)
     assert ("running", "stalled") in host.events(spec, "worker:0")

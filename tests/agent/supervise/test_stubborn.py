@@ -38,8 +38,7 @@ work("trainer")
 
 @pytest.mark.parametrize("frozen", [False, True], ids=["at work", "frozen"])
 def test_it_ends_soon_after_its_grace_period(host: AgentHost, frozen: bool) -> None:
-    spec = host.spec(python_task("worker:0", SWALLOWS), grace_s=GRACE_S)
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(python_task("worker:0", SWALLOWS), grace_s=GRACE_S)
     eventually(lambda: host.log(spec, "worker:0").count("ready") == 3)
     if frozen:
         kill(pid, signal.SIGSTOP)

@@ -9,19 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.agent.host import AgentHost, Fields, alive, kill, python_task, shell, task
+from tests.agent.host import AgentHost, alive, budget, kill, python_task, shell, task
 from tests.waiting import eventually
 
 WAITS_FOR_A_FILE = "until [ -e $HOME/go ]; do sleep 0.05; done; exit 7"
 
 
-def budget(max_restarts: int, **fields: float) -> Fields:
-    return {"max_restarts": max_restarts, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600, **fields}
-
-
 def test_a_failed_task_is_started_again_until_its_budget_is_used_up(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "echo attempt $DTCTL_ATTEMPT; exit 3"), recovery=budget(2))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "echo attempt $DTCTL_ATTEMPT; exit 3"), recovery=budget(2))
     entry = host.wait_state(spec, "worker:0", "failed")
     assert (entry["attempt"], entry["restarts"]) == (3, 2)
     assert entry["reason"] == "exit code 3, after 2 restarts"
@@ -75,8 +70,7 @@ sleep 1000 & echo $! > $HOME/pid
 setsid sleep 1000 &
 exit 3
 """
-    spec = host.spec(shell("worker:0", script), recovery=budget(2))
-    host.up(spec)
+    spec = host.started(shell("worker:0", script), recovery=budget(2))
     entry = host.wait_state(spec, "worker:0", "failed")
     assert [past["code"] for past in entry["history"]] == [3, 3, 3]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
@@ -99,10 +93,9 @@ def test_trainers_outlive_their_supervisor_and_are_adopted(host: AgentHost) -> N
 
 
 def test_an_exit_that_no_supervisor_saw_is_still_known(host: AgentHost) -> None:
-    spec = host.spec(
+    spec = host.started(
         shell("worker:0", WAITS_FOR_A_FILE), shell("worker:1", WAITS_FOR_A_FILE.replace("exit 7", "exit 0"))
     )
-    host.up(spec)
     kill(host.supervisor(spec))
     (host.home / "go").touch()
     for name in ("worker:0", "worker:1"):
@@ -114,8 +107,7 @@ def test_an_exit_that_no_supervisor_saw_is_still_known(host: AgentHost) -> None:
 
 
 def test_stop_works_when_the_supervisor_was_killed(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     kill(host.supervisor(spec))
     result = host.ask("stop", tasks=None, grace_s=None, reason="", by="")
     assert result["stopped"] == ["worker:0"]
@@ -123,8 +115,7 @@ def test_stop_works_when_the_supervisor_was_killed(host: AgentHost) -> None:
 
 
 def test_a_back_off_continues_after_the_supervisor_was_killed(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "exit 3"), recovery=budget(2, backoff_min_s=0.6, backoff_max_s=0.6))
     host.wait_state(spec, "worker:0", "backoff", attempt=2)
     kill(host.supervisor(spec))
     host.ask("status")
@@ -136,8 +127,7 @@ def test_a_back_off_continues_after_the_supervisor_was_killed(host: AgentHost) -
 
 def test_an_attempt_that_is_newer_than_the_state_is_adopted(host: AgentHost) -> None:
     """As when the disk was full, so that the state could not be written, and the supervisor was killed then."""
-    spec = host.spec(shell("worker:0", f"[ $DTCTL_ATTEMPT = 1 ] && exit 3; {WAITS_FOR_A_FILE}"), recovery=budget(1))
-    host.up(spec)
+    spec = host.started(shell("worker:0", f"[ $DTCTL_ATTEMPT = 1 ] && exit 3; {WAITS_FOR_A_FILE}"), recovery=budget(1))
     path = host.run_directory(spec) / "state.json"
     entry = host.wait_state(spec, "worker:0", "running", attempt=2)
     kill(host.supervisor(spec))
@@ -152,8 +142,7 @@ def test_an_attempt_that_is_newer_than_the_state_is_adopted(host: AgentHost) -> 
 
 
 def test_a_trainer_outlives_its_keeper_and_its_end_is_noticed(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", WAITS_FOR_A_FILE))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", WAITS_FOR_A_FILE))
     keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
     kill(keeper)
     eventually(lambda: not alive(keeper))
@@ -166,16 +155,14 @@ def test_a_trainer_outlives_its_keeper_and_its_end_is_noticed(host: AgentHost) -
 
 
 def test_a_trainer_without_a_keeper_can_be_stopped(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     kill(host.start_record(spec, "worker:0")["keeper"]["pid"])
     assert host.ask("stop", tasks=None, grace_s=None, reason="", by="")["stopped"] == ["worker:0"]
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
 
 
 def test_a_keeper_holds_no_lock_of_its_supervisor(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     keeper = host.start_record(spec, "worker:0")["keeper"]["pid"]
     held = {str(path.readlink()) for path in Path(f"/proc/{keeper}/fd").iterdir()}
     assert not any(name.endswith(("agent.lock", "wake", "intent.lock")) for name in held), held
@@ -183,8 +170,7 @@ def test_a_keeper_holds_no_lock_of_its_supervisor(host: AgentHost) -> None:
 
 
 def test_two_supervisors_are_never_there_at_once(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     line = Path(f"/proc/{host.supervisor(spec)}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
     second = subprocess.run(line, env=host.env, timeout=60, check=False)
     assert second.returncode == 0
@@ -192,8 +178,7 @@ def test_two_supervisors_are_never_there_at_once(host: AgentHost) -> None:
 
 
 def test_a_supervisor_is_idle_when_nothing_happens(host: AgentHost) -> None:
-    spec = host.spec(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
-    host.up(spec)
+    spec = host.started(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
     pid = host.supervisor(spec)
     intent = json.loads((host.run_directory(spec) / "intent.json").read_text())
     assert intent["session"] is None
@@ -219,8 +204,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def test_the_growth_of_a_log_is_sampled(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", "echo one; until [ -e $HOME/go ]; do sleep 0.05; done; echo two; sleep 1000"))
-    host.up(spec)
+    spec = host.started(shell("worker:0", "echo one; until [ -e $HOME/go ]; do sleep 0.05; done; echo two; sleep 1000"))
     times = host.attempt(spec, "worker:0") / "times"
 
     def samples() -> list[list[float]]:
@@ -237,11 +221,10 @@ def test_a_full_disk_loses_no_exit_and_kills_no_supervisor(host: AgentHost) -> N
     host.root.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(host.root)], check=True)
     try:
-        spec = host.spec(
+        spec = host.started(
             shell("worker:0", WAITS_FOR_A_FILE),
             python_task("worker:1", "import time; time.sleep(1000)"),
         )
-        host.up(spec)
         supervisor = host.supervisor(spec)
         filler = host.root / "checkpoint"
         with filler.open("wb", buffering=0) as file:

@@ -44,8 +44,7 @@ def successor(host: AgentHost, spec: Fields, *before: int) -> int:
 
 
 def test_a_supervisor_that_is_killed_is_replaced_without_a_controller(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     old = host.supervisor(spec)
     watching = guard(host)
     kill(old)
@@ -58,8 +57,7 @@ def test_a_supervisor_that_is_killed_is_replaced_without_a_controller(host: Agen
 
 
 def test_what_happened_while_there_was_no_supervisor_is_seen_by_the_next_one(host: AgentHost) -> None:
-    spec = host.spec(shell("worker:0", WAITS_FOR_A_FILE))
-    host.up(spec)
+    spec = host.started(shell("worker:0", WAITS_FOR_A_FILE))
     kill(host.supervisor(spec))
     (host.home / "go").touch()
     assert host.wait_state(spec, "worker:0", "failed")["exit"]["code"] == 7
@@ -67,8 +65,7 @@ def test_what_happened_while_there_was_no_supervisor_is_seen_by_the_next_one(hos
 
 
 def test_a_guard_that_is_killed_is_replaced_by_its_supervisor(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     first, supervisor = guard(host), host.supervisor(spec)
     kill(first)
     second = eventually(lambda: next((pid for pid in named(host, "dtctl-guard") if pid != first), 0))
@@ -93,8 +90,7 @@ def kill_both(host: AgentHost, spec: Fields) -> int:
 
 
 def test_a_keeper_revives_an_agent_of_which_nothing_is_left(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"), task("worker:1", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"), task("worker:1", "sleep", "1000"))
     new = successor(host, spec, kill_both(host, spec))
     assert guard(host)
     eventually(lambda: named(host, "dtctl-agent") == [new], 60, "the other keeper's agent to give way")
@@ -105,24 +101,21 @@ def test_a_keeper_revives_an_agent_of_which_nothing_is_left(host: AgentHost) -> 
 
 def test_a_trainer_that_ends_while_there_is_no_agent_is_started_again(host: AgentHost) -> None:
     recovery = {"max_restarts": 1, "backoff_min_s": 0.05, "backoff_max_s": 0.2, "reset_after_s": 600}
-    spec = host.spec(shell("worker:0", "[ $DTCTL_ATTEMPT = 2 ] && sleep 1000; sleep 1000"), recovery=recovery)
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(shell("worker:0", "[ $DTCTL_ATTEMPT = 2 ] && sleep 1000; sleep 1000"), recovery=recovery)
     kill_both(host, spec)
     kill(pid)
     assert host.wait_state(spec, "worker:0", "running", attempt=2)["restarts"] == 1
 
 
 def test_a_run_that_is_over_is_not_revived_by_what_is_left_of_it(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"))
     host.ask("down", grace_s=0, by="")
     eventually(lambda: not host.processes(), what=f"the end of {host.remains()}")
     assert not host.run_directory(spec).exists()
 
 
 def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     wake, hidden = host.run_directory(spec) / "wake", host.run_directory(spec) / "hidden"
     old = host.supervisor(spec)
     kill(old, signal.SIGSTOP)
@@ -139,8 +132,7 @@ def test_a_supervisor_that_cannot_begin_is_tried_again_until_it_can(host: AgentH
 
 
 def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     path = host.run_directory(spec) / "spec.json"
     whole = path.read_text()
     kill(host.supervisor(spec), signal.SIGSTOP)  # else it would write the file again
@@ -158,8 +150,7 @@ def test_an_agent_whose_spec_is_damaged_ends_until_somebody_asks_for_it(host: Ag
 
 
 def test_there_are_never_two_supervisors_whatever_is_killed(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"))
-    pid = host.up(spec)["tasks"]["worker:0"]["pid"]
+    spec, pid = host.running(task("worker:0", "sleep", "1000"))
     rng = random.Random(7)
     for _ in range(20):
         victims = named(host, "dtctl-guard") + named(host, "dtctl-agent")
@@ -182,8 +173,7 @@ def supervises(pid: int) -> bool:
 
 @pytest.mark.parametrize("agent_python", ["this"], indirect=True)
 def test_guard_and_supervisor_are_small(host: AgentHost) -> None:
-    spec = host.spec(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
-    host.up(spec)
+    spec = host.started(*[task(f"worker:{index}", "sleep", "1000") for index in range(8)])
     shares = {pid: pss_bytes(pid) for pid in (guard(host), host.supervisor(spec))}
     assert sum(shares.values()) < 25e6, {command(pid): share for pid, share in shares.items()}
 
@@ -196,8 +186,7 @@ def pss_bytes(pid: int) -> int:
 
 def test_a_stop_right_after_the_kill_is_not_lost(host: AgentHost) -> None:
     for _ in range(5):
-        spec = host.spec(task("worker:0", "sleep", "1000"))
-        host.up(spec)
+        spec = host.started(task("worker:0", "sleep", "1000"))
         with host.open() as talk:
             kill(host.supervisor(spec))
             result = talk.ask("stop", **host.about({"tasks": None, "grace_s": None, "by": ""}))

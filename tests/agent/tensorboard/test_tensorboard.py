@@ -48,9 +48,7 @@ def up(host: AgentHost, *places: str, installed: bool = True, env: Fields | None
         (host.home / place / NAME).write_bytes(scalar(1, "loss", 0.5))
     variables = {"PYTHONPATH": str(host.home / "packages"), **(env or {})}
     waits = task("worker:0", sys.executable, "-c", "import time; time.sleep(1000)", env=variables)
-    spec = host.spec(waits, checkpoint_dirs=[f"\0HOME/{place.split('/')[0]}" for place in places or ["out"]])
-    host.up(spec)
-    return spec
+    return host.started(waits, checkpoint_dirs=[f"\0HOME/{place.split('/')[0]}" for place in places or ["out"]])
 
 
 def begun(host: AgentHost, talk: Conversation) -> Fields:
@@ -171,8 +169,7 @@ def test_without_tensorboard_the_pythons_that_were_tried_are_named(
         pytest.skip("no other Python on this machine")
     python = host.directory / "bin" / "python3"
     python.write_text('#!/bin/sh\ncase "$*" in *find_spec*) exit 3;; esac\nexec /usr/bin/python3 "$@"\n')
-    spec = host.spec(task("worker:0", str(python), "-c", "import time; time.sleep(1000)"))
-    host.up(spec)
+    host.started(task("worker:0", str(python), "-c", "import time; time.sleep(1000)"))
     answer = host.ask("event_dirs")
     assert answer["tensorboard"] is None or answer["tensorboard"] != str(python)
     assert str(python) in answer["tried"]

@@ -12,8 +12,7 @@ SAYS = "echo step 1; echo UNAVAILABLE: no way to /job:ps/replica:0/task:0 by hun
 
 
 def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
-    spec = host.spec(task("worker:0", "sleep", "1000"), dirs=["\0HOME/out"])
-    host.up(spec)
+    spec = host.started(task("worker:0", "sleep", "1000"), dirs=["\0HOME/out"])
     pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
     os.kill(pid, signal.SIGSTOP)
     eventually(lambda: host.ask("diagnose")["tasks"]["worker:0"]["frozen"], what="a frozen task")

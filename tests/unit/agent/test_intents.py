@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,13 @@ def on_disk(files: RunFiles) -> IntentFile:
     return files.intent()
 
 
+def reading(files: RunFiles, *more: Any) -> intents.IntentFollower:
+    """What an agent follows that has read the file."""
+    followed = intents.IntentFollower(files, *more)
+    followed.read()
+    return followed
+
+
 def test_the_higher_version_holds() -> None:
     mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3)}
     theirs = {"a": intent("stop", 2), "b": intent("stop", 3), "c": intent("stop", 4), "d": intent("stop", 9)}
@@ -51,8 +59,7 @@ def test_every_change_counts() -> None:
 
 
 def test_an_order_is_followed_and_written(files: RunFiles) -> None:
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     assert followed.take({"worker:0": intent("run", 2)})
     assert not followed.take({"worker:0": intent("run", 2)})
     assert followed.value["tasks"]["worker:0"]["want"] == "run"
@@ -63,8 +70,7 @@ def test_an_order_is_followed_and_written(files: RunFiles) -> None:
 
 
 def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -> None:
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     asked = on_disk(files)
     asked["tasks"]["worker:0"] = intent("stop", 5)
     paths.write_json(files.intent_path, {**asked, "serial": 2})
@@ -76,8 +82,7 @@ def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -
 
 
 def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -105,8 +110,7 @@ def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatc
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     assert followed.lost_session is False
     living.clear()
     followed.read()
@@ -121,8 +125,7 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
         paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
 
     monkeypatch.setattr(processes, "find", kept_and_gone)
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     assert (followed.value["session"], followed.lost_session) == (None, False)
 
 
@@ -154,8 +157,7 @@ def test_a_file_that_is_damaged_from_the_beginning_gives_way_to_what_is_known(fi
 
 def test_a_file_that_is_damaged_later_is_written_again_as_it_was_followed(files: RunFiles) -> None:
     reported: list[str] = []
-    followed = intents.IntentFollower(files, None, reported.append)
-    followed.read()
+    followed = reading(files, None, reported.append)
     Path(files.intent_path).write_text("{")
     assert not followed.settled()
     followed.read()
@@ -171,8 +173,7 @@ def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
-    followed = intents.IntentFollower(files, None, lambda _: None)
-    followed.read()
+    followed = reading(files, None, lambda _: None)
     paths.write_json(files.intent_path, {**on_disk(files), "serial": 2, "session": None})
     Path(files.intent_path).write_text("{")
     followed.read()
@@ -185,8 +186,7 @@ def test_a_kept_run_continues_though_the_word_was_damaged_before_it_was_read(
 def test_a_run_that_was_given_up_before_the_damage_stays_so(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     monkeypatch.setattr(processes, "find", lambda _: None)
-    followed = intents.IntentFollower(files, None, lambda _: None)
-    followed.read()
+    followed = reading(files, None, lambda _: None)
     assert followed.lost_session is True
     Path(files.intent_path).write_text("{")
     for _ in range(2):
@@ -203,8 +203,7 @@ def test_a_file_that_lacks_a_task_is_damaged(files: RunFiles) -> None:
 
 
 def test_an_unchanged_file_is_not_read_again(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     monkeypatch.setattr(files, "intent", lambda: pytest.fail("it was read"))
     followed.read()
 
@@ -246,8 +245,7 @@ def test_a_file_that_looks_like_the_one_before_an_order_is_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Looks(monkeypatch)
-    followed = intents.IntentFollower(files)
-    followed.read()
+    followed = reading(files)
     followed.take({"worker:0": intent("run", 2)})
     paths.write_json(files.intent_path, {**on_disk(files), "serial": 3})
     followed.read()
@@ -258,8 +256,7 @@ def test_a_file_that_looks_like_the_one_before_the_damage_is_read(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = Looks(monkeypatch)
-    followed = intents.IntentFollower(files, None, lambda _: None)
-    followed.read()
+    followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
     looks.number = 2
     followed.read()
@@ -287,8 +284,7 @@ class Session(runs.Run):
 def test_a_session_that_finds_the_file_damaged_has_the_supervisor_mend_it(
     files: RunFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    followed = intents.IntentFollower(files, None, lambda _: None)
-    followed.read()
+    followed = reading(files, None, lambda _: None)
     Path(files.intent_path).write_text("{")
     monkeypatch.setattr(fifo, "ring", lambda _: followed.read())
     serial = Session(files, followed).change(lambda intent: intents.change(intent["tasks"]["worker:0"], want="stop"))

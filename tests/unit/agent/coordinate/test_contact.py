@@ -50,16 +50,6 @@ def test_host_timeout_fails_the_run_and_stops_the_others() -> None:
     assert world.states["worker:1"] == "stopped"
 
 
-def test_a_coordinator_that_was_killed_goes_on_where_it_was() -> None:
-    world = async_ps()
-    world.die("ps:0")
-    world.run_for(0.5)
-    world.restart_coordinator()
-    world.until(lambda: recovered(world))
-    assert world.attempts == {"ps:0": 2, "ps:1": 1, "chief:0": 1, "worker:0": 1, "worker:1": 1}
-    assert world.data["restarts"] == 1
-
-
 def test_a_host_that_went_while_the_coordinator_was_away_is_missed() -> None:
     world = async_ps(recovery={"host_timeout_s": 120.0})
     world.cut.add("d")
@@ -84,15 +74,6 @@ def test_a_stop_that_a_host_was_told_directly_holds() -> None:
     assert world.states["worker:0"] == "stopped"
     assert world.condition == "Running"
     assert world.data["intents"]["worker:0"]["by"] == "me@pc"
-
-
-def test_a_run_that_every_host_was_told_to_stop_is_stopped() -> None:
-    world = async_ps()
-    for task in world.tasks.values():
-        intents.change(task.intent, want="stop", by="me", **because([fact("stopped_by", by="me")]))
-    world.until(lambda: world.coordinator.over)
-    assert world.condition == "Stopped"
-    assert world.data["condition"]["reason"] == "stopped by me"
 
 
 def test_a_host_that_stopped_the_run_while_the_coordinator_was_away_has_it_stopped_everywhere() -> None:

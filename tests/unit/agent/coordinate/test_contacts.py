@@ -169,13 +169,6 @@ def test_after_a_cut_it_asks_first() -> None:
     assert (world.attempts["chief:0"], world.condition) == (1, "Stopped")
 
 
-def test_what_a_person_asks_for_is_started() -> None:
-    world = back_alone()
-    world.run_for(60)
-    world.request("restart", ["chief:0"])
-    world.until(lambda: world.attempts["chief:0"] == 2, 5)
-
-
 def test_up_of_the_same_run_has_it_started_and_changes_nothing_else() -> None:
     world = back_alone()
     world.run_for(60)

@@ -67,18 +67,6 @@ def test_while_something_is_mended_only_the_step_that_ends_that_calls_for_a_deci
     assert not decides(step=1239)
 
 
-def test_a_ps_without_any_checkpoint_fails_the_run_and_says_what_would_start_over() -> None:
-    world = async_ps()
-    world.tell_step("chief:0", 12)
-    world.checkpoint = None
-    world.die("ps:0")
-    world.until(lambda: world.data["phase"] == "ended")
-    assert world.condition == "Failed"
-    assert world.data["condition"]["cause"] == "ps:0"
-    assert "allow_scratch" in world.data["condition"]["reason"]
-    assert world.states["worker:1"] == "stopped"
-
-
 def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
     world = async_ps(strategy="sync-ps")
     world.die("ps:0")
@@ -90,20 +78,6 @@ def test_in_synchronous_training_a_lost_ps_restarts_everybody() -> None:
     incident = world.data["incidents"][-1]
     assert incident["task"] == "ps:0"
     assert [one["task"] for one in incident["collateral"]] == ["chief:0"]
-    assert world.data["restarts"] == 1
-
-
-def test_a_ps_of_the_ps_strategy_takes_its_chief_along_which_starts_at_once_and_waits_for_it() -> None:
-    world = async_ps(strategy="ps-strategy")
-    world.tasks["ps:0"].ready_s = 20.0
-    world.die("ps:0")
-    world.run_for(0.5)
-    world.die("chief:0", code=1) if world.states["chief:0"] == "running" else None
-    world.until(lambda: world.attempts["ps:0"] == 2)
-    assert world.attempts["chief:0"] == 2
-    assert not world.tasks["ps:0"].entry["ready"]
-    world.until(lambda: recovered(world))
-    only_once_more(world, "ps:0", "chief:0")
     assert world.data["restarts"] == 1
 
 
@@ -147,15 +121,6 @@ def test_agents_are_told_of_a_loss_until_everybody_is_back() -> None:
     assert set(world.recovering.values()) == {False}
 
 
-def test_a_ps_that_ends_well_and_what_follows_from_a_loss_are_told_by_their_kinds() -> None:
-    world = async_ps()
-    world.die("ps:0", code=0)
-    world.until(lambda: world.attempts["ps:0"] == 2)
-    assert world.data["incidents"][-1]["why"] == [fact("ps_ended")]
-    decided = [line["why"] for line in world.events if line["kind"] == "decision"]
-    assert [one["kind"] for one in decided[0]] == ["ps_ended", "goes_in"]
-
-
 def test_who_is_restarted_with_a_lost_task_is_told_with_whom_and_why() -> None:
     world = collective()
     world.die("worker:1", signal=11)
@@ -187,13 +152,3 @@ def test_a_task_that_a_person_restarts_while_it_waits_for_that_comes_back_at_onc
     world.until(lambda: recovered(world), limit_s=30)
     assert world.condition == "Running"
     only_once_more(world, *(world.tasks if start is collective else [name]))
-
-
-def test_a_lost_task_that_a_person_stops_is_no_longer_waited_for() -> None:
-    world = async_ps(recovery={"backoff_min_s": 50.0, "backoff_max_s": 60.0})
-    world.die("worker:1")
-    world.run_for(3)
-    world.request("stop", ["worker:1"])
-    world.until(lambda: world.states["worker:1"] == "stopped", limit_s=30)
-    world.run_for(3)
-    assert world.condition == "Running"

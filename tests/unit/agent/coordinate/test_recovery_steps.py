@@ -62,6 +62,11 @@ class Run:
             generation = self.view.intents[task]["generation"]
             views.told(self.view, task, state="pending", generation=generation, ready=False)
 
+    def begins(self, *tasks: str) -> None:
+        """The restart of these tasks."""
+        self.cleared(*tasks)
+        self.step(101.0)
+
     def back(self, *tasks: str) -> None:
         for task in tasks:
             attempt = self.view.entry(task)["attempt"] + 1
@@ -74,6 +79,14 @@ class Run:
     @property
     def held(self) -> set[str]:
         return {task for task, intent in self.view.intents.items() if intent["want"] == "hold"}
+
+
+def lost(task: str, *strategy: str, **fields: Any) -> Run:
+    """A run that has noticed this loss."""
+    run = Run(*strategy, **fields)
+    run.dies(task)
+    run.step(100.0)
+    return run
 
 
 ALL = {"ps:0", "ps:1", "chief:0", "worker:0", "worker:1"}
@@ -115,9 +128,7 @@ def test_what_is_held_begins_another_generation_and_only_the_lost_task_pays() ->
 
 
 def test_the_grace_of_a_gang_is_no_longer_than_the_users() -> None:
-    run = Run("sync-ps", grace_s=0.5)
-    run.dies("ps:0")
-    run.step()
+    run = lost("ps:0", "sync-ps", grace_s=0.5)
     assert {intent["grace_s"] for intent in run.view.intents.values()} == {0.5}
 
 
@@ -131,9 +142,7 @@ def test_a_gang_leaves_out_who_was_stopped_and_evaluators() -> None:
 
 
 def test_an_agents_own_task_is_noted_and_not_held() -> None:
-    run = Run()
-    run.dies("worker:0")
-    run.step()
+    run = lost("worker:0")
     assert (run.held, run.recovery.due(), run.view.data["restarts"]) == (set(), None, 1)
     [one] = run.incidents
     assert (one["own"], one["tasks"]) == (True, ["worker:0"])
@@ -198,9 +207,7 @@ def test_a_restart_begins_when_its_delay_is_over_and_nothing_of_the_old_is_left(
 
 
 def test_who_was_stopped_meanwhile_is_not_waited_for() -> None:
-    run = Run("sync-ps")
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0", "sync-ps")
     run.cleared(*ALL - {"worker:1"})
     run.view.wanted(["worker:1"], want="stop")
     run.step(101.0)
@@ -208,18 +215,13 @@ def test_who_was_stopped_meanwhile_is_not_waited_for() -> None:
 
 
 def test_without_the_lead_checkpoints_stay_as_they_are_and_a_ps_goes_back_to_the_newest() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
-    run.cleared("ps:0")
-    run.step(101.0)
+    run = lost("ps:0")
+    run.begins("ps:0")
     assert (run.incidents[0]["back_to"], run.view.data["warnings"]) == (100, [])
 
 
 def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0")
     run.cleared("ps:0")
     after = Recovery(run.view, Services(run._newest, lambda distrust: [], lambda: 0.0), lambda *_, **__: None)
     assert after.due() is None
@@ -228,9 +230,7 @@ def test_a_coordinator_that_comes_after_another_waits_no_longer_than_it_has_to()
 
 
 def test_a_second_loss_in_what_is_being_cleared_is_a_consequence() -> None:
-    run = Run("sync-ps")
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0", "sync-ps")
     run.dies("worker:0", ended=1009.5)
     run.step(100.5)
     [one] = run.incidents
@@ -239,11 +239,8 @@ def test_a_second_loss_in_what_is_being_cleared_is_a_consequence() -> None:
 
 
 def test_a_task_that_is_lost_again_closes_the_incident_before() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
-    run.cleared("ps:0")
-    run.step(101.0)
+    run = lost("ps:0")
+    run.begins("ps:0")
     run.back("ps:0")
     run.view.wanted(["ps:0"], want="run")
     run.dies("ps:0", ended=1011.0)
@@ -253,9 +250,7 @@ def test_a_task_that_is_lost_again_closes_the_incident_before() -> None:
 
 
 def test_a_larger_restart_takes_up_a_smaller_one_and_not_the_other_way_round() -> None:
-    run = Run("ps-strategy", recovery={"max_restarts": 9})
-    run.dies("chief:0")
-    run.step(100.0)
+    run = lost("chief:0", "ps-strategy", recovery={"max_restarts": 9})
     run.dies("ps:0", ended=1009.5)
     run.step(100.1)
     first, second = run.incidents
@@ -354,6 +349,9 @@ def test_without_a_checkpoint_a_ps_that_may_have_been_trained_is_not_restarted(
     run.dies("ps:0")
     failure = run.step()
     assert (failure is not None) is trained
+    if failure is not None:
+        assert (failure.kind, failure.cause) == ("Failed", "ps:0")
+        assert [one["kind"] for one in failure.why] == ["task_failed", "killed", "no_checkpoint"]
 
 
 def test_a_lead_that_takes_ps_with_it_needs_a_checkpoint_too() -> None:
@@ -441,8 +439,7 @@ def test_a_gang_that_hangs_again_closes_what_restarted_it_before() -> None:
     views.told(run.view, "ps:0", **because([STALLED]))
     run.dies("ps:0")
     run.step(100.0)
-    run.cleared(*ALL)
-    run.step(101.0)
+    run.begins(*ALL)
     for task in ALL:
         views.told(run.view, task, state="running", ready=True)
     run.step(102.0)
@@ -525,11 +522,8 @@ def test_a_silence_after_a_loss_that_has_a_reason_is_no_hang(why: str) -> None:
 
 
 def test_a_ps_that_leaves_again_before_anybody_has_trained_is_lost_again() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
-    run.cleared("ps:0")
-    run.step(101.0)
+    run = lost("ps:0")
+    run.begins("ps:0")
     run.back("ps:0")
     run.view.wanted(["ps:0"], want="run")
     run.dies("ps:0", state="succeeded", signal=None, code=0, ended=1012.0)
@@ -540,9 +534,7 @@ def test_a_ps_that_leaves_again_before_anybody_has_trained_is_lost_again() -> No
 
 
 def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0")
     run.view.wanted(["ps:0"], want="run", generation=run.view.intents["ps:0"]["generation"] + 1, by="me@desk")
     run.step(101.5)
     assert run.incidents[0]["begun"] is None  # it is still the old one that was heard last
@@ -553,9 +545,7 @@ def test_a_task_that_somebody_else_has_let_start_is_not_waited_for() -> None:
 
 
 def test_one_that_somebody_else_has_let_start_and_that_was_lost_since_is_held_again() -> None:
-    run = Run()
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0")
     generation = run.view.intents["ps:0"]["generation"] + 1
     run.view.wanted(["ps:0"], want="run", generation=generation, by="me@desk")
     views.told(run.view, "ps:0", attempt=2, generation=generation)
@@ -567,9 +557,7 @@ def test_one_that_somebody_else_has_let_start_and_that_was_lost_since_is_held_ag
 
 @pytest.mark.parametrize("state", ["succeeded", "stopped"])
 def test_one_that_came_to_its_end_before_it_was_seen_to_run_again_is_back(state: str) -> None:
-    run = Run()
-    run.dies("worker:1")
-    run.step(100.0)
+    run = lost("worker:1")
     views.told(run.view, "worker:1", state=state, attempt=2)
     run.step(101.0)
     assert run.incidents[0]["begun"] == WALL
@@ -602,9 +590,7 @@ def test_what_an_agent_says_is_believed_only_of_the_attempt_that_waits_for_anoth
     ],
 )
 def test_a_decision_tells_the_loss_and_who_is_started_again(strategy: str, task: str, plan: Fact) -> None:
-    run = Run(strategy)
-    run.dies(task)
-    run.step()
+    run = lost(task, strategy)
     assert run.told == [{"why": [fact("killed", signal=9), plan], "task": task}]
 
 
@@ -696,9 +682,7 @@ def test_a_run_that_never_began_fails_past_the_leads_budget() -> None:
 
 
 def test_a_loss_all_of_whose_tasks_were_stopped_is_over_and_not_before() -> None:
-    run = Run("sync-ps")
-    run.dies("ps:0")
-    run.step(100.0)
+    run = lost("ps:0", "sync-ps")
     run.view.wanted(ALL, want="stop")
     views.told(run.view, *ALL - {"worker:1"}, state="stopped")
     run.step(100.0)
@@ -730,6 +714,5 @@ def test_checkpoints_are_distrusted_when_any_of_those_that_were_lost_could_not_r
     run.dies("ps:0", ended=1008.0)
     run.dies("chief:0", ended=1009.0)
     run.step(100.0)
-    run.cleared(*ALL)
-    run.step(101.0)
+    run.begins(*ALL)
     assert run.distrusted == [distrusted]

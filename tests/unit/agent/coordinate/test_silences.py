@@ -70,16 +70,6 @@ def test_a_hang_at_the_very_first_start_that_silences_everybody_is_found_as_nobo
     assert [headline(one["why"]) for one in trial.data["incidents"]] == ["never_began"]
 
 
-@pytest.mark.parametrize("task", ["worker:1", "the lead"])
-def test_a_collective_that_hangs_at_its_very_first_start_before_it_listens_is_found(task: str) -> None:
-    trial = Trial("collective", PLACES["collective"], 1, recovery=RECOVERY)
-    hanging = trial.tasks[trial.spec["lead"] if task == "the lead" else task]
-    hanging.hangs_next = "starts"  # type: ignore[attr-defined]
-    trial.until(trial.is_whole, 700)
-    assert set(trial.attempts.values()) == {2}
-    assert [headline(one["why"]) for one in trial.data["incidents"]] == ["never_began"]
-
-
 def test_a_ps_that_hangs_before_it_listens_after_a_restart_is_restarted_again() -> None:
     trial = trained("async-ps")
     trial.tasks["ps:1"].hangs_next = "starts"  # type: ignore[attr-defined]

@@ -20,17 +20,6 @@ from tests.unit.agent.coordinate.world import World, async_ps, spec_of
 PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "d", "evaluator:0": "d"}
 
 
-@pytest.mark.parametrize("strategy", ["async-ps", "sync-ps", "ps-strategy", "collective"])
-def test_all_start_at_once(strategy: str) -> None:
-    places = PLACES if strategy != "collective" else {"worker:0": "a", "worker:1": "b"}
-    world = World(strategy, places)
-    world.until(lambda: any(world.attempts.values()))
-    world.run_for(0.5)
-    assert set(world.attempts.values()) == {1}
-    world.run_for(2)
-    assert (world.condition, world.data["phase"], world.data["missing"]) == ("Running", "running", None)
-
-
 @pytest.mark.parametrize(("held", "state"), [(True, "pending"), (False, "running")])
 def test_a_start_lasts_until_ps_listens_and_the_wait_is_explained(held: bool, state: str) -> None:
     world = World("async-ps", PLACES, held=held)
@@ -40,17 +29,6 @@ def test_a_start_lasts_until_ps_listens_and_the_wait_is_explained(held: bool, st
     assert world.data["missing"] == "ps:0 runs but does not listen on a:2222 yet"
     assert world.data["phase"] == "starting"
     world.run_for(20)
-    assert set(world.states.values()) == {"running"}
-
-
-def test_nothing_starts_before_every_host_was_heard() -> None:
-    world = World("async-ps", PLACES)
-    world.cut.add("d")
-    world.run_for(30)
-    assert set(world.states.values()) == {"pending"}
-    assert world.data["missing"] == "1 host not connected to the coordinator on 10.0.0.1:2221 yet: d"
-    world.cut.clear()
-    world.run_for(10)
     assert set(world.states.values()) == {"running"}
 
 
@@ -144,35 +122,6 @@ def test_a_mistake_of_the_program_fails_the_start_at_once() -> None:
     assert (world.condition, world.data["condition"]["cause"]) == ("Failed", "worker:1")
 
 
-def test_success_of_the_lead_ends_the_run_and_ps_last() -> None:
-    world = async_ps()
-    world.die("chief:0", code=0)
-    world.run_for(1)
-    assert world.condition == "Succeeded"
-    assert world.states["worker:0"] == "running"  # it may come to its own end
-    world.die("worker:0", "worker:1", code=0)
-    world.until(lambda: world.coordinator.over)
-    assert world.data["phase"] == "ended"
-    assert world.states == {
-        "ps:0": "stopped",
-        "ps:1": "stopped",
-        "chief:0": "succeeded",
-        "worker:0": "succeeded",
-        "worker:1": "succeeded",
-    }
-
-
-def test_nothing_is_restarted_after_the_success() -> None:
-    world = async_ps()
-    world.die("chief:0", code=0)
-    world.run_for(1)
-    world.die("worker:0")
-    world.die("ps:0")
-    world.until(lambda: world.coordinator.over, 90)
-    assert set(world.attempts.values()) == {1}
-    assert world.condition == "Succeeded"
-
-
 def test_a_success_short_of_its_target_is_told_with_a_warning() -> None:
     world = async_ps(target_step=1000)
     world.checkpoint = 700
@@ -198,18 +147,6 @@ def test_workers_that_serve_the_lead_are_not_waited_for_and_end_after_it() -> No
     world.tasks["chief:0"].stubborn = False
     world.until(lambda: world.coordinator.over)
     assert set(world.states.values()) == {"stopped"}
-
-
-def test_one_task_is_stopped_and_started_again_on_request() -> None:
-    world = async_ps()
-    world.request("stop", ["worker:1"])
-    world.run_for(2)
-    assert world.states["worker:1"] == "stopped"
-    assert world.condition == "Running"
-    world.request("restart", ["worker:1"])
-    world.run_for(2)
-    assert (world.states["worker:1"], world.attempts["worker:1"]) == ("running", 2)
-    assert world.data["restarts"] == 0
 
 
 def test_a_stopped_lead_is_said_to_be_stopped_and_can_come_back() -> None:
