@@ -139,9 +139,8 @@ def test_a_host_is_replaced_by_a_spare_and_an_unchanged_file_does_not_fight_it(h
 
 
 def test_a_failing_host_is_reported_while_another_still_runs_its_setup(home: Desk) -> None:
-    hosts = "hosts:\n  node-[1-2]:\n"
-    file = home.write_cluster(hosts=hosts)
-    file.write_text(file.read_text().replace("trainer:\n", "trainer:\n  setup: sleep 1000\n"))
+    trainer = "command: [python, stand_in.py], dialect: flags, setup: sleep 1000"
+    home.write_cluster(cluster_text(trainer=trainer), hosts="hosts:\n  node-[1-2]:\n")
     in_the_way = home.home / ".dtctl" / "clusters" / "demo" / "node-2"
     in_the_way.parent.mkdir(parents=True)
     in_the_way.touch()
