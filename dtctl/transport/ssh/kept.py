@@ -190,7 +190,7 @@ class KeptLogins(Routes):
     ) -> tuple[TransportError, bool]:
         """What a failed login means, and whether a host with the right key refused it. The words of `ssh` are only
         shown: the host's key is looked at once more."""
-        keys, said, refused = self.host_keys(name, settings, name), text_of(ending.stderr), False
+        keys, printed, refused = self.host_keys(name, settings, name), text_of(ending.stderr), False
         if ending.exit_code is None:
             return errors.login_timed_out(keys.destination, self._timeout_s(settings) + LOGIN_S), False
         if not is_late:
@@ -199,11 +199,11 @@ class KeptLogins(Routes):
                 try:
                     keys.judge(shown)
                 except TransportError as error:
-                    error.detail = "\n".join(filter(None, [error.detail, said]))
+                    error.detail = "\n".join(filter(None, [error.detail, printed]))
                     return error, False
                 refused = True
         user, unasked = str(self.files.lookup(settings)["user"]), refused and self._asking is None
-        return errors.cannot_log_in_by_ssh(keys.destination, user, said, unasked=unasked), refused
+        return errors.cannot_log_in_by_ssh(keys.destination, user, printed, unasked=unasked), refused
 
     def _reach_gateways(self, name: str, settings: SshSettings) -> list[SshSettings]:
         hops = self.hops(settings)
