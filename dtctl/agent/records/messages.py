@@ -4,7 +4,7 @@ from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Re
 from .run_state import Advance, AgentProcess, Intents, State
 from .values import Count, Name, Reason, Seconds, TaskName
 from .vitals import Machine
-from .whole_run import Event
+from .whole_run import Event, HistoryEvent, RunView, Version
 
 PROTOCOL = 2
 EVENTS_AT_ONCE = 100
@@ -75,6 +75,8 @@ class Welcome(Record):
     """The coordinator takes `progress`."""
     may_start: Default[bool, True]
     """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
+    term: Default[Count, 0]
+    """In which it was elected; an agent obeys none of an older one."""
 
 
 class Orders(Record):
@@ -92,6 +94,69 @@ class Orders(Record):
     """The run has ended; the agent may go when all its tasks are final."""
 
 
+class Lease(Record):
+    """The coordinator asks a voter not to vote for another, for a while."""
+
+    type: OneOf["lease"]
+    term: Count
+    beat: Count
+    """The answer bears it, too."""
+    memo: Version
+    """The newest one."""
+    view: NotRequired[RunView]
+    """It, to a voter that lacks it: cluster.json without the hosts' states, which their agents report anew."""
+    history: NotRequired[AtMost[List[HistoryEvent], EVENTS_AT_ONCE]]
+    """Lines of history.jsonl, from the first that the voter lacks."""
+    lines: Count
+    """How many history.jsonl has."""
+
+
+class Granted(Record):
+    """A voter's answer to a lease, and to one of an older term: then with the newer one."""
+
+    type: OneOf["granted"]
+    term: Count
+    beat: Count
+    memo: Version
+    """That it holds on its disk."""
+    lines: Count
+    """Of this term's coordinator that it holds of history.jsonl."""
+
+
+class Canvass(Record):
+    """A candidate asks for a vote."""
+
+    type: OneOf["canvass"]
+    term: Count
+    """In which it wants to coordinate."""
+    trial: bool
+    """The voter only says how it would vote."""
+    memo: Version
+    """That the candidate holds."""
+
+
+class Vote(Record):
+    """The answer."""
+
+    type: OneOf["vote"]
+    term: Count
+    """The newest that the voter knows."""
+    coordinator: Optional[Name]
+    """Of that term, if the voter knows."""
+    asked: Count
+    """The term in the canvass."""
+    trial: bool
+    granted: bool
+
+
+class Elsewhere(Record):
+    """The last word to an agent that has come to a voter which does not coordinate."""
+
+    type: OneOf["elsewhere"]
+    coordinator: Optional[Name]
+    """Of the newest term that the voter knows; null while one is being elected."""
+
+
 class Refusal(Record):
     """The last word to an agent that is not wanted."""
 
@@ -99,5 +164,22 @@ class Refusal(Record):
     reason: Reason
 
 
-FROM_AGENT = {"hello": Hello, "state": News, "progress": Progress, "events": Events, "beat": Beat}
-FROM_COORDINATOR = {"welcome": Welcome, "orders": Orders, "refused": Refusal, "beat": Beat}
+FROM_AGENT = {
+    "hello": Hello,
+    "state": News,
+    "progress": Progress,
+    "events": Events,
+    "granted": Granted,
+    "canvass": Canvass,
+    "beat": Beat,
+}
+FROM_COORDINATOR = {
+    "welcome": Welcome,
+    "orders": Orders,
+    "lease": Lease,
+    "vote": Vote,
+    "elsewhere": Elsewhere,
+    "refused": Refusal,
+    "beat": Beat,
+}
+"""Also what a voter answers to a candidate, and to an agent that comes to it."""

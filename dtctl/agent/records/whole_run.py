@@ -157,6 +157,23 @@ class RunView(Record):
     """Where its time went; null in a run that a build without accounts has begun."""
 
 
+Version = AtMost[List[Count], 2]
+"""Of a memo: the term of the coordinator that wrote it, and its serial."""
+
+
+class Ballot(Record):
+    """ballot.json: what an agent knows of the elections of its run's coordinator, and how it has voted."""
+
+    term: Count
+    """The newest that it knows."""
+    voted: Optional[Name]
+    """For whom it has voted in this term; null: for none."""
+    coordinator: Optional[Name]
+    """Of this term; null while that is unknown."""
+    memo: Default[Version, [0, 0]]
+    """Of the memo that it holds, in memo.json."""
+
+
 class PostedRequest(Because):
     """What a person asks of the coordinator, as a session has written it down."""
 

@@ -1,0 +1,238 @@
+"""Which voter coordinates a run: elected by the majority for a term, it decides while a majority has granted its lease.
+
+The elections and leases of Raft, without its log: hosts hold the truth, and what a coordinator knows beyond them is one
+small record, the memo, of which the newest version counts. No decision that starts anything leaves the coordinator
+before a majority holds the memo that it follows from, and no voter votes for a candidate whose memo is older than its
+own: so whoever is elected knows what was decided.
+
+    follower    -> candidate    it has granted no lease for PROMISE_S and a little more
+    candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has
+    coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task
+    any         -> follower     a coordinator of a newer term sends a lease, or this voter votes for another one
+
+It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` to
+the disk if it has changed, so that no vote is forgotten.
+"""
+
+from __future__ import annotations
+
+from ..records.kinds import made
+from ..records.whole_run import Ballot
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+    Message = Mapping[str, Any]
+    Version = Tuple[int, int]
+
+
+LEASE_S = 8.0
+"""By the coordinator's clock, from when it asked for the lease."""
+
+PROMISE_S = 10.0
+"""By a voter's clock, from when it granted the lease: so long it votes for no other. Clocks may differ by a quarter."""
+
+LEASE_EVERY_S = 2.0
+SPREAD_S = 3.0
+"""Voters become candidates at times so far apart, or the votes would be split."""
+
+TRIAL_S = 3.0
+"""How long a candidate waits for votes."""
+
+
+class Election:
+    """Of one voter. `ballot`: as the disk has it. `memo`: version (term, serial) of the memo that this voter holds.
+
+    `begins`: the run begins, and its first coordinator is the one that the ballot names. `random`: from 0 to 1. Times
+    are of a clock that only goes forward, and counts the time in which the machine sleeps, where there is one.
+    """
+
+    def __init__(
+        self,
+        own: str,
+        voters: Sequence[str],
+        ballot: Ballot,
+        memo: Version,
+        now: float,
+        random: Callable[[], float],
+        *,
+        begins: bool = False,
+    ) -> None:
+        self.own = own
+        self.ballot = ballot
+        self.memo = memo
+        self._others = [voter for voter in voters if voter != own]
+        self._majority = len(voters) // 2 + 1
+        self._random = random
+        self._newest_term = ballot["term"]
+        self._outbox: List[Tuple[str, Message]] = []
+        self._promised_until = now + PROMISE_S  # what was promised before a restart is forgotten
+        self._stand_at = self._promised_until + SPREAD_S * random()
+        self._granted: Optional[Set[str]] = None
+        """Who votes for this candidate; None where it is none."""
+        self._is_trial = False
+        self._leads = False
+        self._beat = 0
+        self._lease_at = now
+        self._asked: Dict[int, float] = {}
+        """When the leases that may still be granted were asked for."""
+        self._leases: Dict[str, float] = {}
+        self._held: Dict[str, Version] = {}
+        """The memo that each of the others holds."""
+        self._candidacy = 0
+        if ballot["coordinator"] == own:
+            self._promised_until = self._stand_at = now
+            if begins:
+                self._lead(now)
+
+    @property
+    def coordinator(self) -> Optional[str]:
+        """That of the newest term, as far as is known here."""
+        return self.ballot["coordinator"]
+
+    @property
+    def leads(self) -> bool:
+        """This voter was elected last, as far as it knows. Whether it may decide, `has_lease` says."""
+        return self._leads
+
+    def has_lease(self, now: float) -> bool:
+        """No other voter can have been elected."""
+        return self._leads and now < self._lease_until()
+
+    @property
+    def committed(self) -> Version:
+        """The newest memo of this coordinator that a majority holds."""
+        held = sorted([self.memo, *self._held.values(), *[(0, 0)] * len(self._others)], reverse=True)
+        return held[self._majority - 1]
+
+    def due(self) -> float:
+        return self._lease_at if self._leads else self._stand_at
+
+    def take(self) -> List[Tuple[str, Message]]:
+        """What is to be sent, and to whom."""
+        messages, self._outbox = self._outbox, []
+        return messages
+
+    def wants_news(self, voter: str) -> bool:
+        """Whether the voter lacks the newest memo, as far as is known."""
+        return self._held.get(voter) != self.memo
+
+    def publish(self, serial: int, now: float) -> None:
+        """This coordinator has written a new memo to its disk: the others are sent it with the next lease, now."""
+        self.memo = (self.ballot["term"], serial)
+        self._lease_at = now
+
+    def step(self, now: float) -> None:
+        if self._leads and now >= self._lease_at:
+            self._ask_for_leases(now)
+        if self._leads and self._others and now < self._lease_until():
+            self._stand_at = max(self._stand_at, self._lease_until())
+        elif now >= self._stand_at:
+            self._stand(now)
+
+    def receive(self, host: str, message: Message, now: float) -> None:
+        """From another voter: `lease`, `granted`, `canvass` or `vote`."""
+        self._newest_term = max(self._newest_term, message["term"])
+        if message["type"] == "lease":
+            self._grant(host, message, now)
+        elif message["type"] == "granted":
+            self._take_lease(host, message, now)
+        elif message["type"] == "canvass":
+            self._vote(host, message, now)
+        elif message["type"] == "vote":
+            self._count(host, message, now)
+
+    def follow(self, term: int, coordinator: str, now: float) -> None:
+        """A coordinator of this term, or a newer one, has shown itself."""
+        if term < self.ballot["term"]:
+            return
+        self._leads, self._granted = False, None
+        if (term, coordinator) != (self.ballot["term"], self.ballot["coordinator"]):
+            voted = self.ballot["voted"] if term == self.ballot["term"] else None
+            self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
+        self._promised_until = now + PROMISE_S
+        self._stand_at = self._promised_until + SPREAD_S * self._random()
+
+    def _grant(self, host: str, lease: Message, now: float) -> None:
+        """An older term's coordinator learns of the newer one from the answer."""
+        if lease["term"] >= self.ballot["term"]:
+            self.follow(lease["term"], host, now)
+        answer = {"type": "granted", "term": self.ballot["term"], "beat": lease["beat"], "memo": list(self.memo)}
+        self._outbox.append((host, answer))
+
+    def _take_lease(self, host: str, granted: Message, now: float) -> None:
+        if not self._leads or granted["term"] != self.ballot["term"]:
+            return
+        term, serial = granted["memo"]
+        self._held[host] = (term, serial)
+        asked = self._asked.get(granted["beat"])
+        if asked is not None:
+            self._leases[host] = max(asked, self._leases.get(host, asked))
+
+    def _vote(self, host: str, canvass: Message, now: float) -> None:
+        term, memo = canvass["term"], tuple(canvass["memo"])
+        is_bound = now < self._promised_until and self.ballot["coordinator"] not in (None, host)
+        is_free = term > self.ballot["term"] or (term == self.ballot["term"] and self.ballot["voted"] == host)
+        granted = is_free and not is_bound and not self.has_lease(now) and memo >= self.memo
+        if granted and not canvass["trial"]:
+            self._leads, self._granted = False, None
+            if term > self.ballot["term"]:
+                self.ballot = made(Ballot, term=term, voted=host, coordinator=None)
+            self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        answer = {"type": "vote", "term": self.ballot["term"], "asked": term, "trial": canvass["trial"]}
+        known = {"granted": granted, "coordinator": self.ballot["coordinator"]}
+        self._outbox.append((host, {**answer, **known}))
+
+    def _stand(self, now: float) -> None:
+        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        self._canvass(self._newest_term + 1, now, trial=True)
+
+    def _canvass(self, term: int, now: float, *, trial: bool) -> None:
+        self._is_trial, self._granted = trial, {self.own}
+        self._candidacy = term
+        canvass = {"type": "canvass", "term": term, "trial": trial, "memo": list(self.memo)}
+        self._outbox += [(host, canvass) for host in self._others]
+        self._tally(now)
+
+    def _count(self, host: str, vote: Message, now: float) -> None:
+        is_asked = (vote["asked"], vote["trial"]) == (self._candidacy, self._is_trial)
+        if self._granted is not None and is_asked and vote["granted"]:
+            self._granted.add(host)
+            self._tally(now)
+
+    def _tally(self, now: float) -> None:
+        if self._granted is None or len(self._granted) < self._majority:
+            return
+        if self._is_trial:
+            self.ballot = made(Ballot, term=self._candidacy, voted=self.own, coordinator=None)
+            self._leads = False
+            self._canvass(self._candidacy, now, trial=False)
+        else:
+            self._granted = None
+            self.ballot = made(Ballot, term=self.ballot["term"], voted=self.own, coordinator=self.own)
+            self._lead(now)
+
+    def _lead(self, now: float) -> None:
+        self._leads = True
+        self._lease_at = now
+        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        self._asked.clear()
+        self._leases.clear()
+        self._held.clear()
+
+    def _ask_for_leases(self, now: float) -> None:
+        self._beat += 1
+        self._lease_at = now + LEASE_EVERY_S
+        self._asked = {beat: asked for beat, asked in self._asked.items() if now - asked < LEASE_S}
+        self._asked[self._beat] = now
+        lease = {"type": "lease", "term": self.ballot["term"], "beat": self._beat, "memo": list(self.memo)}
+        self._outbox += [(host, lease) for host in self._others]
+
+    def _lease_until(self) -> float:
+        """Its own grant lasts for ever."""
+        asked = sorted(self._leases.values(), reverse=True)
+        needed = self._majority - 1
+        if needed == 0:
+            return float("inf")
+        return asked[needed - 1] + LEASE_S if len(asked) >= needed else float("-inf")
