@@ -79,6 +79,7 @@ def run_spec(
         controller=controller,
         strategy=plan.strategy.value,
         coordinator=plan.coordinator,
+        voters=list(plan.voters),
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
