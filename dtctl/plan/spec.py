@@ -80,6 +80,8 @@ def run_spec(
         strategy=plan.strategy.value,
         coordinator=plan.coordinator,
         voters=list(plan.voters),
+        elected=None,
+        term=0,
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),

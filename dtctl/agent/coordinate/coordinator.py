@@ -177,9 +177,11 @@ class Coordinator:
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
-        restarted = fact("coordinator_restarted", seconds=gap_s)
-        elected = fact("coordinator_elected", host=own, what=before, seconds=gap_s)
-        self._record("contact", [restarted if before is None else elected], host=own)
+        if before is None:
+            why = fact("coordinator_restarted", seconds=gap_s)
+        else:
+            why = fact("coordinator_elected", host=own, what=before, seconds=gap_s)
+        self._record("contact", [why], host=own)
         self.contacts.expect(now)
 
     @property

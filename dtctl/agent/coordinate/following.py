@@ -59,7 +59,7 @@ class Following:
         self._report = Report(brief=False)
         self._events: Optional[int] = None
         self._voter = voter
-        self._reception = Reception(files, spec, voter, now) if voter is not None else None
+        self._reception = voter.reception(now) if voter is not None else None
         self._term = spec["term"]
         places = [spec["coordinator"], *(one for one in voters_of(spec) if one != spec["coordinator"])]
         self._places = [place for place in places if place["host"] != spec["host"]]
