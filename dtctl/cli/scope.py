@@ -169,11 +169,13 @@ class Scope:
         if other.file.exists():
             raise which.of_other_directory(other.run or "", other.file, record.file)
 
-    def remember_end(self, found: RunStatus) -> None:
-        """Remembers how the run has ended, so that its hosts need not be asked again."""
-        outcome = found.verdict.outcome
+    def remember(self, found: RunStatus) -> None:
+        """Remembers how the run has ended, and who coordinates it now, so that other hosts need not be asked again."""
+        outcome, elected = found.verdict.outcome, found.record.elected
         if outcome.decided and found.record.outcome != outcome.value:
             self.memory.change(found.record, outcome=outcome.value)
+        if elected is not None:
+            self.memory.change(found.record, elected=elected)
 
     def started_here(self, run: str) -> RunRecord | None:
         """A run that this machine has started, reached as the options say; None for another."""

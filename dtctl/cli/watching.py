@@ -112,7 +112,7 @@ def watch(
 
     def ended(status: RunStatus) -> RunStatus:
         narrate.report_away()
-        scope.remember_end(status)
+        scope.remember(status)
         commands.see(end_of(status))
         commands.finish()
         return status
