@@ -60,6 +60,8 @@ def present(seen: Coordination) -> list[TaskStatus]:
 
 
 def _is_to_come(task: TaskStatus) -> bool:
+    if task.drained is not None:
+        return False
     if task.state in (TaskState.PENDING, TaskState.STARTING):
         return True
     return task.state is TaskState.BACKOFF and bool(task.entry["history"]) and task.entry["history"][-1]["early"]
@@ -173,6 +175,8 @@ class UpResult:
     """Why its tasks could not be started for good, as far as they were watched."""
     joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
+    drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    """Tasks of a run that was there already, and that are held because a host is drained."""
 
 
 class GoingOn:
