@@ -259,9 +259,13 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
 
 
 def _elected(inventories: Iterable[Inventory | None]) -> tuple[int, str | None]:
-    """What most of these hosts report of it, and then the newest term: one that is cut off knows no newer one."""
+    """What most of these hosts report of it, and then the newest term: one that is cut off knows no newer one.
+
+    Where no two of several agree, the lead's host is asked.
+    """
     votes = Counter((each["term"], each["elected"]) for each in inventories if each is not None)
-    return max(votes, key=lambda vote: (votes[vote], vote[0]))
+    found = max(votes, key=lambda vote: (votes[vote], vote[0]))
+    return found if votes[found] > 1 or len(votes) == 1 else (0, None)
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:

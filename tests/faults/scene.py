@@ -55,9 +55,19 @@ class Scene:
         found: dict[str, Any] = json.loads((self.run_directory(host) / name).read_text())
         return found
 
+    def coordinator(self) -> FleetHost:
+        """The one of the newest term that hosts know; nobody has to be elected for that of the beginning."""
+        ballots = [
+            json.loads(path.read_text())
+            for host in self.fleet.hosts
+            if (directory := self.run_directory_or_none(host)) and (path := directory / "ballot.json").exists()
+        ]
+        newest = max(ballots, key=lambda one: (one["term"], one["coordinator"] is not None), default=None)
+        return self.fleet[(newest["coordinator"] or newest["last"]) if newest else "gpu-3"]
+
     def cluster(self) -> dict[str, Any]:
         """cluster.json of the coordinator."""
-        return self.run_file(self.fleet["gpu-3"], "cluster.json")
+        return self.run_file(self.coordinator(), "cluster.json")
 
     def task(self, task: str) -> dict[str, Any]:
         found: dict[str, Any] = self.run_file(self.host(task), "state.json")["tasks"][task]
@@ -89,7 +99,7 @@ class Scene:
         return int(self.run_file(host, "state.json")["agent"]["pid"])
 
     def story(self) -> Story:
-        lines = (self.run_directory(self.fleet["gpu-3"]) / "history.jsonl").read_text().splitlines()
+        lines = (self.run_directory(self.coordinator()) / "history.jsonl").read_text().splitlines()
         return Story(self.cluster(), [json.loads(line) for line in lines])
 
     # What it does.

@@ -60,6 +60,7 @@ class Following:
         self._events: Optional[int] = None
         self._voter = voter
         self._reception = voter.reception(now) if voter is not None else None
+        self._voted = voter.place if voter is not None else None
         self._term = spec["term"]
         places = [spec["coordinator"], *(one for one in voters_of(spec) if one != spec["coordinator"])]
         self._places = [place for place in places if place["host"] != spec["host"]]
@@ -79,6 +80,7 @@ class Following:
         if self._voter is not None and self._reception is not None:
             self._reception.step(now)
             self._voter.step(now, self._say)
+            self._follow_vote(self._voter, now)
         if not self.connected and now >= self._move_at and len(self._places) > 1:
             self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
@@ -158,8 +160,14 @@ class Following:
                 self._move_at = now + PLACE_S
             self.connected = False
 
+    def _follow_vote(self, voter: Voter, now: float) -> None:
+        """A coordinator is granted its lease by those who have come to it."""
+        if voter.place != self._voted:
+            self._voted = voter.place
+            self._move(voter.place[1], now)
+
     def _move(self, coordinator: Optional[str], now: float) -> None:
-        """A voter that does not coordinate has named the one that does, or none."""
+        """The host that coordinates, or is about to; None while that is unknown."""
         named = next((place for place in self._places if place["host"] == coordinator), None)
         if named is not None and named is not self._place:
             self._dial(named, now)

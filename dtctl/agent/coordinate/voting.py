@@ -75,8 +75,10 @@ class Voter:
         self._save()
 
     @property
-    def coordinator(self) -> Optional[str]:
-        return self.election.coordinator
+    def place(self) -> Tuple[int, Optional[str]]:
+        """The newest term, and the host that coordinates in it, or is about to: for it this voter has voted."""
+        ballot = self.election.ballot
+        return ballot["term"], ballot["coordinator"] or ballot["voted"]
 
     @property
     def leads(self) -> bool:
@@ -333,7 +335,7 @@ class Reception:
             if message["type"] == "canvass":
                 self._voter.receive(host, message, now)
             elif message["type"] == "hello" and self._hub is not None:
-                self._hub.redirect(host, self._voter.coordinator)
+                self._hub.redirect(host, self._voter.place[1])
 
     def send(self, host: str, message: Message) -> None:
         if self._hub is not None:

@@ -104,8 +104,8 @@ def check_part(record: RunRecord, host: Host, answer: StopResult | RestartResult
 
 
 def check_coordinator(host: str, inventory: Inventory) -> None:
-    """Only the lead's host speaks for the whole run."""
-    if inventory["lead"] not in tasks_of(inventory).get(host, ()):
+    """Only the lead's host speaks for the whole run, or one that was elected: nobody else is asked for it."""
+    if host != inventory["elected"] and inventory["lead"] not in tasks_of(inventory).get(host, ()):
         raise wrong("coordination", f"nothing, as {inventory['lead']} is not on {host}", "that of a whole run")
 
 

@@ -1,0 +1,39 @@
+"""The host of the coordinator is gone for good: another one takes its place, and the run stays in good hands."""
+
+from __future__ import annotations
+
+import json
+
+from tests.desk import Desk
+from tests.faults.scene import ASYNC, stand_in
+from tests.hosts.fleet import Fleet
+from tests.waiting import eventually
+
+TAKES_OVER_S = 30.0
+
+
+def lost_tasks(user: Desk) -> list[str]:
+    return [task["task"] for task in user.status()["tasks"] if task["state"] == "lost"]
+
+
+def test_a_run_whose_coordinators_host_is_gone_is_mended_shown_and_stopped(fleet: Fleet, user: Desk) -> None:
+    scene = stand_in(fleet, user, ASYNC)
+    scene.up()
+    lost = fleet["gpu-3"]
+    fleet.crash(lost)
+    eventually(lambda: scene.coordinator() is not lost, TAKES_OVER_S, "another coordinator")
+    scene.kill("ps:1")
+    eventually(lambda: (scene.task("ps:1")["attempt"], scene.task("ps:1")["state"]) == (2, "running"), 60, "the ps")
+    eventually(lambda: lost_tasks(user) == ["worker:0"], 60, "the others to report to it")
+    events = json.loads(user.dtctl("events", "-o", "json"))["events"]
+    told = [line["reason"] for line in events]
+    assert any("in place of gpu-3" in reason for reason in told), told
+    assert any(line["task"] == "ps:1" and line["kind"] == "decision" for line in events)
+
+    fleet.power_on(lost)
+    eventually(lambda: scene.cluster()["hosts"]["gpu-3"]["connected"], 60, "the host that was gone")
+    assert scene.coordinator() is not lost
+    eventually(lambda: scene.task("worker:0")["state"] == "running", 60, "the chief")
+    scene.enough()
+    user.dtctl("wait", timeout_s=120)
+    assert user.status()["conditions"][0]["type"] == "Succeeded"
