@@ -107,7 +107,7 @@ class Election:
         return held[self._majority - 1]
 
     def due(self) -> float:
-        return self._lease_at if self._leads else self._stand_at
+        return min(self._lease_at, self._stand_at) if self._asks_for_leases else self._stand_at
 
     def take(self) -> List[Tuple[str, Message]]:
         """What is to be sent, and to whom."""
@@ -120,19 +120,22 @@ class Election:
 
     def publish(self, serial: int, now: float) -> None:
         """This coordinator has written a new memo to its disk: the others are sent it with the next lease, now."""
+        assert self._leads, "the memo of a term is its coordinator's"
         self.memo = (self.ballot["term"], serial)
         self._lease_at = now
 
     def step(self, now: float) -> None:
-        if self._leads and now >= self._lease_at:
-            self._ask_for_leases(now)
-        if self._leads and self._others and now < self._lease_until():
+        if self.has_lease(now):
             self._stand_at = max(self._stand_at, self._lease_until())
         elif now >= self._stand_at:
             self._stand(now)
+        if self._asks_for_leases and now >= self._lease_at:
+            self._ask_for_leases(now)
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        """From another voter: `lease`, `granted`, `canvass` or `vote`."""
+        """`lease`, `granted`, `canvass` or `vote`; `now` is not earlier than when it was read from its connection."""
+        if host not in self._others:
+            return
         self._newest_term = max(self._newest_term, message["term"])
         if message["type"] == "lease":
             self._grant(host, message, now)
@@ -144,24 +147,31 @@ class Election:
             self._count(host, message, now)
 
     def follow(self, term: int, coordinator: str, now: float) -> None:
-        """A coordinator of this term, or a newer one, has shown itself."""
-        if term < self.ballot["term"]:
+        """A coordinator of this term has shown itself: by its lease or its orders, of which the lease alone binds."""
+        if term < self.ballot["term"] or (term, coordinator) == (self.ballot["term"], self.ballot["coordinator"]):
             return
-        self._leads, self._granted = False, None
-        if (term, coordinator) != (self.ballot["term"], self.ballot["coordinator"]):
-            voted = self.ballot["voted"] if term == self.ballot["term"] else None
-            self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
-        self._promised_until = now + PROMISE_S
-        self._stand_at = self._promised_until + SPREAD_S * self._random()
+        self._newest_term = max(self._newest_term, term)
+        voted = self.ballot["voted"] if term == self.ballot["term"] else None
+        self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
+        self._leads = False
+        self._expect_leases(now)
+
+    def _expect_leases(self, now: float) -> None:
+        self._granted = None
+        self._stand_at = now + PROMISE_S + SPREAD_S * self._random()
 
     def _grant(self, host: str, lease: Message, now: float) -> None:
         """An older term's coordinator learns of the newer one from the answer."""
         if lease["term"] >= self.ballot["term"]:
             self.follow(lease["term"], host, now)
+            self._promised_until = now + PROMISE_S
+            self._expect_leases(now)
         answer = {"type": "granted", "term": self.ballot["term"], "beat": lease["beat"], "memo": list(self.memo)}
         self._outbox.append((host, answer))
 
     def _take_lease(self, host: str, granted: Message, now: float) -> None:
+        if granted["term"] > self.ballot["term"] and self.has_lease(now):
+            self._run(self._newest_term + 1, now)  # or that voter, which has wanted to be elected, would never follow
         if not self._leads or granted["term"] != self.ballot["term"]:
             return
         term, serial = granted["memo"]
@@ -169,6 +179,8 @@ class Election:
         asked = self._asked.get(granted["beat"])
         if asked is not None:
             self._leases[host] = max(asked, self._leases.get(host, asked))
+        if self.has_lease(now):
+            self._granted = None
 
     def _vote(self, host: str, canvass: Message, now: float) -> None:
         term, memo = canvass["term"], tuple(canvass["memo"])
@@ -185,8 +197,15 @@ class Election:
         self._outbox.append((host, {**answer, **known}))
 
     def _stand(self, now: float) -> None:
-        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        """A coordinator tries again as often as it would ask for leases: nobody else is a candidate as yet."""
+        self._stand_at = now + (LEASE_EVERY_S if self._leads else TRIAL_S + SPREAD_S * self._random())
         self._canvass(self._newest_term + 1, now, trial=True)
+
+    def _run(self, term: int, now: float) -> None:
+        self.ballot = made(Ballot, term=term, voted=self.own, coordinator=None)
+        self._leads = False
+        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        self._canvass(term, now, trial=False)
 
     def _canvass(self, term: int, now: float, *, trial: bool) -> None:
         self._is_trial, self._granted = trial, {self.own}
@@ -205,9 +224,7 @@ class Election:
         if self._granted is None or len(self._granted) < self._majority:
             return
         if self._is_trial:
-            self.ballot = made(Ballot, term=self._candidacy, voted=self.own, coordinator=None)
-            self._leads = False
-            self._canvass(self._candidacy, now, trial=False)
+            self._run(self._candidacy, now)
         else:
             self._granted = None
             self.ballot = made(Ballot, term=self.ballot["term"], voted=self.own, coordinator=self.own)
@@ -220,6 +237,11 @@ class Election:
         self._asked.clear()
         self._leases.clear()
         self._held.clear()
+
+    @property
+    def _asks_for_leases(self) -> bool:
+        """Not while it wants to be elected again: voters whose answers it does not receive would be bound for ever."""
+        return self._leads and self._granted is None
 
     def _ask_for_leases(self, now: float) -> None:
         self._beat += 1

@@ -18,7 +18,9 @@ REACHED_S = 30.0
 MOST_LINES = 36
 """Of a story: with the faults it fits on one screen."""
 
-HOST_FAULTS = ("kill", "kill", "reboot", "reboot", "pause", "pause", "stall", "stall", "crash before write")
+CRASHES = ("dies before write", "dies before send", "dies after send")
+HOST_FAULTS = ("kill", "kill", "reboot", "pause", "pause", "stall", *CRASHES)
+DECISIONS = ("decision", "decision, dies before send", "decision, dies after send")
 LINK_FAULTS = ("isolate", "isolate", "mute", "deaf", "cut", "cut one way", "split", "split one way")
 WEATHER = ("loss", "slow", "doubles")
 LASTS_S = (0.2, 2.0, 6.0, 9.0, 11.0, 14.0, 20.0)
@@ -44,7 +46,9 @@ class Trial:
                 machine.rate = chosen.choice((0.3, 0.7, 1.0, 1.5, 3.0))
         self.planned = _chosen(chosen, self.voters)
         self.faults = self.planned if faults is None else faults
-        self._decide_at = [chosen.uniform(0.5, FAULTS_END_S) for _ in range(chosen.randint(4, 10))]
+        self._decide_at = [chosen.uniform(0.5, FAULTS_END_S) for _ in range(chosen.randint(2, 6))]
+        self.network.spread = chosen.choice((1.0, 1.0, 0.1, 0.02))
+        self.network.delay_s = chosen.choice((0.02, 0.02, 0.3))
 
     def run(self) -> None:
         """Raises Violation."""
@@ -122,9 +126,9 @@ class Trial:
     def _end_faults(self) -> None:
         network = self.network
         network.cut.clear()
-        network.loss, network.doubles, network.delay_s = 0.0, 0.0, 0.02
+        network.loss, network.doubles, network.delay_s, network.spread = 0.0, 0.0, 0.02, 1.0
         for machine in network.machines.values():
-            machine.crashes_before, machine.stalls_for = "", 0.0
+            machine.crashes, machine.stalls_for = "", 0.0
             machine.paused_until = min(machine.paused_until, network.time)
             network.start(machine)
         network.tell("all faults are over")
@@ -165,7 +169,10 @@ class Trial:
         elif fault.kind == "destroy":
             self._destroy(machine)
         else:
-            machine.crashes_before = fault.kind.rpartition(" ")[2]
+            if fault.kind in DECISIONS:
+                network.ask()
+            if fault.kind != "decision":
+                machine.crashes = fault.kind.rpartition("dies ")[2]
 
     def _boot(self, machine: Machine) -> None:
         machine.booted = self.network.time
@@ -190,16 +197,24 @@ class Trial:
 
 def _chosen(chosen: random.Random, voters: str) -> list[Fault]:
     faults = []
-    kinds = (*HOST_FAULTS, "crash before send", *LINK_FAULTS, *WEATHER)
+    kinds = (*HOST_FAULTS, *DECISIONS, *LINK_FAULTS, *WEATHER)
     some = [chosen.choice(kinds) for _ in range(3)]
     """Most of a trial's faults are of few kinds, so that those meet."""
+    moments = [chosen.uniform(0.0, FAULTS_END_S) for _ in range(chosen.randint(1, 3))]
     for _ in range(chosen.randint(2, 12)):
         kind = chosen.choice(some) if chosen.random() < 0.6 else chosen.choice(kinds)
         hosts = chosen.sample(voters, 2)
         if chosen.random() < 0.4:
             hosts[0] = COORDINATOR
         lasts = chosen.choice(LASTS_S) * chosen.uniform(0.9, 1.1)
-        faults.append(Fault(chosen.uniform(0.0, FAULTS_END_S - lasts), kind, tuple(hosts), lasts))
+        at = chosen.choice(moments) + chosen.expovariate(0.5) if chosen.random() < 0.7 else chosen.uniform(0.0, 45.0)
+        faults.append(Fault(min(at, FAULTS_END_S - lasts), kind, tuple(hosts), lasts))
+    if chosen.random() < 0.15:
+        at, (first, second) = chosen.uniform(5.0, FAULTS_END_S - 30.0), chosen.sample(voters, 2)
+        faults.append(Fault(at, "cut", (COORDINATOR, first), 25.0))
+        begin, lasts = at + chosen.uniform(0.0, 10.0), chosen.uniform(8.0, 14.0)
+        faults.append(Fault(begin, "pause", (second, first), lasts))
+        faults.append(Fault(begin + lasts - 2.0, "cut one way", (COORDINATOR, second), 8.0))
     if chosen.random() < 0.15:
         host = chosen.choice((COORDINATOR, voters[-1]))
         faults.append(Fault(chosen.uniform(0.0, FAULTS_END_S), "destroy", (host,), 0.0))

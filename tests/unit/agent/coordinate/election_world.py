@@ -50,8 +50,9 @@ class Machine:
         self.paused_at = self.paused_until = 0.0
         self.stalls_for = 0.0
         """It pauses when it is about to send."""
-        self.crashes_before = ""
-        """`write` or `send`: the next one."""
+        self.crashes = ""
+        """`before write`, `before send` or `after send`: when its disk changes next."""
+        self.written = voter.disk
         self.wakes_at = float("inf")
 
     def now(self, time: float) -> float:
@@ -75,6 +76,8 @@ class Network:
         self.cut: Counter[tuple[str, str]] = Counter()
         self.loss = self.doubles = 0.0
         self.delay_s = 0.02
+        self.spread = 1.0
+        """Of the random numbers of the voters: with a small one they become candidates together."""
         self.story: list[str] | None = None
         self._noted: dict[str, str] = {}
         self._queue: list[tuple[float, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -82,8 +85,11 @@ class Network:
 
     def begin(self) -> None:
         for machine in self.machines.values():
-            machine.voter.begin(machine.now(self.time), self.random.random, self.caller.election)
+            machine.voter.begin(machine.now(self.time), self._spread, self.caller.election)
             self._turn(machine)
+
+    def _spread(self) -> float:
+        return self.random.random() * self.spread
 
     def at(self, time: float, act: Callable[..., None], *args: Any) -> None:
         self._count += 1
@@ -124,13 +130,13 @@ class Network:
     def _turn(self, machine: Machine) -> None:
         voter, time = machine.voter, self.time
         now = machine.now(time)
-        if machine.crashes_before == "write":
-            self._crash(machine)
-            return
+        ballot = voter.election.ballot
         messages = voter.step(now)
-        if messages and machine.crashes_before == "send":
-            self._crash(machine)
+        changed = voter.disk is not machine.written or voter.election.ballot is not ballot
+        if changed and machine.crashes:
+            self._crash(machine, messages)
             return
+        machine.written = voter.disk
         if messages and machine.stalls_for:
             machine.paused_at, machine.paused_until, machine.stalls_for = time, time + machine.stalls_for, 0.0
             self.at(machine.paused_until, self._send_late, machine, voter.process, messages)
@@ -153,9 +159,13 @@ class Network:
             self._noted[voter.name] = text
             self.tell(text)
 
-    def _crash(self, machine: Machine) -> None:
-        self.tell(f"{machine.voter.name} dies before it {machine.crashes_before}s")
-        machine.crashes_before = ""
+    def _crash(self, machine: Machine, messages: Iterable[tuple[str, Message]]) -> None:
+        self.tell(f"{machine.voter.name} dies {machine.crashes}")
+        if machine.crashes == "before write":
+            machine.voter.disk = machine.written
+        elif machine.crashes == "after send":
+            self._send_late(machine, machine.voter.process, messages)
+        machine.crashes = ""
         self.stop(machine)
         self.at(self.time + 1.0, self.start, machine)
 
@@ -166,7 +176,7 @@ class Network:
     def start(self, machine: Machine) -> None:
         if not machine.is_up and not machine.is_destroyed:
             machine.is_up, machine.paused_until, machine.stalls_for = True, 0.0, 0.0
-            machine.voter.begin(machine.now(self.time), self.random.random, self.caller.election)
+            machine.voter.begin(machine.now(self.time), self._spread, self.caller.election)
             self.tell(f"{machine.voter.name} begins, in term {machine.voter.election.ballot['term']}")
             self._turn(machine)
 
