@@ -266,6 +266,8 @@ class Cluster(Settings):
     coordinator_port: int = 2221
     own_coordinator_port: bool = False
     """The file says it."""
+    voter_ports: Mapping[str, int] = field(default_factory=dict)
+    """Host -> where its agent listens as coordinator, as the hosts have chosen with `ports: auto`."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
     file_sha256: str = ""

@@ -80,6 +80,8 @@ class RunPlan(Roster):
     stages: tuple[Stage, ...]
     """In an order in which they may start."""
     coordinator: CoordinatorAddress
+    voters: tuple[CoordinatorAddress, ...]
+    """Hosts that elect another coordinator when this one is gone; empty where they are too few."""
     needs_checkpoint: bool
     """A ps that is lost takes parameters with it that only a complete checkpoint can bring back."""
     settle_s: float

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from graphlib import TopologicalSorter
 
-from dtctl.agent.records.spec import Stage
+from dtctl.agent.records.spec import FEWEST_VOTERS, MOST_VOTERS, CoordinatorAddress, Stage
 from dtctl.agent.records.values import PATH
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
@@ -40,7 +40,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         _plan_task(roster, part, shared, gpus[part.id], dirs[part.host], local_python=local_python)
         for part in roster.tasks
     )
-    leading = cluster.host_of(roster.lead).name
+    voting = voters(cluster, addresses)
     checkpoint_dirs = {name: checkpoint_directories(cluster, each) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
@@ -49,20 +49,35 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         success=roster.success,
         strategy=roster.strategy,
         stages=stages(cluster),
-        coordinator={
-            "host": leading,
-            "address": _join(addresses[leading], cluster.coordinator_port),
-            "port": cluster.coordinator_port,
-        },
+        coordinator=voting[0],
+        voters=voting if len(voting) >= FEWEST_VOTERS else (),
         needs_checkpoint=roster.strategy.keeps_parameters_on_ps
         and PS in cluster.jobs
-        and bool(checkpoint_dirs[leading])
+        and bool(checkpoint_dirs[voting[0]["host"]])
         and not cluster.recovery.allow_scratch,
         settle_s=settle_s(cluster),
         target_step=known_target_step(cluster),
         dirs=dirs,
         checkpoint_dirs=checkpoint_dirs,
     )
+
+
+def voters(cluster: Cluster, addresses: Mapping[str, str]) -> tuple[CoordinatorAddress, ...]:
+    """The lead's host, and others that could coordinate in its place: machines of their own, as far as is known."""
+    hosts = [cluster.host_of(task).name for task in (cluster.lead, *cluster.tasks())]
+    with_tasks = list(dict.fromkeys(hosts))
+    machines = {addresses[name]: name for name in reversed(with_tasks)}
+    names = [name for name in with_tasks if machines[addresses[name]] == name]
+    return tuple(_listener(cluster, name, addresses[name]) for name in names[:MOST_VOTERS])
+
+
+def _listener(cluster: Cluster, name: str, address: str) -> CoordinatorAddress:
+    """Its port is the coordinator's, or the next one that no task of the host has."""
+    port = cluster.voter_ports.get(name, cluster.coordinator_port)
+    tasks = {job.ports[index] for job in cluster.jobs.values() for index, host in enumerate(job.hosts) if host == name}
+    while port != CHOSEN_PORT and port in tasks:
+        port += 1
+    return {"host": name, "address": _join(address, port), "port": port}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import os
 import re
 
 from ..host import budget
-from ..records.spec import coordinates
+from ..records.spec import has_lead
 from . import reading
 
 TYPE_CHECKING = False
@@ -37,7 +37,7 @@ class Run:
     def __init__(self, spec: Spec, code: Optional[str], expand: Expand) -> None:
         self.id = spec["run"]
         self.created = spec["created"]
-        self.leads = coordinates(spec)
+        self.leads = has_lead(spec)
         self.known = expand(spec["checkpoint_dirs"])
         self._code = code
         self._argv = [word for task in spec["tasks"] if task["id"] == spec["lead"] for word in expand(task["argv"])]

@@ -46,7 +46,7 @@ class Contacts:
     def expect(self, now: float) -> None:
         """Expects the hosts that were in touch with an earlier coordinator to come to this one."""
         own = self._view.own_host
-        known = [host for host, known in self._view.hosts.items() if known["state"] is not None and not known["over"]]
+        known = [host for host, known in self._view.hosts.items() if known["heard"] is not None and not known["over"]]
         self.away.update((host, now) for host in known if host != own)
 
     def miss(self, now: float) -> None:
@@ -120,10 +120,13 @@ class Quorum:
     starts nothing before it is in touch with most of the run's hosts, and then gives the others the time in which
     agents dial. One that has lost most of the others continues with the rest only where nobody that is waited for is
     away. One that has lost all of them asks first: it may be the one that was cut off.
+
+    Where another may have been elected, it starts nothing without a lease, `has_lease`, that a majority has granted.
     """
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, has_lease: Optional[Callable[[float], bool]] = None) -> None:
         self.may_start = True
+        self._has_lease = has_lease
         self._view = view
         self._vouched = True
         """A controller has just asked for this run."""
@@ -144,6 +147,10 @@ class Quorum:
 
     def update(self, now: float) -> None:
         """`now` is the monotonic clock."""
+        if self._has_lease is not None:
+            self._vouched = self._vouched and not self._has_lease(now)
+            self.may_start = self._vouched or self._has_lease(now)
+            return
         present = [known for host, known in self._view.hosts.items() if not known["absent"] or host == self._own]
         missing = sum(not known["connected"] for known in present) - (not self._view.hosts[self._own]["connected"])
         if 2 * missing < len(present):

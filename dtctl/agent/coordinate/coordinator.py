@@ -26,7 +26,7 @@ from .view import View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
     from ..link.peer import FromHub
     from ..records.messages import Orders
@@ -47,7 +47,14 @@ LONGEST_ABSENCE_S = 30 * 86400.0
 class Coordinator:
     """`data` is cluster.json. `history` collects lines for history.jsonl, with `wall` (epoch seconds) as their time."""
 
-    def __init__(self, spec: Spec, data: RunView, services: Services, now: float) -> None:
+    def __init__(
+        self,
+        spec: Spec,
+        data: RunView,
+        services: Services,
+        now: float,
+        has_lease: Optional[Callable[[float], bool]] = None,
+    ) -> None:
         self.view = View(spec, data)
         self.history: List[HistoryEvent] = []
         self._spec = spec
@@ -61,7 +68,7 @@ class Coordinator:
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
-        self._quorum = Quorum(self.view)
+        self._quorum = Quorum(self.view, has_lease)
         self._accounting = Accounting(self.view)
         self._rebuilt = False
 
@@ -158,10 +165,11 @@ class Coordinator:
         self._quorum.resume(rebooted=True)
         self._record("contact", [damage, fact("told_anew")], host=self.view.own_host)
 
-    def resume(self, now: float, wall: float, *, rebooted: bool = False) -> None:
+    def resume(self, now: float, wall: float, *, rebooted: bool = False, before: Optional[str] = None) -> None:
         """For a coordinator that follows another: it awaits the hosts that were connected to that one.
 
-        `rebooted`: its machine was restarted meanwhile.
+        `rebooted`: its machine was restarted meanwhile. `before`: the host of the other one, where this one was elected
+        in its place.
         """
         self._quorum.resume(rebooted=rebooted)
         gap_s = min(max(0.0, wall - self.view.data["time"]), LONGEST_ABSENCE_S)
@@ -169,7 +177,11 @@ class Coordinator:
         if not self.decided:
             self._accounting.missed(gap_s)
         own = self.view.own_host
-        self._record("contact", [fact("coordinator_restarted", seconds=gap_s)], host=own)
+        if before is None:
+            why = fact("coordinator_restarted", seconds=gap_s)
+        else:
+            why = fact("coordinator_elected", host=own, what=before, seconds=gap_s)
+        self._record("contact", [why], host=own)
         self.contacts.expect(now)
 
     @property

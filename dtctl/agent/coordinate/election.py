@@ -122,6 +122,10 @@ class Election:
         """This coordinator has written a new memo to its disk: the others are sent it with the next lease, now."""
         assert self._leads, "the memo of a term is its coordinator's"
         self.memo = (self.ballot["term"], serial)
+        self.ask_now(now)
+
+    def ask_now(self, now: float) -> None:
+        """The next leases are asked for at once."""
         self._lease_at = now
 
     def step(self, now: float) -> None:

@@ -1,6 +1,7 @@
 """The part of a host that does not coordinate: its agent dials the coordinator, reports, and takes its orders.
 
-It reports a hello first, then whatever is new, and its events.
+It reports a hello first, then whatever is new, and its events. Where another coordinator may have been elected, it
+tries the voters in turn: each sends it on to the coordinator that it knows.
 """
 
 from __future__ import annotations
@@ -8,29 +9,41 @@ from __future__ import annotations
 import random
 import select
 
-from ..records.kinds import fields_of
+from ..records.kinds import fields_of, made
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
 from ..records.reasons import fact
 from ..records.run_state import Advance
-from ..records.whole_run import Event
+from ..records.spec import voters_of
+from ..records.whole_run import Ballot, Event
 from ..run import intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Mapping, Optional, Union
+    from typing import Any, Dict, List, Mapping, Optional, Union
 
+    from ..link.dialer import Dialer
     from ..link.peer import FromDialer
     from ..records.messages import Hello, HostReport, News, Progress
     from ..records.run_state import Intents, State
-    from ..records.spec import Spec
+    from ..records.spec import CoordinatorAddress, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
+    from .voting import Reception, Voter
+
+
+PLACE_S = 4.0
+"""How long one voter is dialled before the next one is."""
+
+ASK_S = 1.0
+"""How long it is waited where voters know of no coordinator."""
 
 
 class Following:
-    """`rebooted`: the machine was restarted since the agent before this one."""
+    """`rebooted`: the machine was restarted since the agent before this one. `voter`: this host's, if it votes."""
 
-    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
+    def __init__(
+        self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False, voter: Optional[Voter] = None
+    ) -> None:
         self.over = False
         """The run has ended; the agent may go when all its tasks are final."""
         self.connected = False
@@ -45,11 +58,14 @@ class Following:
         self._heard = now
         self._report = Report(brief=False)
         self._events: Optional[int] = None
-        from ..link.dialer import Dialer  # not for a coordinator, which takes connections
-        from ..link.tls import Identity
-
-        coordinator, own = spec["coordinator"], Identity(files.directory, spec["run"])
-        self._dialer = Dialer(coordinator["address"], coordinator["host"], own, now, random.random)
+        self._voter = voter
+        self._reception = voter.reception(now) if voter is not None else None
+        self._term = spec["term"]
+        places = [spec["coordinator"], *(one for one in voters_of(spec) if one != spec["coordinator"])]
+        self._places = [place for place in places if place["host"] != spec["host"]]
+        self._place = self._places[0]
+        self._dialer = self._new_dialer(now)
+        self._move_at = now + PLACE_S
 
     @property
     def recovering(self) -> bool:
@@ -60,6 +76,11 @@ class Following:
         wanted: Intents = {}
         for message in self._dialer.step(now):
             self._receive(message, now, state, intent, wanted)
+        if self._voter is not None and self._reception is not None:
+            self._reception.step(now)
+            self._voter.step(now, self._say)
+        if not self.connected and now >= self._move_at and len(self._places) > 1:
+            self._dial(self._places[(self._places.index(self._place) + 1) % len(self._places)], now)
         if self.connected:
             self._send_news(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
@@ -68,22 +89,57 @@ class Following:
         return wanted or None
 
     def register(self, waiting: select.poll) -> None:
-        for descriptor in self._dialer.readers():
-            waiting.register(descriptor, select.POLLIN)
-        for descriptor in self._dialer.writers():
-            waiting.register(descriptor, select.POLLIN | select.POLLOUT)
+        for part in self._parts():
+            part.register(waiting)
 
     def due(self) -> Optional[float]:
-        return self._dialer.due()
+        times = [part.due() for part in self._parts()]
+        return min((time for time in times if time is not None), default=None)
+
+    @property
+    def outdated(self) -> bool:
+        """This host's agent is to coordinate."""
+        return self._voter is not None and self._voter.leads
 
     def close(self) -> None:
         """The last messages still arrive."""
         self._dialer.close()
+        if self._reception is not None:
+            self._reception.close()
+
+    def _parts(self) -> List[Union[Dialer, Voter, Reception]]:
+        return [self._dialer, *(part for part in (self._voter, self._reception) if part is not None)]
+
+    def _dial(self, place: CoordinatorAddress, now: float) -> None:
+        self._dialer.close()
+        self._place, self._move_at = place, now + PLACE_S
+        self._dialer = self._new_dialer(now)
+
+    def _new_dialer(self, now: float) -> Dialer:
+        from ..link.dialer import Dialer  # not for a coordinator, which takes connections
+        from ..link.tls import Identity
+
+        own = Identity(self._files.directory, self._spec["run"])
+        return Dialer(self._place["address"], self._place["host"], own, now, random.random)
+
+    def _say(self, host: str, message: Mapping[str, Any]) -> None:
+        """What a voter answers: to the coordinator, or to a candidate that has come."""
+        if message["type"] == "granted":
+            self._dialer.send(message)
+        elif self._reception is not None:  # a vote
+            self._reception.send(host, message)
 
     def _receive(self, message: FromDialer, now: float, state: State, intent: IntentFollower, wanted: Intents) -> None:
         if message["type"] == "connected":
             self._dialer.send(hello(self._spec, state, intent, self._files.events.count))
+        elif message["type"] == "elsewhere":
+            self._move(message["coordinator"], now)
+        elif message["type"] == "lease" and self._voter is not None:
+            self._voter.take_lease(self._place["host"], message, now)
+        elif message["type"] == "welcome" and message["term"] < self._term:
+            self._move_at = now  # its term is over, and it will hear of it
         elif message["type"] == "welcome":
+            self._note_term(message["term"], now)
             self.connected = True
             self._heard = now
             self._events = message["events_from"]
@@ -98,7 +154,25 @@ class Following:
         elif message["type"] == "gone":
             if self.connected:
                 self._heard = message["heard"]
+                self._move_at = now + PLACE_S
             self.connected = False
+
+    def _move(self, coordinator: Optional[str], now: float) -> None:
+        """A voter that does not coordinate has named the one that does, or none."""
+        named = next((place for place in self._places if place["host"] == coordinator), None)
+        if named is not None and named is not self._place:
+            self._dial(named, now)
+        else:
+            self._move_at = min(self._move_at, now + ASK_S)
+
+    def _note_term(self, term: int, now: float) -> None:
+        """On the disk: this agent obeys no coordinator of an older term, not even after a restart."""
+        if self._voter is None and term > self._term:
+            host = self._place["host"]
+            self._files.write_ballot(made(Ballot, term=term, voted=None, coordinator=host, last=host))
+        elif self._voter is not None:
+            self._voter.election.follow(term, self._place["host"], now)
+        self._term = term
 
     def _send_news(self, state: State, intent: IntentFollower) -> None:
         """Events come before the state that they led to: the coordinator never has a state without its events."""

@@ -71,6 +71,15 @@ class History:
             if line is not None and line["kind"] == "task" and line["host"] and line["index"] is not None:
                 self._received[line["host"]] = line["index"] + 1
 
+    @property
+    def count(self) -> int:
+        """Lines on the disk."""
+        return self._log.count
+
+    def lines(self, begin: int, most: int) -> Iterator[HistoryEvent]:
+        """As they are on the disk, but for damaged ones."""
+        return (line for line in self._log.records(HistoryEvent, begin, most) if line is not None)
+
     def received(self, host: str) -> int:
         """How many of the host's events are held: the index of the first that is not."""
         return self._received.get(host, 0)

@@ -7,12 +7,13 @@ import os
 import random
 import select
 import time
+from contextlib import suppress
 
 from ..host import log, outputs, paths
 from ..records.kinds import checked, made
 from ..records.messages import FROM_AGENT, PROTOCOL
 from ..records.reasons import because, fact
-from ..records.spec import is_alone
+from ..records.spec import has_lead, is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
 from ..run import environment
 from .contacts import AWAY_S, Answering
@@ -24,7 +25,7 @@ from .view import first_view, is_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Mapping, Optional, Set, Tuple
+    from typing import Any, List, Mapping, Optional, Set, Tuple
 
     from ..checkpoints.repair import Loss
     from ..hooks.posting import Posting
@@ -32,12 +33,14 @@ if TYPE_CHECKING:
     from ..link.peer import FromHub
     from ..link.tls import Identity
     from ..records.answers import Checkpoint
+    from ..records.messages import Orders
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .view import FromAgent
+    from .voting import Voter
 
 SAVE_S = 2.0
 """Between two writings of cluster.json when nothing has been decided."""
@@ -55,11 +58,23 @@ LISTEN_AGAIN_S = 0.5
 
 
 class Leading:
-    """Coordinator of the run, and one of its agents: its own host reports to it by the same messages."""
+    """Coordinator of the run, and one of its agents: its own host reports to it by the same messages.
+
+    `voter`: this host's, where others may be elected. `before`: the coordinator in whose place this one was elected.
+    """
 
     connected = True
 
-    def __init__(self, files: RunFiles, spec: Spec, now: float, *, rebooted: bool = False) -> None:
+    def __init__(
+        self,
+        files: RunFiles,
+        spec: Spec,
+        now: float,
+        *,
+        rebooted: bool = False,
+        voter: Optional[Voter] = None,
+        before: Optional[str] = None,
+    ) -> None:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
         self._over = False
@@ -67,17 +82,25 @@ class Leading:
         self._spec = spec
         self._host = spec["host"]
         self._path = files.path("cluster.json")
+        self._voter = voter
+        self._published = (0, 0)
+        self._publish_at = now
+        self._held: List[Tuple[Tuple[int, int], str, Orders]] = []
+        """Orders that go out when a majority of the voters has what they follow from, and in which version that is."""
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
-        before, damage = self._read_view()
+        view, damage = self._read_view()
         services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
-        self.coordinator = Coordinator(spec, before or first_view(spec, wall), services, now)
+        has_lease = voter.election.has_lease if voter is not None else None
+        self.coordinator = Coordinator(spec, view or first_view(spec, wall), services, now, has_lease)
         if damage is not None:
             self.coordinator.rebuild(damage, wall)
-        elif before is None:
+        elif view is None:
             self.coordinator.begin(wall)
         else:
-            self.coordinator.resume(now, wall, rebooted=rebooted)
+            self.coordinator.resume(now, wall, rebooted=rebooted, before=before)
+        if before is not None:
+            self._pass_over_requests()
         self._posting = self._hooks()
         self._hub: Optional[Hub] = None
         self._superseded: Optional[List[Identity]] = None
@@ -111,19 +134,32 @@ class Leading:
                 self._receive(host, message, now, wall)
         self._read_requests(now, wall)
         self._ask_machines(now)
-        wanted = self._decide(now, wall) if now >= self._decide_at else None
+        wanted: Intents = {}
+        if now >= self._decide_at:
+            self._decide(now, wall, wanted)
         self._save(now)
+        if self._voter is not None:
+            self._vote(self._voter, now)
+            self._send_held(wanted)
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
-        return wanted
+        return wanted or None
 
     def register(self, waiting: select.poll) -> None:
         readers = [*(self._hub.readers() if self._hub else ()), *(self._posting.readers() if self._posting else ())]
         for descriptor in readers:
             waiting.register(descriptor, select.POLLIN)
+        if self._voter is not None:
+            self._voter.register(waiting)
+
+    @property
+    def outdated(self) -> bool:
+        """Another host coordinates, or is about to."""
+        return self._voter is not None and self._voter.is_deposed
 
     def due(self) -> Optional[float]:
         times = [self._decide_at, self._hub.due() if self._hub else self._listen_at]
+        times.append(self._voter.due() if self._voter is not None else None)
         if self._unsaved:
             times.append(self._save_at)
         if self._posting is not None:
@@ -211,6 +247,9 @@ class Leading:
             self.coordinator.contacts.note_superseded(host, message["run"])
         elif host not in self.coordinator.view.hosts:
             self._hub.refuse(host, "%s has no part in this run" % host)
+        elif message["type"] == "granted" or message["type"] == "canvass":
+            if self._voter is not None:
+                self._voter.receive(host, message, now)
         elif message["type"] == "invalid":
             self.coordinator.contacts.reject_invalid(host, message["reason"])
         elif message["type"] == "gone":
@@ -232,7 +271,8 @@ class Leading:
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
-            hub.send(host, {**welcome, "may_start": self.may_start})
+            term = self._voter.election.ballot["term"] if self._voter is not None else 0
+            hub.send(host, {**welcome, "may_start": self.may_start, "term": term})
         if self.coordinator.receive(host, message, now, wall):
             self._news()
 
@@ -267,29 +307,53 @@ class Leading:
         self._decide_at = min(self._decide_at, self._decided + DECIDE_S)
         self._save_at = min(self._save_at, self._decide_at)  # sessions read how the tasks are
 
-    def _decide(self, now: float, wall: float) -> Optional[Intents]:
+    def _pass_over_requests(self) -> None:
+        """What sessions on this host asked of an earlier coordinator here is over, and so is the other host's count."""
+        with suppress(paths.Damaged):
+            book = paths.read_record(self._files.path("requests.json"), RequestBook)
+            self.coordinator.view.data["request_serial"] = book["serial"] if book is not None else 0
+
+    def _vote(self, voter: Voter, now: float) -> None:
+        def attach(host: str) -> Mapping[str, Any]:
+            return voter.attachment(host, self.coordinator.view.data, self._history)
+
+        voter.step(now, self._send, attach)
+
+    def _decide(self, now: float, wall: float, wanted: Intents) -> None:
         self.coordinator.step(now, wall)
         self._decided = now
         due = self.coordinator.due()
         self._decide_at = now + LOOK_S if due is None else min(max(due, now + DECIDE_S), now + LOOK_S)
-        return self._give_orders(now)
-
-    def _give_orders(self, now: float) -> Optional[Intents]:
-        """They are on the disk first: a coordinator after this one has to know what was wanted, and why."""
-        wanted: Intents = {}
         orders = self.coordinator.orders()
         if any(message["intents"] for _, message in orders):
-            self._save(now, at_once=True)
+            self._save(now, at_once=True)  # first: a coordinator after this one has to know what was wanted, and why
+        self._unsaved = self._unsaved or bool(orders)
+        waits = self._voter is not None and self._voter.election.has_lease(now)  # without one nothing is started
         for host, message in orders:
-            self._unsaved = True
-            if host == self._host:
-                wanted = message["intents"]
-                self.recovering = message["mending"]
-                self.first_steps = message["first_steps"]
-                self._over = self._over or message["over"]
-            elif self._hub is not None:
-                self._hub.send(host, message)
-        return wanted or None
+            if waits or self._held:
+                self._held.append((self._published, host, message))
+            else:
+                self._give(host, message, wanted)
+
+    def _send_held(self, wanted: Intents) -> None:
+        assert self._voter is not None
+        while self._held and self._voter.election.committed >= self._held[0][0]:
+            _, host, message = self._held.pop(0)
+            self._give(host, message, wanted)
+
+    def _give(self, host: str, message: Orders, wanted: Intents) -> None:
+        """`wanted`: what is new for this host's own tasks."""
+        if host == self._host:
+            wanted.update(message["intents"])
+            self.recovering = message["mending"]
+            self.first_steps = message["first_steps"]
+            self._over = self._over or message["over"]
+        else:
+            self._send(host, message)
+
+    def _send(self, host: str, message: Mapping[str, Any]) -> None:
+        if self._hub is not None:
+            self._hub.send(host, message)
 
     def _save(self, now: float, *, at_once: bool = False) -> None:
         decided = at_once or bool(self.coordinator.history)
@@ -309,14 +373,30 @@ class Leading:
             self._unsaved = True
         else:
             self._unsaved = False
+            self._publish(now, at_once=decided)
         self._save_at = now + SAVE_S
 
+    def _publish(self, now: float, *, at_once: bool) -> None:
+        """To the voters, from among whom the next coordinator would come."""
+        voter = self._voter
+        if voter is None or not voter.election.leads or not (at_once or now >= self._publish_at):
+            return
+        try:
+            self._published = voter.publish(self.coordinator.view.data, now)
+        except OSError as error:
+            log.note("memo: %s" % error)
+        self._publish_at = now + SIGN_OF_LIFE_S
+
     def _newest_checkpoint(self) -> Optional[Checkpoint]:
+        """Where the lead is elsewhere, that none is seen here means nothing."""
         from ..checkpoints import reading
 
-        return reading.newest(self._checkpoint_directories())
+        found = reading.newest(self._checkpoint_directories())
+        return found if found is not None or has_lead(self._spec) else reading.NOT_KNOWN
 
     def _repair_checkpoints(self, distrust: bool) -> List[str]:
+        if not has_lead(self._spec):
+            return []
         from ..checkpoints import repair
 
         scratch = distrust and self._spec["recovery"]["allow_scratch"]
@@ -325,6 +405,8 @@ class Leading:
         ]
 
     def _lost_checkpoint(self) -> Optional[Loss]:
+        if not has_lead(self._spec):
+            return None
         from ..checkpoints import repair
 
         directories = self._checkpoint_directories()

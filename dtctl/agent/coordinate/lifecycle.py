@@ -63,7 +63,7 @@ def _is_out(view: View, task: str) -> bool:
 
 def unreached(view: View) -> List[str]:
     """Hosts that have never been heard, and are expected."""
-    return [host for host, known in view.hosts.items() if known["state"] is None and not known["absent"]]
+    return [host for host, known in view.hosts.items() if known["heard"] is None and not known["absent"]]
 
 
 def awaited(view: View) -> List[str]:

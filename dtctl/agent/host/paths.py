@@ -211,6 +211,16 @@ def write_json(path: str, value: Mapping[str, object]) -> None:
     _write(path, _readable(value), os.replace)
 
 
+def sync(path: str) -> None:
+    """Waits until the file, and its name, are on the disk."""
+    for name in (path, os.path.dirname(path)):
+        descriptor = os.open(name, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
 def claim_json(path: str, value: Mapping[str, object]) -> bool:
     """Writes the file unless there is one: of several processes that try, exactly one is told True."""
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import _thread
 import errno
 import os
+import select
 import socket
 
 from ..records.messages import FROM_COORDINATOR
@@ -65,6 +66,12 @@ class Dialer:
         if self._connecting:
             return [self._connecting[0].fileno()]
         return [self._stream.fileno()] if self._stream and self._stream.is_waiting else []
+
+    def register(self, waiting: select.poll) -> None:
+        for descriptor in self.readers():
+            waiting.register(descriptor, select.POLLIN)
+        for descriptor in self.writers():
+            waiting.register(descriptor, select.POLLIN | select.POLLOUT)
 
     def due(self) -> Optional[float]:
         """On the monotonic clock."""

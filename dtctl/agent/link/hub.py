@@ -6,6 +6,7 @@ Import it where a link is made: it imports ssl. With asyncio beside it an agent 
 
 from __future__ import annotations
 
+import select
 import selectors
 import sys
 from contextlib import suppress
@@ -92,6 +93,10 @@ class Hub:
         own = [] if self._rests_until is not None else [self._selector.fileno()]
         return own if self._acceptor.is_resting else [*own, self._acceptor.fileno()]
 
+    def register(self, waiting: select.poll) -> None:
+        for descriptor in self.readers():
+            waiting.register(descriptor, select.POLLIN)
+
     def due(self) -> Optional[float]:
         """On the monotonic clock."""
         if self._broken:
@@ -130,6 +135,11 @@ class Hub:
         """Ends its connection and sends it the reason. No `gone` follows."""
         if host in self._seats:
             self._dismiss(self._seats[host], reason)
+
+    def redirect(self, host: str, coordinator: Optional[str]) -> None:
+        """Ends its connection and sends it the coordinator's host, where that is known. No `gone` follows."""
+        if host in self._seats:
+            self._part(self._seats[host], [{"type": "elsewhere", "coordinator": coordinator}])
 
     def close(self) -> None:
         """The last messages are still delivered, as far as the sockets hold them."""
@@ -188,14 +198,16 @@ class Hub:
         return is_news
 
     def _note(self, agent: Agent, message: Any, received: Received) -> None:
-        if (message["type"] == "hello") == (agent.host is not None):
+        is_first = agent.host is None
+        if is_first != (message["type"] == "hello") and message["type"] != "canvass":
             raise Violation("the first message was not hello, or hello came twice")
         if message["type"] == "hello" and message["host"] != agent.name:
             raise Violation("its hello names %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
-            self._end_superseded(agent, message, received)
+            if message["type"] == "hello":
+                self._end_superseded(agent, message, received)
             return
-        if agent.host is None:
+        if is_first:
             self._seat(agent, received)
         received.append((agent.name, message))
 

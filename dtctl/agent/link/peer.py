@@ -13,7 +13,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, Callable, Dict, List, Literal, Mapping, Optional, TypedDict, Union
 
-    from ..records.messages import Events, Hello, News, Orders, Progress, Refusal, Welcome
+    from ..records.messages import (
+        Canvass,
+        Elsewhere,
+        Events,
+        Granted,
+        Hello,
+        Lease,
+        News,
+        Orders,
+        Progress,
+        Refusal,
+        Vote,
+        Welcome,
+    )
     from .tls import TlsStream
 
     Message = Dict[str, Any]
@@ -42,8 +55,8 @@ if TYPE_CHECKING:
 
         type: Literal["connected"]
 
-    FromHub = Union[Hello, News, Progress, Events, Gone, Invalid, Superseded]
-    FromDialer = Union[Welcome, Orders, Refusal, Gone, Connected]
+    FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Gone, Invalid, Superseded]
+    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Refusal, Gone, Connected]
 
 
 LINE_LIMIT = 1 << 20

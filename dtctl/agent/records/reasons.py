@@ -173,6 +173,7 @@ SENTENCES = {
     "agent_gone": "%(host)s answers, but its agent does not call: it was killed, or cannot reach the coordinator "
     "(dtctl up    starts it again)",
     "coordinator_heard": "agents can reach the coordinator again",
+    "coordinator_elected": "%(host)s coordinates now, in place of %(what)s, which was silent for %(seconds).0f s",
     "coordinator_restarted": "the coordinator restarted after %(seconds).0f s",
     "hook_refused": "hook %(what)s did not receive the message: it answers %(text)s",
     "hook_redirects": "hook %(what)s did not receive the message: it answers %(text)s; redirections are not followed",

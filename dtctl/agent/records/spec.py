@@ -131,10 +131,23 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    elected: Default[Optional[Name], None]
+    """The host that coordinates the run; null: the lead's, as at the beginning."""
+    term: Default[Count, 0]
+    """In which it was elected."""
+
+
+FEWEST_VOTERS = 3
+"""Of two, neither is a majority when the other is gone."""
+
+MOST_VOTERS = 7
 
 
 class Spec(Inventory):
-    """spec.json: all that an agent has to know of its run. It never changes."""
+    """spec.json: all that an agent has to know of its run. It never changes.
+
+    `elected`, `term` and `coordinator` are those of the moment where an agent or a session has read it.
+    """
 
     version: Within[int, VERSION, VERSION]
     host: Name
@@ -157,6 +170,8 @@ class Spec(Inventory):
     setup: Default[Optional[Setup], None]
     strategy: Default[Optional[Line], None]
     coordinator: CoordinatorAddress
+    voters: Default[AtMost[List[CoordinatorAddress], MOST_VOTERS], []]
+    """Hosts that elect another coordinator when this one is gone; the first of them is that of the beginning."""
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
     """Parameters live on ps tasks: one that is lost without any complete checkpoint has lost them."""
@@ -233,8 +248,24 @@ def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
 
 
 def coordinates(spec: Spec) -> bool:
-    """Whether this host's agent decides for the run. It is the host of the lead, which restores and saves."""
+    """Whether this host's agent decides for the run: that of the lead's host, or the one that was elected last."""
     return spec["coordinator"]["host"] == spec["host"]
+
+
+def has_lead(spec: Spec) -> bool:
+    """Whether the lead is on this host, and so the checkpoints that it writes there."""
+    return any(task["id"] == spec["lead"] for task in spec["tasks"])
+
+
+def voters_of(spec: Spec) -> List[CoordinatorAddress]:
+    """Those that have a part in the run; none where they are too few for a majority without one of them."""
+    present = [voter for voter in spec["voters"] if voter["host"] not in spec["absent"]]
+    return present if len(present) >= FEWEST_VOTERS else []
+
+
+def votes(spec: Spec) -> bool:
+    """Whether this host is one of them."""
+    return any(voter["host"] == spec["host"] for voter in voters_of(spec))
 
 
 def is_alone(spec: Spec) -> bool:
@@ -242,14 +273,17 @@ def is_alone(spec: Spec) -> bool:
     return all(member["host"] == spec["host"] for member in spec["roster"])
 
 
-def coordinators_port(spec: Spec) -> Optional[int]:
-    """None on the hosts that it does not listen on."""
-    return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None
+def link_port(spec: Spec) -> Optional[int]:
+    """Where this host's agent listens as the coordinator, or for the elections of another; None where it does not."""
+    if is_alone(spec):
+        return None
+    listeners = [*voters_of(spec), spec["coordinator"]]
+    return next((one["port"] for one in listeners if one["host"] == spec["host"]), None)
 
 
 def ports_of(spec: Spec) -> List[int]:
     """All that is going to listen on this host."""
-    return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
+    return [port for port in (link_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:

@@ -170,8 +170,16 @@ class Ballot(Record):
     """For whom it has voted in this term; null: for none."""
     coordinator: Optional[Name]
     """Of this term; null while that is unknown."""
-    memo: Default[Version, [0, 0]]
-    """Of the memo that it holds, in memo.json."""
+    last: Default[Optional[Name], None]
+    """The newest coordinator that it knows, of whatever term."""
+
+
+class Memo(Record):
+    """memo.json: what a voter would begin with as coordinator."""
+
+    version: Version
+    view: RunView
+    """Without the hosts' states."""
 
 
 class PostedRequest(Because):

@@ -11,7 +11,7 @@ from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
 from ..records.answers import MOST_TAKEN, Progress
 from ..records.kinds import made
-from ..records.spec import coordinators_port, ports_of
+from ..records.spec import link_port, ports_of
 from ..run import environment
 from . import runs
 
@@ -48,7 +48,7 @@ _COORDINATOR = "the coordinator"
 
 def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
     """The ports that the run will need and somebody else has, less those that are `given_up` before its start."""
-    led = coordinators_port(spec)
+    led = link_port(spec)
     wanted = [] if led is None else [(_COORDINATOR, led)]
     wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]
     taken: List[TakenPort] = []
@@ -65,7 +65,7 @@ def choose_ports(talk: Conversation, request: PortsRequest) -> PortsResult:
     led = None
     if current is not None and current.live():
         kept = {task["id"]: task["port"] for task in current.spec["tasks"] if task["port"] is not None}
-        led = coordinators_port(current.spec)
+        led = link_port(current.spec)
     reserved = {port for run in runs.every(talk) if not _is_over(run) for port in ports_of(run.spec)}
     chosen = {task: kept[task] if task in kept else _chosen(talk, reserved) for task in request["tasks"]}
     if request["coordinator"] and led is None:

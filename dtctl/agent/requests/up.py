@@ -15,7 +15,7 @@ from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
-from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
+from ..records.spec import check_absent, inventory_of, link_port, ports_of
 from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
@@ -191,7 +191,7 @@ def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[in
     A port of the live run that a stranger has taken is not given up when that run ends.
     """
     waiting = filter(_waits, runs.every(talk, spec["cluster"], spec["host"]))
-    given_up = {coordinators_port(run.spec) for run in waiting}
+    given_up = {link_port(run.spec) for run in waiting}
     own = {port for port in ports_of(old.spec) if not old.has_lost(port)} if old is not None else set()
     held = {one.getsockname()[1] for one in talk.held}
     return own | held | {port for port in given_up if port is not None}
@@ -216,10 +216,10 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
     The coordinator of the run that was just stopped gets time to tell the others. Returns unfinished runs.
     """
-    port = coordinators_port(spec)
+    port = link_port(spec)
     ended = []
     for run in runs.every(talk, spec["cluster"], spec["host"]) if port is not None else ():
-        if coordinators_port(run.spec) == port and _waits(run):
+        if link_port(run.spec) == port and _waits(run):
             run.end_supervisor(runs.SUPERVISOR_END_LIMIT_S if old and run.id == old.id else _END_LIMIT_S)
             ended.append(run)
     return [run for run in ended if not run.finished()]

@@ -14,6 +14,7 @@ from ..records.kinds import made
 from ..records.run_state import IntentFile, State
 from ..records.spec import Spec
 from ..records.values import Variables
+from ..records.whole_run import Ballot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +65,26 @@ class RunFiles:
         return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
 
     def spec(self) -> Spec:
-        return self._read("spec.json", Spec)
+        """With the coordinator of the moment: another may have been elected."""
+        spec = self._read("spec.json", Spec)
+        ballot = None
+        with suppress(paths.Damaged):
+            ballot = self.ballot() if spec["voters"] else None
+        if ballot is not None:
+            newest = ballot["coordinator"] or ballot["last"]
+            place = next((voter for voter in spec["voters"] if voter["host"] == newest), spec["coordinator"])
+            moved = place["host"] != spec["coordinator"]["host"]
+            spec.update({"coordinator": place, "elected": place["host"] if moved else None, "term": ballot["term"]})
+        return spec
+
+    def ballot(self) -> Optional[Ballot]:
+        """None before the first election, and of a run whose coordinator does not change."""
+        return paths.read_record(self.path("ballot.json"), Ballot)
+
+    def write_ballot(self, ballot: Ballot) -> None:
+        """It is on the disk when this returns: no voter votes twice in a term, not even after a power failure."""
+        self.write_urgent(self.path("ballot.json"), ballot)
+        paths.sync(self.path("ballot.json"))
 
     def state(self) -> State:
         return self._read("state.json", State)

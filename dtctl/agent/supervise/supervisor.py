@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
-from ..records.spec import coordinates, ports_of
+from ..records.spec import coordinates, ports_of, votes
 from ..run import intents
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
@@ -19,13 +19,13 @@ from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Union
+    from typing import Callable, List, Optional, Union
 
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
+    from ..coordinate.voting import Voter
     from ..records.reasons import Because
     from ..records.run_state import Intent
-    from ..records.spec import Spec
     from ..records.values import TaskState
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
@@ -76,7 +76,8 @@ class Supervisor:
         for text in damage:
             self._report_damage(text)
         self._intent.report = self._report_damage
-        self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
+        self._voter = self._new_voter(now) if votes(self._spec) else None
+        self._role = self._take_role(now, rebooted=rebooted)
         self._context.may_start = self._role.may_start
         self._load = MachineLoad()
         self._next_load = 0.0
@@ -139,10 +140,21 @@ class Supervisor:
     def _has_new_orders(self, now: float, wall: float) -> bool:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
+        if self._role.outdated:
+            self._role.close()
+            self._role = self._take_role(now)
         self._context.recovering = self._role.recovering
         self._context.may_start = self._role.may_start
         self._context.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
+
+    def _new_voter(self, now: float) -> Voter:
+        from ..coordinate.voting import Voter  # most hosts of a large run do not vote
+
+        return Voter(self._files, self._spec, now)
+
+    def _take_role(self, now: float, *, rebooted: bool = False) -> Role:
+        return take_role(self._files, self._voter, now, rebooted=rebooted)
 
     def _changed(self, task: str, before: TaskState, after: TaskState, attempt: int, why: Because) -> None:
         self._changes = True
@@ -235,12 +247,16 @@ def _given_up(intent: Intent) -> Intent:
     return {**intent, "want": "stop", "grace_s": 0.0, **because([fact("session_lost")])}
 
 
-def take_role(files: RunFiles, spec: Spec, now: float, *, rebooted: bool) -> Role:
+def take_role(files: RunFiles, voter: Optional[Voter], now: float, *, rebooted: bool = False) -> Role:
     """This agent's part in its run. Its `step` never blocks, and gives new intents for this host's tasks."""
-    if coordinates(spec):
+    spec = files.spec()
+    if voter.leads if voter is not None else coordinates(spec):
         from ..coordinate.leading import Leading
 
-        return Leading(files, spec, now, rebooted=rebooted)
+        before = voter.take_over() if voter is not None else None
+        return Leading(files, spec, now, rebooted=rebooted, voter=voter, before=before)
     from ..coordinate.following import Following
 
-    return Following(files, spec, now, rebooted=rebooted)
+    if voter is not None:
+        voter.hand_over()
+    return Following(files, spec, now, rebooted=rebooted, voter=voter)

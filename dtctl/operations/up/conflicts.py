@@ -64,14 +64,14 @@ def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
 
 
 def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:
-    """The tasks of a host that it chooses a port for, and whether the coordinator is there and has none yet."""
+    """The tasks of a host that it chooses a port for, and whether it does for its agent as the coordinator, too."""
     tasks = [
         TaskId(job.name, index)
         for job in cluster.jobs.values()
         for index, port in enumerate(job.ports)
         if port == CHOSEN_PORT and job.hosts[index] == host
     ]
-    return tasks, cluster.coordinator_port == CHOSEN_PORT and cluster.host_of(cluster.lead).name == host
+    return tasks, cluster.coordinator_port == CHOSEN_PORT
 
 
 def ports_request(cluster: Cluster, host: str) -> Request[PortsResult]:
@@ -99,10 +99,11 @@ def with_chosen(cluster: Cluster, chosen: Mapping[str, PortsResult]) -> Cluster:
         )
         for name, job in cluster.jobs.items()
     }
+    voting = {host: answer["coordinator"] for host, answer in chosen.items() if answer["coordinator"] is not None}
     coordinator = cluster.coordinator_port
     if coordinator == CHOSEN_PORT:
-        coordinator = chosen[cluster.host_of(cluster.lead).name]["coordinator"] or CHOSEN_PORT
-    return dataclasses.replace(cluster, jobs=jobs, coordinator_port=coordinator)
+        coordinator = voting[cluster.host_of(cluster.lead).name]
+    return dataclasses.replace(cluster, jobs=jobs, coordinator_port=coordinator, voter_ports=voting)
 
 
 _OF_THE_HOST = frozenset(

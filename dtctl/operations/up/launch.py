@@ -156,7 +156,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
         "bundle": launch.bundle.id,
         "secrets": launch.secrets,
         "credentials": _credentials(launch, host),
-        "hooks": list(launch.hooks) if host.name == record.coordinator else [],
+        "hooks": list(launch.hooks) if host.name in coordinators(launch.plan) else [],
         "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
@@ -168,8 +168,13 @@ def _credentials(launch: Start, host: Host) -> dict[str, str] | None:
     """Of a run on one host nobody dials anybody."""
     if launch.authority is None:
         return None
-    coordinates = launch.record.coordinator == host.name
+    coordinates = host.name in coordinators(launch.plan)
     return dataclasses.asdict(launch.authority.issue(host.name, coordinates=coordinates))
+
+
+def coordinators(plan: RunPlan) -> set[str]:
+    """Hosts that coordinate the run, or may be elected to."""
+    return {plan.coordinator["host"], *(voter["host"] for voter in plan.voters)}
 
 
 _BEGINNING = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -214,21 +219,21 @@ class Authority:
         )
 
     def issue(self, host: str, *, coordinates: bool) -> Credentials:
-        """New credentials of one host. Who coordinates can be dialled with them, and the others can dial."""
+        """New credentials of one host, which can dial with them; one that coordinates, or may, can be dialled."""
         from cryptography import x509
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import ec
         from cryptography.x509.oid import ExtendedKeyUsageOID
 
         key = ec.generate_private_key(ec.SECP256R1())
-        end = ExtendedKeyUsageOID.SERVER_AUTH if coordinates else ExtendedKeyUsageOID.CLIENT_AUTH
+        ends = [ExtendedKeyUsageOID.CLIENT_AUTH, *[ExtendedKeyUsageOID.SERVER_AUTH] * coordinates]
         # A common name holds 64 characters, a host's name has up to 253.
         names = x509.SubjectAlternativeName([x509.UniformResourceIdentifier(f"dtctl:{self._run}/{host}")])
         builder = (
             _builder(self._name, x509.Name([]), key.public_key(), self._key.public_key())
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(digital_signature=True), critical=True)
-            .add_extension(x509.ExtendedKeyUsage([end]), critical=False)
+            .add_extension(x509.ExtendedKeyUsage(ends), critical=False)
             .add_extension(names, critical=True)
         )
         private = key.private_bytes(

@@ -40,6 +40,9 @@ class Cluster:
         self.port = free_port()
         self.specs: dict[str, Fields] = {}
         self.runs = 0
+        self.leading = "b"
+        self.voters: list[Fields] = []
+        """Without any, b coordinates for ever."""
 
     def up(self, strategy: str = "async-ps", seconds: float = 1e9, without: str = "", **fields: object) -> None:
         """Not on the host `without`."""
@@ -48,7 +51,7 @@ class Cluster:
         where = {"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port}
         self.runs += 1
         fields = {"needs_checkpoint": False, "settle_s": 1.0, "grace_s": 5.0, "recovery": recovery, **fields}
-        spec = spec_of(strategy, places, coordinator=where, run=f"demo-{self.runs}", **fields)
+        spec = spec_of(strategy, places, coordinator=where, voters=self.voters, run=f"demo-{self.runs}", **fields)
         authority = Authority(spec["run"])
         with ExitStack() as stack:
             talks = {}
@@ -61,7 +64,7 @@ class Cluster:
                 self.specs[name] = host.spec(program, **{**spec, **own_part})
                 self.specs[name].update(digest=spec["run"], created=time.time())
                 talks[name] = stack.enter_context(host.open())
-                credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
+                credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b" or bool(self.voters)))
                 host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
             for word, answer in (("start", "started"), ("keep", "result")):
                 for talk in talks.values():
@@ -79,7 +82,8 @@ class Cluster:
         return found
 
     def file(self, name: str) -> Path:
-        return self.hosts["b"].run_directory(self.specs["b"]) / name
+        """Of the host that coordinates."""
+        return self.hosts[self.leading].run_directory(self.specs[self.leading]) / name
 
     def story(self) -> list[Fields]:
         return [json.loads(line) for line in self.file("history.jsonl").read_text().splitlines()]
@@ -104,8 +108,19 @@ class Cluster:
     def kill_task(self, task: str) -> None:
         kill(self.entry(task)["pid"])
 
+    def elect(self, *names: str) -> None:
+        """Before `up`: these hosts vote."""
+        ports = {name: self.port if name == "b" else free_port() for name in names}
+        self.voters = [{"host": name, "address": f"127.0.0.1:{port}", "port": port} for name, port in ports.items()]
+
     def kill_agent(self, name: str) -> None:
         kill(self.hosts[name].supervisor(self.specs[name]))
+
+    def destroy(self, name: str) -> None:
+        """Everything of that host's part is gone at once, and does not come back."""
+        for pid in self.hosts[name].processes():
+            kill(pid, signal.SIGSTOP)
+        self.hosts[name].clean_up()
 
     def freeze_agent(self, name: str) -> Callable[[], None]:
         """Its tasks go on; returns what thaws it."""

@@ -132,13 +132,14 @@ def test_hosts_are_asked_for_the_ports_that_nothing_says_and_no_others() -> None
     )
     assert [(list(map(str, tasks)), led) for tasks, led in (wanted_ports(value, name) for name in "ab")] == [
         (["worker:0"], True),
-        (["worker:1"], False),
+        (["worker:1"], True),
     ]
     answers: Any = {
         "a": {"tasks": {"worker:0": 11}, "coordinator": 12},
-        "b": {"tasks": {"worker:1": 13}, "coordinator": None},
+        "b": {"tasks": {"worker:1": 13}, "coordinator": 14},
     }
     chosen = with_chosen(value, answers)
     assert (chosen.jobs["ps"].ports, chosen.jobs["worker"].ports, chosen.coordinator_port) == ((4000,), (11, 13), 12)
     assert not chosen.hosts_choose_ports
-    assert dataclasses.replace(chosen, jobs=value.jobs, coordinator_port=auto) == value
+    assert chosen.voter_ports == {"a": 12, "b": 14}
+    assert dataclasses.replace(chosen, jobs=value.jobs, coordinator_port=auto, voter_ports={}) == value

@@ -43,7 +43,7 @@ def test_at_first_nobody_is_in_touch_and_nobody_is_away() -> None:
 
 def test_those_are_expected_who_have_spoken_before_and_have_something_left_to_do() -> None:
     view = views.running()
-    view.hosts["a"]["state"] = None
+    view.hosts["a"]["heard"] = None
     view.hosts["b"]["over"] = True
     told = Reports(view)
     told.contacts.expect(100.0)

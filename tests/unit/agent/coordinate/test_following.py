@@ -154,7 +154,7 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
     assert types.count("state") > 1
 
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True, "term": 0}
 
 
 class Link:

@@ -96,7 +96,7 @@ def test_hosts_are_unreached_until_they_have_spoken_once() -> None:
     assert lifecycle.unreached(view) == ["a", "b", "c", "d"]
     view = views.running()
     view.hosts["a"]["connected"] = False
-    view.hosts["d"]["state"] = None
+    view.hosts["d"]["heard"] = None
     assert lifecycle.unreached(view) == ["d"]
 
 

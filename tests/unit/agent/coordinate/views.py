@@ -25,7 +25,8 @@ def running(strategy: str = "async-ps", **fields: Any) -> View:
     view = unheard(strategy, **fields)
     for host, known in view.hosts.items():
         entries = {task: made(Entry, state="running", attempt=1, ready=True) for task in view.tasks_on(host)}
-        known.update({"connected": True, "state": made(State, run=view.spec["run"], host=host, tasks=entries)})
+        state = made(State, run=view.spec["run"], host=host, tasks=entries)
+        known.update({"connected": True, "heard": 1000.0, "state": state})
     view.wanted(view.tasks, want="run")
     return view
 

@@ -27,7 +27,7 @@ from dtctl.agent.link.tls import Lost
 from dtctl.agent.records.messages import FROM_COORDINATOR, PROTOCOL
 from tests.waiting import eventually
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True}
+WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True, "term": 0}
 
 
 class RecordedStream:

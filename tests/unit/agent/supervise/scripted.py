@@ -18,6 +18,7 @@ class QuietRole:
     connected = True
     may_start = True
     recovering = False
+    outdated = False
     first_steps: ClassVar[dict[str, float]] = {}
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
@@ -41,6 +42,7 @@ class ScriptedRole:
         self.connected = True
         self.may_start = True
         self.recovering = False
+        self.outdated = False
         self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script

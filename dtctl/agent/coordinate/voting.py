@@ -1,0 +1,363 @@
+"""The part of a voter's host in the elections: its ballot and the coordinator's memo on the disk, and the links.
+
+A voter that follows keeps what it would begin with as coordinator: the memo, and a copy of history.jsonl. It listens
+on the port that its coordinator would have, for candidates, and for agents that look for the coordinator.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from contextlib import suppress
+
+from ..host import log, paths
+from ..records.kinds import made
+from ..records.spec import voters_of
+from ..records.whole_run import Ballot, HistoryEvent, Memo
+from ..run.runfiles import EventLog
+from .election import Election
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import select
+    from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
+
+    from ..link.dialer import Dialer
+    from ..link.hub import Hub
+    from ..records.messages import Lease
+    from ..records.spec import CoordinatorAddress, Spec
+    from ..records.whole_run import RunView
+    from ..run.runfiles import RunFiles
+    from .history import History
+
+    Message = Mapping[str, Any]
+    Send = Callable[[str, Message], None]
+
+LINES_AT_ONCE = 50
+"""Of history.jsonl in one lease."""
+
+MOST_MEMO_BYTES = 700_000
+"""With its lease it must fit into a line of the link."""
+
+CALL_S = 6.0
+"""How long a candidate tries to reach another voter."""
+
+LISTEN_AGAIN_S = 5.0
+
+FIRST_TERM = 1
+
+
+class Voter:
+    """Of one run. The part that its agent has calls `step`, and passes it what comes over the other links."""
+
+    def __init__(self, files: RunFiles, spec: Spec, now: float) -> None:
+        self._files = files
+        self._own = spec["host"]
+        self._places = {voter["host"]: voter for voter in voters_of(spec)}
+        self._run = spec["run"]
+        memo = _read_memo(files)
+        self.election = Election(
+            self._own,
+            list(self._places),
+            _ballot(files, spec, memo),
+            (memo["version"][0], memo["version"][1]) if memo else (0, 0),
+            now,
+            random.random,
+            begins=not os.path.exists(files.path("ballot.json")),
+        )
+        self._written: Optional[Ballot] = None
+        self._followed: Optional[str] = None
+        self._calls: Dict[str, Call] = {}
+        self._copies: Dict[str, int] = {}
+        """How many lines of history.jsonl each of the others holds."""
+        self._copy = Copy(files, self.election.ballot["term"])
+        self._save()
+
+    @property
+    def coordinator(self) -> Optional[str]:
+        return self.election.coordinator
+
+    @property
+    def leads(self) -> bool:
+        """This host's agent is to coordinate: it was elected, or wants to be elected again."""
+        return self.election.leads or self.election.ballot["voted"] == self.election.coordinator == self._own
+
+    @property
+    def is_deposed(self) -> bool:
+        """It has voted for another, or follows another."""
+        return self.election.ballot["voted"] != self._own
+
+    def step(self, now: float, send: Send, attach: Optional[Callable[[str], Message]] = None) -> None:
+        """`send`: to a host over a link that stands. `attach`: what goes to a host with its lease."""
+        for host, call in list(self._calls.items()):
+            for message in call.step(now):
+                self.receive(host, message, now)
+            if now >= call.until:
+                self._calls.pop(host).close()
+        self.election.step(now)
+        self._save()  # before any of it is said
+        for host, message in self.election.take():
+            if message["type"] == "canvass":
+                self._call(host, message, now)
+            elif message["type"] == "lease":
+                if attach is not None:
+                    send(host, {**message, **attach(host)})
+            elif message["type"] == "granted":
+                send(host, {**message, "lines": self._copy.count})
+            else:
+                send(host, message)
+
+    def receive(self, host: str, message: Message, now: float) -> None:
+        if host not in self._places:
+            return
+        if message["type"] == "granted" and message["term"] == self.election.ballot["term"]:
+            if message["lines"] > self._copies.get(host, -1):
+                self.election.ask_now(now)  # it may lack more
+            self._copies[host] = message["lines"]
+        self.election.receive(host, message, now)
+
+    def take_lease(self, host: str, lease: Lease, now: float) -> None:
+        """From the coordinator: what comes with it is on the disk before it is granted."""
+        if host not in self._places:
+            return
+        if lease["term"] >= self.election.ballot["term"]:
+            version = (lease["memo"][0], lease["memo"][1])
+            try:
+                if "view" in lease and version > self.election.memo:
+                    self._keep(version, lease["view"])
+                self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
+            except OSError as error:  # a full disk: what it holds is still what it held before
+                log.note("memo: %s" % error)
+        self.election.receive(host, lease, now)
+
+    def publish(self, view: RunView, now: float) -> Tuple[int, int]:
+        """Of the coordinator: the version of the view as a memo. Raises OSError."""
+        self._keep((self.election.ballot["term"], view["serial"]), _without_states(view))
+        self.election.publish(view["serial"], now)
+        return self.election.memo
+
+    def attachment(self, host: str, view: RunView, history: History) -> Message:
+        """Of the coordinator: what this host lacks."""
+        lease: Dict[str, Any] = {"lines": history.count}
+        held = self._copies.get(host)
+        if self.election.wants_news(host):
+            lease["view"] = _without_states(view)
+        if held is not None and held < history.count:
+            lease["history"] = list(history.lines(held, LINES_AT_ONCE))
+        return lease
+
+    def reception(self, now: float) -> Reception:
+        """While this host's agent follows."""
+        return Reception(self, self._files.directory, self._run, self._places[self._own], now)
+
+    def due(self) -> float:
+        return min([self.election.due(), *(call.due() for call in self._calls.values())])
+
+    def register(self, waiting: select.poll) -> None:
+        for call in self._calls.values():
+            call.register(waiting)
+
+    def close(self) -> None:
+        for call in self._calls.values():
+            call.close()
+        self._calls.clear()
+
+    def take_over(self) -> Optional[str]:
+        """This host's agent coordinates: unless it did before, the memo and the copy become the coordinator's files.
+
+        Returns the host that coordinated before, where this one has followed it. Raises OSError.
+        """
+        path, memo = self._files.path("cluster.json"), _read_memo(self._files)
+        if memo is not None and not os.path.exists(path):
+            self._copy.become(self._files.path("history.jsonl"))
+            paths.write_text(path, json.dumps(memo["view"]))
+        before, self._followed = self._followed, None
+        return before
+
+    def hand_over(self) -> None:
+        """It follows: what it has of its own time as coordinator is no more to begin with."""
+        with suppress(FileNotFoundError):
+            os.unlink(self._files.path("cluster.json"))
+
+    def _keep(self, version: Tuple[int, int], view: RunView) -> None:
+        text = json.dumps({"version": list(version), "view": view})
+        if len(text) > MOST_MEMO_BYTES:
+            raise OSError("a memo of %d bytes" % len(text))
+        path = self._files.path("memo.json")
+        paths.write_text(path, text)
+        paths.sync(path)
+        self.election.memo = version
+
+    def _save(self) -> None:
+        if self._written != self.election.ballot:
+            before = self._written or self.election.ballot
+            last = self.election.coordinator or before["last"]
+            ballot: Ballot = {**self.election.ballot, "last": last}
+            self._files.write_ballot(ballot)
+            self.election.ballot = self._written = ballot
+            if last not in (None, self._own):
+                self._followed = last
+            self._copies.clear()
+
+    def _call(self, host: str, message: Message, now: float) -> None:
+        if host not in self._calls:
+            self._calls[host] = Call(self._files.directory, self._run, self._places[host], now)
+        self._calls[host].say(message, now)
+
+
+class Call:
+    """A candidate's connection to another voter. Raises OSError if the credentials of this host are of no use."""
+
+    def __init__(self, directory: str, run: str, place: CoordinatorAddress, now: float) -> None:
+        from ..link.dialer import Dialer
+        from ..link.tls import Identity
+
+        self.until = now + CALL_S
+        self._dialer: Dialer = Dialer(place["address"], place["host"], Identity(directory, run), now, random.random)
+        self._message: Message = {}
+
+    def say(self, message: Message, now: float) -> None:
+        """Now or as soon as the other voter is reached."""
+        self._message = message
+        self.until = now + CALL_S
+        self._dialer.send(message)
+
+    def step(self, now: float) -> Iterator[Message]:
+        """The votes that have come."""
+        for message in self._dialer.step(now):
+            if message["type"] == "connected":
+                self._dialer.send(self._message)
+            elif message["type"] == "vote":
+                yield message
+
+    def register(self, waiting: select.poll) -> None:
+        self._dialer.register(waiting)
+
+    def due(self) -> float:
+        due = self._dialer.due()
+        return self.until if due is None else min(due, self.until)
+
+    def close(self) -> None:
+        self._dialer.close()
+
+
+class Copy:
+    """The copy of history.jsonl. Each term's coordinator has its own, and sends it from the first line."""
+
+    def __init__(self, files: RunFiles, term: int) -> None:
+        self._files = files
+        self._open(term)
+
+    @property
+    def count(self) -> int:
+        """Lines of the present term's coordinator."""
+        return self._log.count
+
+    def add(self, term: int, lines: List[HistoryEvent], whole: int) -> None:
+        """`whole`: how many the coordinator has. An older copy is kept until this one is as long."""
+        if term != self._term:
+            self._open(term)
+        for line in lines:
+            if line["n"] == self._log.count:
+                self._log.add(line)
+        if self._log.count >= whole:
+            for path in self._all():
+                if path != self._path(self._term):
+                    os.unlink(path)
+
+    def become(self, path: str) -> None:
+        """The longest takes this name, unless what has it is longer."""
+        found = max(((EventLog(copy).count, copy) for copy in self._all()), default=(0, path))
+        if found[0] > EventLog(path).count:
+            os.replace(found[1], path)
+        for copy in self._all():
+            os.unlink(copy)
+        self._open(self._term)
+
+    def _open(self, term: int) -> None:
+        self._term = term
+        self._log = EventLog(self._path(term))
+
+    def _path(self, term: int) -> str:
+        return self._files.path("copy-%012d.jsonl" % term)
+
+    def _all(self) -> List[str]:
+        names = [name for name in os.listdir(self._files.directory) if name.startswith("copy-")]
+        return [self._files.path(name) for name in sorted(names)]
+
+
+def _read_memo(files: RunFiles) -> Optional[Memo]:
+    """A damaged one is put aside: then this voter knows nothing."""
+    path = files.path("memo.json")
+    try:
+        return paths.read_record(path, Memo)
+    except paths.Damaged as damage:
+        log.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
+        return None
+
+
+def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
+    """The first one elects the coordinator of the beginning. In the term after a damaged one this voter has no vote."""
+    path = files.path("ballot.json")
+    try:
+        found = files.ballot()
+    except paths.Damaged as damage:
+        log.note("%s; it was put aside as %s" % (damage, paths.put_aside(path)))
+        term = memo["version"][0] if memo is not None else FIRST_TERM
+        return made(Ballot, term=term + 1, voted=spec["host"], coordinator=None)
+    first = spec["voters"][0]["host"]
+    return found or made(Ballot, term=FIRST_TERM, voted=first, coordinator=first)
+
+
+def _without_states(view: RunView) -> RunView:
+    hosts: Any = {host: {**known, "state": None} for host, known in view["hosts"].items()}
+    return {**view, "hosts": hosts}
+
+
+class Reception:
+    """Where a voter that follows listens: for candidates, and for agents that look for the coordinator."""
+
+    def __init__(self, voter: Voter, directory: str, run: str, place: CoordinatorAddress, now: float) -> None:
+        self._voter = voter
+        self._directory = directory
+        self._run = run
+        self._place = place
+        self._hub: Optional[Hub] = None
+        self._listen_at = now
+
+    def step(self, now: float) -> None:
+        if self._hub is None and now >= self._listen_at:
+            self._listen(now)
+        for host, message in self._hub.step(now) if self._hub is not None else ():
+            if message["type"] == "canvass":
+                self._voter.receive(host, message, now)
+            elif message["type"] == "hello" and self._hub is not None:
+                self._hub.redirect(host, self._voter.coordinator)
+
+    def send(self, host: str, message: Message) -> None:
+        if self._hub is not None:
+            self._hub.send(host, message)
+
+    def register(self, waiting: select.poll) -> None:
+        if self._hub is not None:
+            self._hub.register(waiting)
+
+    def due(self) -> Optional[float]:
+        return self._hub.due() if self._hub is not None else self._listen_at
+
+    def close(self) -> None:
+        if self._hub is not None:
+            self._hub.close()
+
+    def _listen(self, now: float) -> None:
+        """The port may be taken: then this host votes, where it is reached by the coordinator, and elects nobody."""
+        from ..link.hub import Hub
+        from ..link.tls import Identity
+
+        try:
+            own = Identity(self._directory, self._run)
+            self._hub = Hub(self._place["address"], self._place["port"], own, [], lambda _: ([], False), now)
+        except (OSError, ValueError) as error:
+            self._listen_at = now + LISTEN_AGAIN_S
+            log.note("voter: %s" % error)
