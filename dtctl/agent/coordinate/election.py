@@ -7,11 +7,13 @@ own: so whoever is elected knows what was decided.
 
     follower    -> candidate    it has granted no lease for PROMISE_S and a little more
     candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has
-    coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task
-    any         -> follower     a coordinator of a newer term sends a lease, or this voter votes for another one
+    coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task;
+                                or a voter knows a newer term, and would follow no coordinator of this one
+    any         -> follower     a coordinator of a newer term shows itself, or this voter votes for another one
 
-It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` to
-the disk if it has changed, so that no vote is forgotten.
+It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` if
+it has changed, and waits until it is on the disk, as before it sets `memo` or calls `publish`. A disk that loses what
+it was said to hold is not survived: its voter may vote twice in a term, or for a candidate without what was decided.
 """
 
 from __future__ import annotations
@@ -137,7 +139,7 @@ class Election:
             self._ask_for_leases(now)
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        """`lease`, `granted`, `canvass` or `vote`; `now` is not earlier than when it was read from its connection."""
+        """`lease`, `granted`, `canvass` or `vote`. `now` is read after it: a pause between would shorten a promise."""
         if host not in self._others:
             return
         self._newest_term = max(self._newest_term, message["term"])

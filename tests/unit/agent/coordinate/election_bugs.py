@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from dtctl.agent.coordinate import election
 from dtctl.agent.coordinate.election import Election
@@ -33,21 +33,6 @@ class ForgetsItsBallot(Voter):
         super().begin(now, random, kind)
 
 
-class SendsBeforeItWrites(Voter):
-    """The ballot reaches the disk with the next step."""
-
-    def save(self) -> None:
-        written = getattr(self, "unwritten", None)
-        if written is not None and written.election is self.election:
-            self._write(self.disk._replace(ballot=written.ballot))
-        self.unwritten: Any = _Unwritten(self.election)
-
-
-class _Unwritten:
-    def __init__(self, election: Election) -> None:
-        self.election, self.ballot = election, election.ballot
-
-
 class SendsOrdersAtOnce(Voter):
     """Before a majority holds the memo."""
 
@@ -68,55 +53,73 @@ class PublishesNothingAtFirst(Voter):
 
 
 IS_BOUND = 'is_bound = now < self._promised_until and self.ballot["coordinator"] not in (None, host)'
+FOLLOWS = 'if term < self.ballot["term"] or'
 STEPS_DOWN = """\
         if granted and not canvass["trial"]:
             self._leads, self._granted = False, None"""
 
-BUGS: dict[str, Caller] = {
-    "term and vote are not on the disk": Caller(voter=ForgetsItsBallot),
-    "the ballot reaches the disk after the vote was sent": Caller(voter=SendsBeforeItWrites),
-    "what is written is not synced, and a reboot loses it": Caller(syncs=False),
-    "the clock is read before the message": Caller(reads_clock_last=False),
-    "orders go out before a majority holds the memo": Caller(voter=SendsOrdersAtOnce),
-    "a vote while the lease of the coordinator holds": Caller(altered((IS_BOUND, "is_bound = False"))),
-    "a promise is forgotten at a restart": Caller(
-        altered(("self._promised_until = now + PROMISE_S  # what", "self._promised_until = now  # what"))
+
+class Bug(NamedTuple):
+    """`seed`: one that finds it, unless the election has changed; then others do."""
+
+    seed: int
+    caller: Caller
+
+
+BUGS: dict[str, Bug] = {
+    "term and vote are not on the disk": Bug(6, Caller(voter=ForgetsItsBallot)),
+    "what is written is not synced, and a reboot loses it": Bug(287, Caller(syncs=False)),
+    "the clock is read before the message": Bug(2610, Caller(reads_clock_last=False)),
+    "orders go out before a majority holds the memo": Bug(8, Caller(voter=SendsOrdersAtOnce)),
+    "a vote while the lease of the coordinator holds": Bug(4, Caller(altered((IS_BOUND, "is_bound = False")))),
+    "a promise is forgotten at a restart": Bug(
+        1505, Caller(altered(("self._promised_until = now + PROMISE_S  # what", "self._promised_until = now  # what")))
     ),
-    "a promise as short as a lease": Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0"))),
-    "votes for a candidate with an older memo": Caller(altered((" and memo >= self.memo", ""))),
-    "two votes in a term": Caller(altered(('and self.ballot["voted"] == host)', "and True)"))),
-    "a minority commits": Caller(altered(("return held[self._majority - 1]", "return held[0]"))),
-    "a minority elects": Caller(altered(("len(self._granted) < self._majority", "len(self._granted) < self._majority - 1"))),
-    "the lease counts from the answer": Caller(
-        altered(("self._leases[host] = max(asked, self._leases.get(host, asked))", "self._leases[host] = now"))
+    "a promise as short as a lease": Bug(4, Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0")))),
+    "votes for a candidate with an older memo": Bug(6, Caller(altered((" and memo >= self.memo", "")))),
+    "two votes in a term": Bug(707, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
+    "a minority commits": Bug(8, Caller(altered(("return held[self._majority - 1]", "return held[0]")))),
+    "a minority elects": Bug(
+        3, Caller(altered(("len(self._granted) < self._majority", "len(self._granted) < self._majority - 1")))
     ),
-    "the coordinator votes for another and still leads": Caller(
-        altered((STEPS_DOWN, STEPS_DOWN.replace("self._leads, self._granted = False, None", "self._granted = None")))
+    "the lease counts from the answer": Bug(
+        383,
+        Caller(altered(("self._leases[host] = max(asked, self._leases.get(host, asked))", "self._leases[host] = now"))),
     ),
-    "answers to an older term count": Caller(
-        altered(('if not self._leads or granted["term"] != self.ballot["term"]', "if not self._leads"))
-    ),
-    "a restarted coordinator goes on in its term": Caller(altered(("            if begins:\n", "            if True:\n"))),
-    "no trial before the vote": Caller(
-        altered(("self._canvass(self._newest_term + 1, now, trial=True)", "self._run(self._newest_term + 1, now)"))
-    ),
-    "a voter that has wanted to be elected is never followed up": Caller(
-        altered(("            self._run(self._newest_term + 1, now)  # or", "            pass  # or"))
-    ),
-    "a coordinator without lease asks for leases for ever": Caller(
-        altered(("return self._leads and self._granted is None", "return self._leads"))
-    ),
-    "orders bind as leases do": Caller(
-        altered(
-            (
-                'if term < self.ballot["term"] or (term, coordinator) == (self.ballot["term"], self.ballot["coordinator"]):',
-                'self._promised_until, self._stand_at = now + PROMISE_S, now + PROMISE_S + SPREAD_S\n        if term < self.ballot["term"]:',
+    "the coordinator votes for another and still leads": Bug(
+        5,
+        Caller(
+            altered(
+                (STEPS_DOWN, STEPS_DOWN.replace("self._leads, self._granted = False, None", "self._granted = None"))
             )
-        )
+        ),
     ),
-    "all become candidates at the same time": Caller(altered(("SPREAD_S = 3.0", "SPREAD_S = 0.0"))),
-    "a candidate is given up after its first try": Caller(
-        altered(("self._stand_at = now + (LEASE_EVERY_S if", "self._stand_at = float('inf') + (LEASE_EVERY_S if"))
+    "answers to an older term count": Bug(
+        2928, Caller(altered(('if not self._leads or granted["term"] != self.ballot["term"]', "if not self._leads")))
     ),
-    "a new coordinator counts on an older term's memo": Caller(voter=PublishesNothingAtFirst),
+    "a restarted coordinator goes on in its term": Bug(
+        0, Caller(altered(("            if begins:\n", "            if True:\n")))
+    ),
+    "no trial before the vote": Bug(
+        2,
+        Caller(
+            altered(("self._canvass(self._newest_term + 1, now, trial=True)", "self._run(self._newest_term + 1, now)"))
+        ),
+    ),
+    "a voter that has wanted to be elected is never followed up": Bug(
+        315, Caller(altered(("            self._run(self._newest_term + 1, now)  # or", "            pass  # or")))
+    ),
+    "a coordinator without lease asks for leases for ever": Bug(
+        6, Caller(altered(("return self._leads and self._granted is None", "return self._leads")))
+    ),
+    "orders bind as leases do": Bug(
+        6, Caller(altered((FOLLOWS, f"self._promised_until = now + PROMISE_S\n        {FOLLOWS}")))
+    ),
+    "a candidate is given up after its first try": Bug(
+        4,
+        Caller(
+            altered(("self._stand_at = now + (LEASE_EVERY_S if", "self._stand_at = float('inf') + (LEASE_EVERY_S if"))
+        ),
+    ),
+    "a new coordinator counts on an older term's memo": Bug(3749, Caller(voter=PublishesNothingAtFirst)),
 }

@@ -1,28 +1,29 @@
 """Every order in which few electing hosts may act, each on a clock of its own, or all by one clock.
 
-A state is a voter's by number, of each voter, with the messages under way. What a voter does in one of its states is
-worked out once, however many states of the whole it is part of. A message may be delivered at any time later, or never;
-a crash before or after a write or a message is a restart after which what it would have sent is never delivered.
+A state of the whole is each voter's, by number, with the messages under way. What a voter does in one of its states is
+worked out once, however many of the whole's that is part of. A message is received at any time later, or never; those
+of one kind between two hosts keep their order. A crash before a write, a message or its arrival is a restart after
+which what it would have sent is never received.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dtctl.agent.coordinate.election import LEASE_S
-from dtctl.agent.records.kinds import made
-from dtctl.agent.records.whole_run import Ballot
-from tests.unit.agent.coordinate.electing import Disk, Message, Violation, Voter, Witness, first_disk
+from tests.unit.agent.coordinate.electing import Message, Violation, Voter, Witness, first_disk
+from tests.unit.agent.coordinate.election_states import (
+    Calls,
+    Numbers,
+    frozen_message,
+    frozen_voter,
+    frozen_witness,
+    thawed_voter,
+    thawed_witness,
+)
 from tests.unit.agent.coordinate.election_world import Caller
 
-FIXED = ("own", "ballot", "_others", "_majority", "_random", "_outbox")
 WAITS, RESTARTS, DECIDES = "waits, and acts", "restarts", "decides"
-
-BALLOT = ("term", "voted", "coordinator")
-TIMES = ("_promised_until", "_stand_at", "_lease_at")
-TIMES_OF = ("_asked", "_leases")
-"""How old an entry is counts; one that is older than a lease is of no use."""
 
 
 class Limits(NamedTuple):
@@ -40,40 +41,6 @@ State = tuple[tuple[int, ...], tuple[int, ...], int, int, int, int]
 
 Action = tuple[int, "int | str"]
 """Of which voter; the message that it receives, or what else it does."""
-
-
-class Numbers:
-    """Of values."""
-
-    def __init__(self) -> None:
-        self.values: list[Any] = []
-        self._known: dict[Hashable, int] = {}
-
-    def of(self, value: Hashable) -> int:
-        number = self._known.setdefault(value, len(self.values))
-        if number == len(self.values):
-            self.values.append(value)
-        return number
-
-
-class Calls(Witness):
-    """Notes what a real one is to see."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: list[tuple[str, tuple[Any, ...]]] = []
-
-    def sees_election(self, *seen: Any) -> None:
-        self.seen.append(("sees_election", seen))
-
-    def sees_decision(self, *seen: Any) -> None:
-        self.seen.append(("sees_decision", seen))
-
-    def sees_order(self, *seen: Any) -> None:
-        self.seen.append(("sees_order", seen))
-
-    def sees_start(self, *seen: Any) -> None:
-        self.seen.append(("sees_start", seen))
 
 
 class Outcome(NamedTuple):
@@ -135,7 +102,7 @@ class Search:
             numbers.append(outcome.voter)
             sent += outcome.sent
             seen += outcome.seen
-        witness = self._witness(self._witnesses.of(_frozen_witness(Witness())), tuple(seen))
+        witness = self._witness(self._witnesses.of(frozen_witness(Witness())), tuple(seen))
         limits = self._limits
         return tuple(numbers), self._with((), sent), witness, limits.timeouts, limits.restarts, limits.decisions
 
@@ -226,7 +193,7 @@ class Search:
                 voter.begin(now, lambda: 0.0, self._caller.election)
             elif action == DECIDES:
                 voter.is_asked = voter.election.has_lease(now)
-            else:
+            elif isinstance(action, int):
                 sender, _, text = self._messages.values[action]
                 voter.receive(sender, dict(text), now)
             outcome = self._outcome(voter, now)
@@ -241,14 +208,14 @@ class Search:
         return Outcome(number, sent, tuple(calls.seen), now)
 
     def _message(self, sender: str, host: str, message: Message) -> int:
-        number = self._messages.of((sender, host, _frozen_message(message)))
+        number = self._messages.of((sender, host, frozen_message(message)))
         if number == len(self._hosts):
             self._hosts.append(self._names.index(host))
             self._links.append(f"{sender} {host} {message['type']}")
         return number
 
     def _number(self, voter: Voter, now: float) -> int:
-        number = self._voters.of(_frozen_voter(voter, now))
+        number = self._voters.of(frozen_voter(voter, now))
         self._due[number] = max(0.0, voter.election.due() - now)
         return number
 
@@ -264,66 +231,14 @@ class Search:
             return number
         key = (number, seen)
         if key not in self._views:
-            witness = _thawed_witness(self._witnesses.values[number])
+            witness = thawed_witness(self._witnesses.values[number])
             for name, values in seen:
                 getattr(witness, name)(*values)
-            self._views[key] = self._witnesses.of(_frozen_witness(witness))
+            self._views[key] = self._witnesses.of(frozen_witness(witness))
         return self._views[key]
 
     def _thawed(self, number: int) -> Voter:
-        name, ballot, kept, own, election, _ = self._voters.values[number]
-        disk = Disk(made(Ballot, **dict(ballot)), *kept)
-        voter = self._caller.voter(name, self._names, (), disk, Calls())
-        Voter.begin(voter, 0.0, lambda: 0.0, self._caller.election)
-        voter.processes, voter.process, voter.coordinated, held, voter.last_sent = own
-        voter.held = list(held)
-        for field, value in election:
-            vars(voter.election)[field] = _thawed_value(field, value)
-        return voter
-
-
-def _frozen_voter(voter: Voter, now: float) -> Hashable:
-    election = voter.election
-    fields = [
-        (name, _frozen_value(name, value, now)) for name, value in vars(election).items() if name not in FIXED
-    ]
-    own = (voter.processes, voter.process, voter.coordinated, tuple(voter.held), voter.last_sent)
-    ballot, *kept = voter.disk
-    return voter.name, tuple((name, ballot[name]) for name in BALLOT), tuple(kept), own, tuple(fields), election.has_lease(now)
-
-
-def _frozen_value(name: str, value: Any, now: float) -> Hashable:
-    """Times are counted from now; whether one has passed is all that counts of it then."""
-    if name in TIMES:
-        return max(0.0, round(value - now, 3))
-    if name in TIMES_OF:
-        ages = {key: round(time - now, 3) for key, time in value.items()}
-        return tuple(sorted((key, age) for key, age in ages.items() if age > -LEASE_S))
-    if isinstance(value, set):
-        return frozenset(value)
-    return tuple(sorted(value.items())) if isinstance(value, dict) else value
-
-
-def _thawed_value(name: str, value: Any) -> Any:
-    if isinstance(value, frozenset):
-        return set(value)
-    return dict(value) if name in TIMES_OF or name == "_held" else value
-
-
-def _frozen_message(message: Message) -> Hashable:
-    return tuple((key, tuple(value) if isinstance(value, list) else value) for key, value in message.items())
-
-
-def _frozen_witness(witness: Witness) -> Hashable:
-    parts: list[Mapping[Any, Any]] = [witness.elected, witness.starts, witness.obeyed]
-    return (*(tuple(sorted(part.items())) for part in parts), witness.decided)
-
-
-def _thawed_witness(frozen: Any) -> Witness:
-    witness = Witness()
-    elected, starts, obeyed, witness.decided = frozen
-    witness.elected, witness.starts, witness.obeyed = dict(elected), dict(starts), dict(obeyed)
-    return witness
+        return thawed_voter(self._voters.values[number], self._caller, self._names)
 
 
 def _path(before: Mapping[State, tuple[State, Action] | None], state: State) -> list[Action]:

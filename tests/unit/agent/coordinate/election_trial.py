@@ -49,6 +49,8 @@ class Trial:
         self._decide_at = [chosen.uniform(0.5, FAULTS_END_S) for _ in range(chosen.randint(2, 6))]
         self.network.spread = chosen.choice((1.0, 1.0, 0.1, 0.02))
         self.network.delay_s = chosen.choice((0.02, 0.02, 0.3))
+        self.longest_s = 0.0
+        """Without a coordinator after the faults."""
 
     def run(self) -> None:
         """Raises Violation."""
@@ -73,10 +75,12 @@ class Trial:
             self._cut_off()
 
     def _settles(self, what: str) -> None:
-        network = self.network
-        if not network.run_until(network.time + ELECTED_S, lambda: network.coordinator() is not None):
+        network, begin = self.network, self.network.time
+        if not network.run_until(begin + ELECTED_S, lambda: network.coordinator() is not None):
             raise Violation(f"no coordinator {ELECTED_S:.0f} s after {what}")
-        network.at(network.time + 1.0, network.ask)
+        self.longest_s = max(self.longest_s, network.time - begin)
+        for delay_s in (1.0, 6.0, 11.0):  # whoever is being elected just then does not hear it
+            network.at(network.time + delay_s, network.ask)
         known = len(network.witness.decided[1])
         if not network.run_until(network.time + REACHED_S, lambda: self._has_reached_all(known + 1)):
             raise Violation(f"a decision has not reached all {ELECTED_S + REACHED_S:.0f} s after {what}")
@@ -251,9 +255,7 @@ def told(trial: Trial, caller: Caller | None = None) -> str:
         text = str(violation)
     lines = last.network.story
     left_out = [f"... {len(lines) - MOST_LINES} lines"] if len(lines) > MOST_LINES else []
-    return "\n".join(
-        [f"seed {trial.seed}, voters {', '.join(trial.voters)}: {text}", *left_out, *lines[-MOST_LINES:]]
-    )
+    return "\n".join([f"seed {trial.seed}, voters {', '.join(trial.voters)}: {text}", *left_out, *lines[-MOST_LINES:]])
 
 
 def _violation(seed: int, caller: Caller | None, faults: Sequence[Fault]) -> str | None:

@@ -108,13 +108,11 @@ class Network:
 
     def coordinator(self) -> Machine | None:
         """That of the newest term that has a lease."""
-        found = None
-        for machine in self.machines.values():
-            election = machine.voter.election
-            if machine.is_up and election.leads and election.has_lease(machine.now(self.time)):
-                if found is None or election.ballot["term"] > found.voter.election.ballot["term"]:
-                    found = machine
-        return found
+        leading = [machine for machine in self.machines.values() if self._has_lease(machine)]
+        return max(leading, key=lambda machine: machine.voter.election.ballot["term"], default=None)
+
+    def _has_lease(self, machine: Machine) -> bool:
+        return machine.is_up and machine.voter.election.has_lease(machine.now(self.time))
 
     def ask(self) -> None:
         """For another decision."""
@@ -217,14 +215,15 @@ class Network:
             was_paused = machine.paused_until == self.time and not self.caller.reads_clock_last
             now = machine.now(machine.paused_at if was_paused else self.time)
             machine.voter.receive(sender, message, now)
+            if message["type"] == "order":
+                machine.written = machine.voter.disk  # it was before it was obeyed
             self._turn(machine)
             if message["type"] == "granted":
                 self._check_leases(machine)
 
     def _check_leases(self, machine: Machine) -> None:
-        election = machine.voter.election
-        if not self.leases_exclude or not machine.is_up or not election.has_lease(machine.now(self.time)):
+        if not self.leases_exclude or not self._has_lease(machine):
             return
         for other in self.machines.values():
-            if other is not machine and other.is_up and other.voter.election.has_lease(other.now(self.time)):
+            if other is not machine and self._has_lease(other):
                 raise Violation(f"{machine.voter.process} and {other.voter.process} have a lease")
