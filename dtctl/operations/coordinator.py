@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -230,7 +231,8 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
     """The run that is believed, or None when no host has one.
 
     Only a host that has a task in a run counts among those that tell of it, and only those count together that tell the
-    same of it: its id, its age, and every task's place. The newest run that two hosts or more tell of is believed.
+    same of it: its id, its age, and every task's place. Of its coordinator most of them count, and then the newest term.
+    The newest run that two hosts or more tell of is believed.
     Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
     the newest. So a single host that lies outvotes no two others, whatever age it claims for its run; what it says of
     other hosts' tasks counts only if there is nobody else to ask.
@@ -248,7 +250,18 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
         return len(hosts_of[key]) > 1, record.coordinator in hosts_of[key] and not shared, runs[key]["created"]
 
     shared = any(len(hosts) > 1 for hosts in hosts_of.values())
-    return runs[max(hosts_of, key=weight)] if hosts_of else None
+    if not hosts_of:
+        return None
+    believed = max(hosts_of, key=weight)
+    run = runs[believed].copy()
+    run["term"], run["elected"] = _elected(answers[host]["inventory"] for host in hosts_of[believed])
+    return run
+
+
+def _elected(inventories: Iterable[Inventory | None]) -> tuple[int, str | None]:
+    """What most of these hosts report of it, and then the newest term: one that is cut off knows no newer one."""
+    votes = Counter((each["term"], each["elected"]) for each in inventories if each is not None)
+    return max(votes, key=lambda vote: (votes[vote], vote[0]))
 
 
 def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str, DtctlError]:
@@ -263,4 +276,5 @@ def dissenters(run: Inventory, answers: Mapping[str, StatusResult]) -> dict[str,
 
 
 def _key(inventory: Inventory) -> str:
-    return json.dumps(inventory, sort_keys=True)
+    """Of what the hosts of a run agree on; they may learn at different times who coordinates it."""
+    return json.dumps({**inventory, "term": 0, "elected": None}, sort_keys=True)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RECORD_VERSION = 1
 
-_PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome")
+_PLAIN = ("cluster", "run", "success", "created", "replaced", "grace_s", "file_sha256", "begun", "outcome", "elected")
 """Fields that JSON holds as they are; where a record lacks one, earlier versions had none."""
 
 
@@ -60,6 +60,8 @@ class RunRecord:
     """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
     """As a host of the run reports it."""
+    elected: str | None = None
+    """The host that coordinates in place of the lead's, as hosts of the run report it."""
 
     @property
     def project(self) -> Path | None:
@@ -72,8 +74,8 @@ class RunRecord:
 
     @property
     def coordinator(self) -> str:
-        """The host that decides for the run: the lead's."""
-        return self.roster[self.lead]
+        """The host that decides for the run: the lead's, or the one that was elected last."""
+        return self.elected or self.roster[self.lead]
 
     @property
     def unknown_hosts(self) -> tuple[str, ...]:
@@ -128,6 +130,7 @@ class RunRecord:
                 TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
             },
             target_step=inventory["target_step"],
+            elected=inventory["elected"] if inventory["elected"] in used else None,
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

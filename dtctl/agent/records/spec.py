@@ -131,6 +131,7 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    strategy: Default[Optional[Line], None]
     elected: Default[Optional[Name], None]
     """The host that coordinates the run; null: the lead's, as at the beginning."""
     term: Default[Count, 0]
@@ -168,7 +169,6 @@ class Spec(Inventory):
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Default[Optional[Setup], None]
-    strategy: Default[Optional[Line], None]
     coordinator: CoordinatorAddress
     voters: Default[AtMost[List[CoordinatorAddress], MOST_VOTERS], []]
     """Hosts that elect another coordinator when this one is gone; the first of them is that of the beginning."""
@@ -289,6 +289,16 @@ def ports_of(spec: Spec) -> List[int]:
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
+
+
+def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
+
+    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
+    """
+    if role == "evaluator":
+        return True
+    return strategy == "async-ps" and role in ("worker", "other") and scope == "task"
 
 
 def inventory_of(spec: Spec) -> Inventory:

@@ -70,11 +70,10 @@ class RunFiles:
         ballot = None
         with suppress(paths.Damaged):
             ballot = self.ballot() if spec["voters"] else None
-        if ballot is not None:
+        if ballot is not None and ballot["term"] > 1:
             newest = ballot["coordinator"] or ballot["last"]
             place = next((voter for voter in spec["voters"] if voter["host"] == newest), spec["coordinator"])
-            moved = place["host"] != spec["coordinator"]["host"]
-            spec.update({"coordinator": place, "elected": place["host"] if moved else None, "term": ballot["term"]})
+            spec.update({"coordinator": place, "elected": place["host"], "term": ballot["term"]})
         return spec
 
     def ballot(self) -> Optional[Ballot]:
