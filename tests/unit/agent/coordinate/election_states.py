@@ -81,14 +81,16 @@ def thawed_voter(frozen: Any, caller: Caller, names: str) -> Voter:
 
 def _frozen_value(name: str, value: Any, now: float) -> Hashable:
     """Times are counted from now; whether one has passed is all that counts of it then."""
+    frozen: Hashable = value
     if name in TIMES:
-        return max(0.0, round(value - now, 3))
-    if name in TIMES_OF:
+        frozen = max(0.0, round(value - now, 3))
+    elif name in TIMES_OF:
         ages = {key: round(time - now, 3) for key, time in value.items()}
-        return tuple(sorted((key, age) for key, age in ages.items() if age > -LEASE_S))
-    if isinstance(value, set):
-        return frozenset(value)
-    frozen: Hashable = tuple(sorted(value.items())) if isinstance(value, dict) else value
+        frozen = tuple(sorted((key, age) for key, age in ages.items() if age > -LEASE_S))
+    elif isinstance(value, set):
+        frozen = frozenset(value)
+    elif isinstance(value, dict):
+        frozen = tuple(sorted(value.items()))
     return frozen
 
 
