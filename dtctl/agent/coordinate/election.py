@@ -104,9 +104,10 @@ class Election:
 
     @property
     def committed(self) -> Version:
-        """The newest memo of this coordinator that a majority holds."""
+        """The newest memo of this term that a majority holds; an older term's may be superseded by one between them."""
         held = sorted([self.memo, *self._held.values(), *[(0, 0)] * len(self._others)], reverse=True)
-        return held[self._majority - 1]
+        version = held[self._majority - 1]
+        return version if version[0] == self.ballot["term"] else (0, 0)
 
     def due(self) -> float:
         return min(self._lease_at, self._stand_at) if self._asks_for_leases else self._stand_at

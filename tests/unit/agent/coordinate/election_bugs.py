@@ -78,7 +78,7 @@ BUGS: dict[str, Bug] = {
     "a promise as short as a lease": Bug(4, Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0")))),
     "votes for a candidate with an older memo": Bug(6, Caller(altered((" and memo >= self.memo", "")))),
     "two votes in a term": Bug(707, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
-    "a minority commits": Bug(8, Caller(altered(("return held[self._majority - 1]", "return held[0]")))),
+    "a minority commits": Bug(8, Caller(altered(("version = held[self._majority - 1]", "version = held[0]")))),
     "a minority elects": Bug(
         3, Caller(altered(("len(self._granted) < self._majority", "len(self._granted) < self._majority - 1")))
     ),
@@ -121,5 +121,11 @@ BUGS: dict[str, Bug] = {
             altered(("self._stand_at = now + (LEASE_EVERY_S if", "self._stand_at = float('inf') + (LEASE_EVERY_S if"))
         ),
     ),
-    "a new coordinator counts on an older term's memo": Bug(3749, Caller(voter=PublishesNothingAtFirst)),
+    "a new coordinator counts on an older term's memo": Bug(
+        3749,
+        Caller(
+            altered(('return version if version[0] == self.ballot["term"] else (0, 0)', "return version")),
+            PublishesNothingAtFirst,
+        ),
+    ),
 }
