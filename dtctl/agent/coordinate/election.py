@@ -36,6 +36,10 @@ PROMISE_S = 10.0
 """By a voter's clock, from when it granted the lease: so long it votes for no other. Clocks may differ by a quarter."""
 
 LEASE_EVERY_S = 2.0
+ASKS_S = 10.0
+SILENT_S = 20.0
+"""How long a coordinator without a lease asks for it, and then does not, while others may be elected."""
+
 SPREAD_S = 3.0
 """Voters become candidates at times so far apart, or the votes would be split."""
 
@@ -77,6 +81,8 @@ class Election:
         self._leads = False
         self._beat = 0
         self._lease_at = now
+        self._had_lease_at = now
+        """Or was elected."""
         self._asked: Dict[int, float] = {}
         """When the leases that may still be granted were asked for."""
         self._leases: Dict[str, float] = {}
@@ -110,7 +116,7 @@ class Election:
         return version if version[0] == self.ballot["term"] else (0, 0)
 
     def due(self) -> float:
-        return min(self._lease_at, self._stand_at) if self._asks_for_leases else self._stand_at
+        return min(self._lease_at, self._stand_at) if self._leads else self._stand_at
 
     def take(self) -> List[Tuple[str, Message]]:
         """What is to be sent, and to whom."""
@@ -134,9 +140,10 @@ class Election:
     def step(self, now: float) -> None:
         if self.has_lease(now):
             self._stand_at = max(self._stand_at, self._lease_until())
+            self._had_lease_at = now
         elif now >= self._stand_at:
             self._stand(now)
-        if self._asks_for_leases and now >= self._lease_at:
+        if self._leads and now >= self._lease_at:
             self._ask_for_leases(now)
 
     def receive(self, host: str, message: Message, now: float) -> None:
@@ -204,7 +211,7 @@ class Election:
         self._outbox.append((host, {**answer, **known}))
 
     def _stand(self, now: float) -> None:
-        """A coordinator tries again as often as it would ask for leases: nobody else is a candidate as yet."""
+        """A coordinator without a lease tries as often as it asks for leases."""
         self._stand_at = now + (LEASE_EVERY_S if self._leads else TRIAL_S + SPREAD_S * self._random())
         self._canvass(self._newest_term + 1, now, trial=True)
 
@@ -239,20 +246,18 @@ class Election:
 
     def _lead(self, now: float) -> None:
         self._leads = True
-        self._lease_at = now
+        self._lease_at = self._had_lease_at = now
         self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
         self._asked.clear()
         self._leases.clear()
         self._held.clear()
 
-    @property
-    def _asks_for_leases(self) -> bool:
-        """Not while it wants to be elected again: voters whose answers it does not receive would be bound for ever."""
-        return self._leads and self._granted is None
-
     def _ask_for_leases(self, now: float) -> None:
-        self._beat += 1
+        """Without a lease not always: voters whose answers it does not receive would be bound to it for ever."""
         self._lease_at = now + LEASE_EVERY_S
+        if (now - self._had_lease_at) % (ASKS_S + SILENT_S) > ASKS_S:
+            return
+        self._beat += 1
         self._asked = {beat: asked for beat, asked in self._asked.items() if now - asked < LEASE_S}
         self._asked[self._beat] = now
         lease = {"type": "lease", "term": self.ballot["term"], "beat": self._beat, "memo": list(self.memo)}

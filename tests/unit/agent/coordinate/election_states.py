@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from dtctl.agent.coordinate.election import LEASE_S
+from dtctl.agent.coordinate.election import ASKS_S, LEASE_S, SILENT_S
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.whole_run import Ballot
 from tests.unit.agent.coordinate.electing import Disk, Message, Voter, Witness
 from tests.unit.agent.coordinate.election_world import Caller
 
-FIXED = ("own", "ballot", "_others", "_majority", "_random", "_outbox")
+FIXED = ("_had_lease_at", "own", "ballot", "_others", "_majority", "_random", "_outbox")
 TIMES = ("_promised_until", "_stand_at", "_lease_at")
 TIMES_OF = ("_asked", "_leases")
 """How old an entry is counts; one that is older than a lease is of no use."""
@@ -54,6 +54,8 @@ class Calls(Witness):
 def frozen_voter(voter: Voter, now: float) -> Hashable:
     election = voter.election
     fields = [(name, _frozen_value(name, value, now)) for name, value in vars(election).items() if name not in FIXED]
+    without_lease_s = (now - vars(election)["_had_lease_at"]) % (ASKS_S + SILENT_S) if election.leads else 0.0
+    fields.append(("_had_lease_at", -round(without_lease_s, 3)))
     own = (voter.processes, voter.process, voter.coordinated, tuple(voter.held), voter.last_sent)
     ballot, *kept = voter.disk
     return (

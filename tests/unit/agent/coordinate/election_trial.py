@@ -131,6 +131,7 @@ class Trial:
         network = self.network
         network.cut.clear()
         network.loss, network.doubles, network.delay_s, network.spread = 0.0, 0.0, 0.02, 1.0
+        network.lose_late()
         for machine in network.machines.values():
             machine.crashes, machine.stalls_for = "", 0.0
             machine.paused_until = min(machine.paused_until, network.time)

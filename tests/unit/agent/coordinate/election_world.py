@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from dtctl.agent.coordinate.election import Election
@@ -105,6 +105,12 @@ class Network:
                 return True
         self.time = max(self.time, end)
         return False
+
+    def lose_late(self) -> None:
+        """What is still under way for a second: a late lease would be a sign of life."""
+        late = self.time + 1.0
+        self._queue[:] = [event for event in self._queue if event[2] != self._deliver or event[0] <= late]
+        heapify(self._queue)
 
     def coordinator(self) -> Machine | None:
         """That of the newest term that has a lease."""

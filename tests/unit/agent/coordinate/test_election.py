@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from dtctl.agent.coordinate import election
-from dtctl.agent.coordinate.election import Election
+from dtctl.agent.coordinate.election import SILENT_S, Election
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.whole_run import Ballot
 from tests.nights import at_night
-from tests.unit.agent.coordinate.electing import Violation, Voter
+from tests.unit.agent.coordinate.electing import Message, Violation, Voter
 from tests.unit.agent.coordinate.election_bugs import BUGS, Bug
 from tests.unit.agent.coordinate.election_search import Limits, Search
 from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, told
@@ -35,7 +35,7 @@ ONCE_VIOLATED = (6, 315, 331)
 
 SEARCHES = {
     "one timeout, clocks of their own": Limits(1, 0, 0),
-    "one timeout, one restart, one decision, clocks of their own": Limits(1, 1, 1, most_states=40_000),
+    "one timeout, one restart, one decision, clocks of their own": Limits(1, 1, 1, most_states=15_000),
     "two timeouts, one clock": Limits(2, 0, 0, has_one_clock=True),
     "two timeouts, clocks of their own, to the end": Limits(2, 0, 0),
     "a timeout, a restart and a decision": Limits(1, 1, 1, most_states=2_000_000),
@@ -113,6 +113,29 @@ def test_a_single_voter_is_elected_once() -> None:
     assert alone.machines["a"].voter.election.ballot["term"] == 1
 
 
+def test_a_coordinator_that_can_call_nobody_gets_its_lease_back_over_the_links_that_it_has() -> None:
+    network = OnlyLinks(0, "abc", "", Caller())
+    network.begin()
+    network.run_until(5.0)
+    links = [(one, other) for one in "abc" for other in "abc" if one != other]
+    network.cut.update(links)
+    network.run_until(30.0)
+    assert network.coordinator() is None
+    network.cut.subtract(links)
+    network.run_until(30.0 + SILENT_S + 5.0)
+    coordinator = network.coordinator()
+    assert coordinator
+    assert coordinator.voter.election.ballot["term"] == 1
+
+
+class OnlyLinks(Network):
+    """The voters' ports are closed to each other."""
+
+    def _send(self, sender: str, host: str, message: Message) -> None:
+        if message["type"] != "canvass":
+            super()._send(sender, host, message)
+
+
 def test_an_answer_of_a_host_that_does_not_vote_counts_for_nothing() -> None:
     candidate = _voter("a", coordinator="c")
     candidate.step(20.0)
@@ -159,7 +182,7 @@ def test_the_page_shows_the_messages_that_are_sent_and_the_changes_that_happen(m
         return messages
 
     monkeypatch.setattr(Voter, "step", watched)
-    for seed in range(150):
+    for seed in range(200):
         states.clear()
         Trial(seed).run()
     assert set(re.findall(r"^\| `([a-z]+)` \|", section, re.M)) == sent - {"order"}
