@@ -231,8 +231,8 @@ def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory 
     """The run that is believed, or None when no host has one.
 
     Only a host that has a task in a run counts among those that tell of it, and only those count together that tell the
-    same of it: its id, its age, and every task's place. Of its coordinator most of them count, and then the newest term.
-    The newest run that two hosts or more tell of is believed.
+    same of it: its id, its age, and every task's place. The newest run that two hosts or more tell of is believed. Of
+    its coordinator most of them count, and then the newest term.
     Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
     the newest. So a single host that lies outvotes no two others, whatever age it claims for its run; what it says of
     other hosts' tasks counts only if there is nobody else to ask.

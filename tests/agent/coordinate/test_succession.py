@@ -48,9 +48,7 @@ def test_without_a_fault_the_first_coordinator_stays(voting: Cluster) -> None:
 
 def test_a_host_that_is_gone_is_replaced_as_coordinator_and_the_run_is_mended_and_ended(voting: Cluster) -> None:
     voting.destroy("b")
-    begun = time.monotonic()
-    found = eventually(lambda: elected(voting, "a", "c") not in (None, "b"), 30, "another coordinator")
-    assert found and time.monotonic() - begun < 30
+    eventually(lambda: elected(voting, "a", "c") not in (None, "b"), 30, "another coordinator")
     eventually(
         lambda: voting.view()["hosts"]["a"]["connected"] and voting.view()["hosts"]["c"]["connected"], what="both"
     )
