@@ -229,6 +229,9 @@ class Election:
         self._tally(now)
 
     def _count(self, host: str, vote: Message, now: float) -> None:
+        """One that has missed an election learns of it from the answers: the coordinator does not call."""
+        if vote["term"] > self.ballot["term"] and vote["coordinator"] is not None:
+            self.follow(vote["term"], vote["coordinator"], now)
         is_asked = (vote["asked"], vote["trial"]) == (self._candidacy, self._is_trial)
         if self._granted is not None and is_asked and vote["granted"]:
             self._granted.add(host)

@@ -67,7 +67,7 @@ class Bug(NamedTuple):
 
 
 BUGS: dict[str, Bug] = {
-    "term and vote are not on the disk": Bug(6, Caller(voter=ForgetsItsBallot)),
+    "term and vote are not on the disk": Bug(188, Caller(voter=ForgetsItsBallot)),
     "what is written is not synced, and a reboot loses it": Bug(287, Caller(syncs=False)),
     "the clock is read before the message": Bug(648, Caller(reads_clock_last=False)),
     "orders go out before a majority holds the memo": Bug(8, Caller(voter=SendsOrdersAtOnce)),
@@ -76,8 +76,8 @@ BUGS: dict[str, Bug] = {
         1505, Caller(altered(("self._promised_until = now + PROMISE_S  # what", "self._promised_until = now  # what")))
     ),
     "a promise as short as a lease": Bug(4, Caller(altered(("PROMISE_S = 10.0", "PROMISE_S = 7.0")))),
-    "votes for a candidate with an older memo": Bug(6, Caller(altered((" and memo >= self.memo", "")))),
-    "two votes in a term": Bug(539, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
+    "votes for a candidate with an older memo": Bug(77, Caller(altered((" and memo >= self.memo", "")))),
+    "two votes in a term": Bug(2659, Caller(altered(('and self.ballot["voted"] == host)', "and True)")))),
     "a minority commits": Bug(8, Caller(altered(("version = held[self._majority - 1]", "version = held[0]")))),
     "a minority elects": Bug(
         3, Caller(altered(("len(self._granted) < self._majority", "len(self._granted) < self._majority - 1")))
@@ -95,7 +95,7 @@ BUGS: dict[str, Bug] = {
         ),
     ),
     "answers to an older term count": Bug(
-        15, Caller(altered(('if not self._leads or granted["term"] != self.ballot["term"]', "if not self._leads")))
+        175, Caller(altered(('if not self._leads or granted["term"] != self.ballot["term"]', "if not self._leads")))
     ),
     "a restarted coordinator goes on in its term": Bug(
         0, Caller(altered(("            if begins:\n", "            if True:\n")))

@@ -154,6 +154,14 @@ def test_a_candidacy_is_never_for_an_older_term_than_one_that_was_heard_of_over_
     assert {message["term"] for _, message in voter.take()} == {8}
 
 
+def test_a_coordinator_that_has_missed_an_election_follows_whom_a_voter_names() -> None:
+    missed = _voter("a", coordinator="a")
+    missed.step(20.0)
+    refused = {"type": "vote", "term": 3, "coordinator": "c", "asked": 2, "trial": True, "granted": False}
+    missed.receive("b", refused, 20.1)
+    assert (missed.ballot["term"], missed.coordinator, missed.leads) == (3, "c", False)
+
+
 def test_a_memo_of_a_term_is_its_coordinators() -> None:
     follower = _voter("a", coordinator="b")
     with pytest.raises(AssertionError):
