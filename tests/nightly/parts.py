@@ -26,6 +26,7 @@ CASES = os.environ.get("FUZZ", "20000")
 
 SEQUENCES = os.environ.get("SEQUENCES", "10000")
 SEQUENCES_FROM = os.environ.get("SEQUENCES_FROM", "0")
+ELECTIONS = os.environ.get("ELECTIONS", "100000")
 FAULTS = os.environ.get("FAULTS", "1000")
 SEQUENCES_ON_HOSTS = "tests/faults/test_sequences.py"
 
@@ -71,6 +72,13 @@ def sequences() -> PartResult:
     return PartResult.of_all(
         {f"{SEQUENCES} sequences in memory, ten a test": in_memory, f"{FAULTS} faults on hosts": on_hosts}
     )
+
+
+def elections() -> PartResult:
+    """Elections of the coordinator: under faults by seed, and in every order of few events."""
+    file = "tests/unit/agent/coordinate/test_election.py"
+    seen = pytest(sys.executable, *BESIDE, PATIENT, file, DTCTL_NIGHTLY="1", ELECTIONS=ELECTIONS)
+    return replace(seen, text=f"{ELECTIONS} elections, a hundred a test; {seen.text}")
 
 
 def lies() -> PartResult:
@@ -240,6 +248,7 @@ PARTS: dict[str, Callable[[], PartResult]] = {
     "fuzz": fuzz,
     "lies": lies,
     "sequences": sequences,
+    "elections": elections,
     "cases": cases,
     "templates": templates,
     "faults": faults,

@@ -7,11 +7,13 @@ own: so whoever is elected knows what was decided.
 
     follower    -> candidate    it has granted no lease for PROMISE_S and a little more
     candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has
-    coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task
-    any         -> follower     a coordinator of a newer term sends a lease, or this voter votes for another one
+    coordinator -> candidate    its lease has expired: until it has won again, it decides nothing that starts a task;
+                                or a voter knows a newer term, and would follow no coordinator of this one
+    any         -> follower     a coordinator of a newer term shows itself, or this voter votes for another one
 
-It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` to
-the disk if it has changed, so that no vote is forgotten.
+It neither reads a clock nor a file nor a socket. `take` gives what is to be sent; the caller first writes `ballot` if
+it has changed, and waits until it is on the disk, as before it sets `memo` or calls `publish`. A disk that loses what
+it was said to hold is not survived: its voter may vote twice in a term, or for a candidate without what was decided.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ PROMISE_S = 10.0
 """By a voter's clock, from when it granted the lease: so long it votes for no other. Clocks may differ by a quarter."""
 
 LEASE_EVERY_S = 2.0
+ASKS_S = 10.0
+SILENT_S = 20.0
+"""How long a coordinator without a lease asks for it, and then does not, while others may be elected."""
+
 SPREAD_S = 3.0
 """Voters become candidates at times so far apart, or the votes would be split."""
 
@@ -75,6 +81,8 @@ class Election:
         self._leads = False
         self._beat = 0
         self._lease_at = now
+        self._had_lease_at = now
+        """Or was elected."""
         self._asked: Dict[int, float] = {}
         """When the leases that may still be granted were asked for."""
         self._leases: Dict[str, float] = {}
@@ -102,12 +110,13 @@ class Election:
 
     @property
     def committed(self) -> Version:
-        """The newest memo of this coordinator that a majority holds."""
+        """The newest memo of this term that a majority holds; an older term's may be superseded by one between them."""
         held = sorted([self.memo, *self._held.values(), *[(0, 0)] * len(self._others)], reverse=True)
-        return held[self._majority - 1]
+        version = held[self._majority - 1]
+        return version if version[0] == self.ballot["term"] else (0, 0)
 
     def due(self) -> float:
-        return self._lease_at if self._leads else self._stand_at
+        return min(self._lease_at, self._stand_at) if self._leads else self._stand_at
 
     def take(self) -> List[Tuple[str, Message]]:
         """What is to be sent, and to whom."""
@@ -120,6 +129,7 @@ class Election:
 
     def publish(self, serial: int, now: float) -> None:
         """This coordinator has written a new memo to its disk: the others are sent it with the next lease, now."""
+        assert self._leads, "the memo of a term is its coordinator's"
         self.memo = (self.ballot["term"], serial)
         self.ask_now(now)
 
@@ -128,15 +138,18 @@ class Election:
         self._lease_at = now
 
     def step(self, now: float) -> None:
-        if self._leads and now >= self._lease_at:
-            self._ask_for_leases(now)
-        if self._leads and self._others and now < self._lease_until():
+        if self.has_lease(now):
             self._stand_at = max(self._stand_at, self._lease_until())
+            self._had_lease_at = now
         elif now >= self._stand_at:
             self._stand(now)
+        if self._leads and now >= self._lease_at:
+            self._ask_for_leases(now)
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        """From another voter: `lease`, `granted`, `canvass` or `vote`."""
+        """`lease`, `granted`, `canvass` or `vote`. `now` is read after it: a pause between would shorten a promise."""
+        if host not in self._others:
+            return
         self._newest_term = max(self._newest_term, message["term"])
         if message["type"] == "lease":
             self._grant(host, message, now)
@@ -148,24 +161,31 @@ class Election:
             self._count(host, message, now)
 
     def follow(self, term: int, coordinator: str, now: float) -> None:
-        """A coordinator of this term, or a newer one, has shown itself."""
-        if term < self.ballot["term"]:
+        """A coordinator of this term has shown itself: by its lease or its orders, of which the lease alone binds."""
+        if term < self.ballot["term"] or (term, coordinator) == (self.ballot["term"], self.ballot["coordinator"]):
             return
-        self._leads, self._granted = False, None
-        if (term, coordinator) != (self.ballot["term"], self.ballot["coordinator"]):
-            voted = self.ballot["voted"] if term == self.ballot["term"] else None
-            self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
-        self._promised_until = now + PROMISE_S
-        self._stand_at = self._promised_until + SPREAD_S * self._random()
+        self._newest_term = max(self._newest_term, term)
+        voted = self.ballot["voted"] if term == self.ballot["term"] else None
+        self.ballot = made(Ballot, term=term, voted=voted, coordinator=coordinator)
+        self._leads = False
+        self._expect_leases(now)
+
+    def _expect_leases(self, now: float) -> None:
+        self._granted = None
+        self._stand_at = now + PROMISE_S + SPREAD_S * self._random()
 
     def _grant(self, host: str, lease: Message, now: float) -> None:
         """An older term's coordinator learns of the newer one from the answer."""
         if lease["term"] >= self.ballot["term"]:
             self.follow(lease["term"], host, now)
+            self._promised_until = now + PROMISE_S
+            self._expect_leases(now)
         answer = {"type": "granted", "term": self.ballot["term"], "beat": lease["beat"], "memo": list(self.memo)}
         self._outbox.append((host, answer))
 
     def _take_lease(self, host: str, granted: Message, now: float) -> None:
+        if granted["term"] > self.ballot["term"] and self.has_lease(now):
+            self._run(self._newest_term + 1, now)  # or that voter, which has wanted to be elected, would never follow
         if not self._leads or granted["term"] != self.ballot["term"]:
             return
         term, serial = granted["memo"]
@@ -173,6 +193,8 @@ class Election:
         asked = self._asked.get(granted["beat"])
         if asked is not None:
             self._leases[host] = max(asked, self._leases.get(host, asked))
+        if self.has_lease(now):
+            self._granted = None
 
     def _vote(self, host: str, canvass: Message, now: float) -> None:
         term, memo = canvass["term"], tuple(canvass["memo"])
@@ -189,8 +211,15 @@ class Election:
         self._outbox.append((host, {**answer, **known}))
 
     def _stand(self, now: float) -> None:
-        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        """A coordinator without a lease tries as often as it asks for leases."""
+        self._stand_at = now + (LEASE_EVERY_S if self._leads else TRIAL_S + SPREAD_S * self._random())
         self._canvass(self._newest_term + 1, now, trial=True)
+
+    def _run(self, term: int, now: float) -> None:
+        self.ballot = made(Ballot, term=term, voted=self.own, coordinator=None)
+        self._leads = False
+        self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
+        self._canvass(term, now, trial=False)
 
     def _canvass(self, term: int, now: float, *, trial: bool) -> None:
         self._is_trial, self._granted = trial, {self.own}
@@ -200,6 +229,9 @@ class Election:
         self._tally(now)
 
     def _count(self, host: str, vote: Message, now: float) -> None:
+        """One that has missed an election learns of it from the answers: the coordinator does not call."""
+        if vote["term"] > self.ballot["term"] and vote["coordinator"] is not None:
+            self.follow(vote["term"], vote["coordinator"], now)
         is_asked = (vote["asked"], vote["trial"]) == (self._candidacy, self._is_trial)
         if self._granted is not None and is_asked and vote["granted"]:
             self._granted.add(host)
@@ -209,9 +241,7 @@ class Election:
         if self._granted is None or len(self._granted) < self._majority:
             return
         if self._is_trial:
-            self.ballot = made(Ballot, term=self._candidacy, voted=self.own, coordinator=None)
-            self._leads = False
-            self._canvass(self._candidacy, now, trial=False)
+            self._run(self._candidacy, now)
         else:
             self._granted = None
             self.ballot = made(Ballot, term=self.ballot["term"], voted=self.own, coordinator=self.own)
@@ -219,15 +249,18 @@ class Election:
 
     def _lead(self, now: float) -> None:
         self._leads = True
-        self._lease_at = now
+        self._lease_at = self._had_lease_at = now
         self._stand_at = now + TRIAL_S + SPREAD_S * self._random()
         self._asked.clear()
         self._leases.clear()
         self._held.clear()
 
     def _ask_for_leases(self, now: float) -> None:
-        self._beat += 1
+        """Without a lease not always: voters whose answers it does not receive would be bound to it for ever."""
         self._lease_at = now + LEASE_EVERY_S
+        if (now - self._had_lease_at) % (ASKS_S + SILENT_S) > ASKS_S:
+            return
+        self._beat += 1
         self._asked = {beat: asked for beat, asked in self._asked.items() if now - asked < LEASE_S}
         self._asked[self._beat] = now
         lease = {"type": "lease", "term": self.ballot["term"], "beat": self._beat, "memo": list(self.memo)}

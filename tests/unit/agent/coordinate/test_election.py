@@ -1,0 +1,206 @@
+"""The election of a run's coordinator: thousands of faults by seed, every order of few events, and bugs put in.
+
+A violation prints its seed and its story: ELECTIONS_FROM=SEED ELECTIONS=1 tells it again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.coordinate import election
+from dtctl.agent.coordinate.election import SILENT_S, Election
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.whole_run import Ballot
+from tests.nights import at_night
+from tests.unit.agent.coordinate.electing import Message, Violation, Voter
+from tests.unit.agent.coordinate.election_bugs import BUGS, Bug
+from tests.unit.agent.coordinate.election_search import Limits, Search
+from tests.unit.agent.coordinate.election_trial import MOST_LINES, Trial, told
+from tests.unit.agent.coordinate.election_world import Caller, Network
+
+COUNT = int(os.environ.get("ELECTIONS", "400"))
+FROM = int(os.environ.get("ELECTIONS_FROM", "0"))
+AT_ONCE = 100
+"""In one test, so that tests run beside each other."""
+
+PAGE = Path(__file__).parents[4] / "docs" / "agent.md"
+
+ONCE_VIOLATED = (6, 315, 331)
+"""Seeds of what went wrong once."""
+
+SEARCHES = {
+    "one timeout, clocks of their own": Limits(1, 0, 0),
+    "one timeout, one restart, one decision, clocks of their own": Limits(1, 1, 1, most_states=15_000),
+    "two timeouts, one clock": Limits(2, 0, 0, has_one_clock=True),
+    "two timeouts, clocks of their own, to the end": Limits(2, 0, 0),
+    "a timeout, a restart and a decision": Limits(1, 1, 1, most_states=2_000_000),
+    "two timeouts, a restart and a decision": Limits(2, 1, 1, most_states=2_000_000),
+    "three timeouts, one clock": Limits(3, 0, 0, has_one_clock=True, most_states=2_000_000),
+}
+BY_DAY = tuple(SEARCHES)[:3]
+
+
+@pytest.mark.parametrize("first", range(FROM, FROM + COUNT, AT_ONCE))
+def test_elections_keep_their_promises_under_faults(first: int) -> None:
+    for seed in range(first, min(first + AT_ONCE, FROM + COUNT)):
+        _keeps_its_promises(seed)
+
+
+@pytest.mark.parametrize("seed", ONCE_VIOLATED)
+def test_what_was_violated_once_is_kept(seed: int) -> None:
+    _keeps_its_promises(seed)
+
+
+def _keeps_its_promises(seed: int) -> None:
+    trial = Trial(seed)
+    try:
+        trial.run()
+    except Violation:
+        pytest.fail(told(trial), pytrace=False)
+
+
+@pytest.mark.parametrize("name", at_night(SEARCHES, but=BY_DAY))
+def test_no_order_of_few_events_breaks_an_election(name: str) -> None:
+    search = Search(SEARCHES[name])
+    search.run()
+    print(f"{search.states} states, {search.depth} actions deep{', all' if search.is_whole else ''}")
+    assert search.states > 1000
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_is_found_by_a_seed(name: str) -> None:
+    bug = BUGS[name]
+    assert any(_is_violated(seed, bug) for seed in (bug.seed, *range(6000)))
+    Trial(bug.seed).run()
+
+
+def _is_violated(seed: int, bug: Bug) -> bool:
+    try:
+        Trial(seed, bug.caller).run()
+    except Violation:
+        return True
+    return False
+
+
+def test_the_search_finds_a_coordinator_that_votes_for_another_and_still_leads() -> None:
+    caller = BUGS["the coordinator votes for another and still leads"].caller
+    with pytest.raises(
+        Violation, match=r"(?s)a1 and b1 coordinate in term 2\n.*b waits, and acts\n.*a receives from b"
+    ):
+        Search(Limits(2, 0, 0), caller).run()
+
+
+def test_a_violation_is_told_by_its_seed_on_one_screen() -> None:
+    bug = BUGS["a promise as short as a lease"]
+    trial = Trial(bug.seed, bug.caller)
+    story = told(trial, bug.caller)
+    assert story.startswith(f"seed {bug.seed}, voters ")
+    assert "have a lease" in story
+    assert len(story.splitlines()) <= MOST_LINES + 2
+    assert story == told(Trial(bug.seed, bug.caller), bug.caller)
+
+
+def test_a_single_voter_is_elected_once() -> None:
+    alone = Network(0, "a", "", Caller())
+    alone.begin()
+    alone.run_until(100.0)
+    assert alone.coordinator()
+    assert alone.machines["a"].voter.election.ballot["term"] == 1
+
+
+def test_a_coordinator_that_can_call_nobody_gets_its_lease_back_over_the_links_that_it_has() -> None:
+    network = OnlyLinks(0, "abc", "", Caller())
+    network.begin()
+    network.run_until(5.0)
+    links = [(one, other) for one in "abc" for other in "abc" if one != other]
+    network.cut.update(links)
+    network.run_until(30.0)
+    assert network.coordinator() is None
+    network.cut.subtract(links)
+    network.run_until(30.0 + SILENT_S + 5.0)
+    coordinator = network.coordinator()
+    assert coordinator
+    assert coordinator.voter.election.ballot["term"] == 1
+
+
+class OnlyLinks(Network):
+    """The voters' ports are closed to each other."""
+
+    def _send(self, sender: str, host: str, message: Message) -> None:
+        if message["type"] != "canvass":
+            super()._send(sender, host, message)
+
+
+def test_an_answer_of_a_host_that_does_not_vote_counts_for_nothing() -> None:
+    candidate = _voter("a", coordinator="c")
+    candidate.step(20.0)
+    candidate.take()
+    vote = {"type": "vote", "term": 1, "coordinator": None, "asked": 2, "trial": True, "granted": True}
+    candidate.receive("stranger", vote, 20.1)
+    assert candidate.ballot["term"] == 1
+    candidate.receive("b", vote, 20.2)
+    assert candidate.ballot["term"] == 2
+
+
+def test_a_candidacy_is_never_for_an_older_term_than_one_that_was_heard_of_over_orders() -> None:
+    voter = _voter("a", coordinator="b")
+    voter.follow(7, "c", 1.0)
+    voter.step(30.0)
+    assert {message["term"] for _, message in voter.take()} == {8}
+
+
+def test_a_coordinator_that_has_missed_an_election_follows_whom_a_voter_names() -> None:
+    missed = _voter("a", coordinator="a")
+    missed.step(20.0)
+    refused = {"type": "vote", "term": 3, "coordinator": "c", "asked": 2, "trial": True, "granted": False}
+    missed.receive("b", refused, 20.1)
+    assert (missed.ballot["term"], missed.coordinator, missed.leads) == (3, "c", False)
+
+
+def test_a_memo_of_a_term_is_its_coordinators() -> None:
+    follower = _voter("a", coordinator="b")
+    with pytest.raises(AssertionError):
+        follower.publish(5, 1.0)
+
+
+def _voter(own: str, coordinator: str) -> Election:
+    ballot = made(Ballot, term=1, voted=coordinator, coordinator=coordinator)
+    return Election(own, "abc", ballot, (0, 0), 0.0, lambda: 0.0)
+
+
+def test_the_page_shows_the_messages_that_are_sent_and_the_changes_that_happen(monkeypatch: pytest.MonkeyPatch) -> None:
+    section = PAGE.read_text().partition("### Election of the coordinator\n")[2].partition("\n### ")[0]
+    sent: set[str] = set()
+    changes: set[str] = set()
+    step = Voter.step
+    states: dict[Any, str] = {}
+
+    def watched(voter: Voter, now: float) -> Any:
+        messages = step(voter, now)
+        sent.update(message["type"] for _, message in messages)
+        before, after = states.get(voter.election, "follower"), _state(voter.election)
+        states[voter.election] = after
+        if before != after:
+            changes.add(f"{before} to {after}")
+        return messages
+
+    monkeypatch.setattr(Voter, "step", watched)
+    for seed in range(200):
+        states.clear()
+        Trial(seed).run()
+    assert set(re.findall(r"^\| `([a-z]+)` \|", section, re.M)) == sent - {"order"}
+    shown = set(re.findall(r"^\| (\w+ to \w+) \|", section, re.M))
+    assert changes - {"follower to coordinator"} == shown, changes  # the first one begins as that
+    for name, seconds in re.findall(r"\| `([A-Z_]+_S)` \| (\d+) s \|", section):
+        assert getattr(election, name) == float(seconds)
+
+
+def _state(voter: Election) -> str:
+    if vars(voter)["_granted"] is not None:
+        return "candidate"
+    return "coordinator" if voter.leads else "follower"
