@@ -16,9 +16,9 @@ class HostReport(Record):
     state: State
     intents: Intents
     kept: bool
-    """The controller has said `keep`."""
+    """The run is kept on this host."""
     lost_session: bool
-    """It never will."""
+    """The session ended before that."""
 
 
 class Hello(HostReport):
@@ -88,6 +88,8 @@ class Orders(Record):
     """Of tasks that have reported no step: how long the first step of their peers took."""
     may_start: Default[bool, True]
     """As in the welcome."""
+    kept: Default[bool, False]
+    """The coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
 

@@ -79,7 +79,7 @@ class IntentFile(Record):
 
     serial: Count
     session: Default[Optional[Process], None]
-    """The session that has not yet said `keep`."""
+    """The session that began the run; null once the run is kept."""
     tasks: Intents
 
 

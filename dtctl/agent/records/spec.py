@@ -242,6 +242,11 @@ def is_alone(spec: Spec) -> bool:
     return all(member["host"] == spec["host"] for member in spec["roster"])
 
 
+def kept_by_coordinator(spec: Spec) -> bool:
+    """Whether the coordinator's host decides if this host's part of the start is kept. One that joins decides alone."""
+    return not coordinates(spec) and spec["host"] not in spec["absent"]
+
+
 def coordinators_port(spec: Spec) -> Optional[int]:
     """None on the hosts that it does not listen on."""
     return spec["coordinator"]["port"] if coordinates(spec) and not is_alone(spec) else None

@@ -210,16 +210,17 @@ class Run:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
         import signal
 
-        if self._ends_soon(limit_s):
+        if self.ends_within(limit_s):
             return
         revival.retire(self.files)
         agent = self.state()["agent"]
         waiting = processes.find(agent) if agent is not None else None
         if waiting is not None:
             processes.send_signal([waiting], signal.SIGKILL)
-        self._ends_soon(SUPERVISOR_END_LIMIT_S)
+        self.ends_within(SUPERVISOR_END_LIMIT_S)
 
-    def _ends_soon(self, limit_s: float) -> bool:
+    def ends_within(self, limit_s: float) -> bool:
+        """Whether its agent ends by itself."""
         deadline = time.monotonic() + limit_s
         while self.supervised() and time.monotonic() < deadline:
             time.sleep(0.02)

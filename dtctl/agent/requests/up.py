@@ -1,4 +1,4 @@
-"""up: prepares everything, starts on the controller's word, and is undone until the controller has said `keep`."""
+"""up: prepares everything, starts when the controller says `start`, and is rolled back unless the run is kept."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import suppress
 
 from ..bundles import store, working
 from ..checks import serving as checks
-from ..conversation import Aborted
+from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
-from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
+from ..records.spec import check_absent, coordinators_port, inventory_of, kept_by_coordinator, ports_of
 from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
@@ -33,7 +33,14 @@ if TYPE_CHECKING:
     from ..records.spec import Spec
 
 _END_LIMIT_S = 1.0
-"""How long an agent may take to end after a rollback. A coordinator would wait for hosts that roll back as well."""
+"""How long an agent may take to end after a rollback."""
+
+_OTHERS_LIMIT_S = 15.0
+"""How long a session waits for what other hosts have to report after the controller has gone."""
+
+
+class InDoubt(Gone):
+    """The controller is gone, and the coordinator, which knows whether the run is kept, cannot be reached now."""
 
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
@@ -122,9 +129,9 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         run.supervise()
         started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
         talk.send("started", started)
-        if talk.expect("keep", "abort") == "abort":
-            raise Aborted()
-        run.change(_keep)
+        _await_keep(talk, run)
+    except InDoubt:  # its agent goes on asking
+        raise
     except BaseException:
         _roll_back(talk, spec, directory, staged, before)
         for other in ended:
@@ -250,14 +257,52 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     }
 
 
+def _await_keep(talk: Conversation, run: runs.Run) -> None:
+    """Returns when the run is kept. The coordinator's host decides that for all, and is asked before the others are.
+
+    Raises InDoubt where that cannot be known; after any other exception nothing of the run may stay.
+    """
+    is_decided_here = not kept_by_coordinator(run.spec)
+    try:
+        if talk.expect("keep", "abort") == "abort":
+            raise Aborted()
+    except Gone:
+        if is_decided_here:
+            raise
+        return _await_decision(run)
+    try:
+        run.change(_keep)
+    except (OSError, paths.Damaged, Refused):
+        if is_decided_here:
+            raise  # else its agent will write that: the coordinator sends it the same
+
+
 def _keep(intent: IntentFile) -> None:
     intent["session"] = None
+
+
+def _await_decision(run: runs.Run) -> None:
+    deadline = time.monotonic() + _OTHERS_LIMIT_S
+    while time.monotonic() < deadline:
+        intent = run.intent()
+        if intent["session"] is None:
+            return
+        if intents.is_cancelled(intent["tasks"]):
+            raise Gone()
+        run.keep_supervised()
+        time.sleep(0.05)
+    raise InDoubt()
 
 
 def _roll_back(
     talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str]
 ) -> None:
-    """Ends what was started and removes every trace of the run. Does not listen to the controller."""
+    """Ends what was started and removes every trace of the run. Does not listen to the controller.
+
+    A coordinator that could not inform all others that it had been in touch with stays, as that of any run that ended.
+    """
+    leads_others = coordinators_port(spec) is not None
+    stays = False
     try:
         run = runs.Run(talk, directory)
     except RunRemoved:  # nothing has been started
@@ -269,8 +314,10 @@ def _roll_back(
         if run.state()["agent"] is not None:
 
             def stop_at_once(intent: IntentFile) -> None:
+                why = because([fact("rolled_back")])
+                ends_run: Optional[How] = {"by": spec["controller"], "grace_s": 0.0, **why} if leads_others else None
                 for task in intent["tasks"].values():
-                    intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))
+                    intents.change(task, want="stop", grace_s=0, ends_run=ends_run, **why)
 
             run.change(stop_at_once)
             deadline = time.monotonic() + 30.0
@@ -279,8 +326,11 @@ def _roll_back(
                     break
                 run.keep_supervised()
                 time.sleep(0.02)
-            run.end_supervisor(_END_LIMIT_S)
-        run.remove()
+            stays = leads_others and not run.ends_within(_OTHERS_LIMIT_S)
+            if not stays:
+                run.end_supervisor(_END_LIMIT_S)
+        if not stays:
+            run.remove()
     if before is not None:
         runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then

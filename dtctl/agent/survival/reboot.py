@@ -126,16 +126,21 @@ def withdraw(root: str) -> None:
             programs.forget_current(root)
 
 
+def offer_later(root: str) -> None:
+    """As `offer`, by a process of its own: an agent does not wait for a crontab."""
+    daemon.detached(lambda: _apart(offer, root))
+
+
 def withdraw_later(root: str) -> None:
-    """The same by a process of its own, for an agent that is about to end: nobody is to wait for a crontab."""
+    """As `withdraw`, by a process of its own."""
     if programs.has_current(root) and machine.home_is_the_accounts():
-        daemon.detached(lambda: _withdraw_alone(root))
+        daemon.detached(lambda: _apart(withdraw, root))
 
 
-def _withdraw_alone(root: str) -> None:
-    daemon.close_descriptors(but=programs.held())  # above all the lock of the agent, which is to end now
+def _apart(work: Callable[[str], object], root: str) -> None:
+    daemon.close_descriptors(but=programs.held())  # above all the agent's lock, which may end now
     os.chdir("/")
-    withdraw(root)
+    work(root)
 
 
 def _waits(files: RunFiles) -> bool:

@@ -87,15 +87,8 @@ def revive_all(root: str) -> None:
     """After a restart of the machine, and each minute: starts an agent for every live run that is to come back."""
     for files in every(root):
         with suppress(OSError, paths.Damaged):  # half made, or being removed; or nothing can be done without its spec
-            if comes_back(files) and _is_kept(files) and is_orphaned(files):
+            if comes_back(files) and is_orphaned(files):
                 start(files)
-
-
-def _is_kept(files: RunFiles) -> bool:
-    try:
-        return files.intent()["session"] is None
-    except paths.Damaged:
-        return True  # an agent writes it anew, and takes it for kept
 
 
 def start(files: RunFiles) -> None:

@@ -130,7 +130,7 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
     from dtctl.render.machine import diagnosis, document
 
     with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
             fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
@@ -251,7 +251,7 @@ def replace(
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.on_interrupt(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))
         starting.show_started(outcome, launch.plan)
