@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from .host.errors import Refused
 from .records import kinds
 from .records.kinds import InvalidValue, checked
-from .records.requests import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -300,6 +299,8 @@ class Aborted(Exception):
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused."""
+    from .records.requests import WORDS  # within a request, whose records are there already
+
     name = frame["type"]
     if name not in types:
         raise Refused("bad_request", "%s came where %s was awaited" % (ascii(name)[:60], " or ".join(types)))

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -17,7 +17,6 @@ from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
 from dtctl.render.format import count, local_time, size
-from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 
@@ -116,15 +115,20 @@ class LogObjects(LogPrinter):
     """Writes each line as a JSON object: for programs, without separators."""
 
     def print(self, lines: LogLines) -> None:
+        from dtctl.render.machine.document import json_line, picked
+
         self._remember(lines)
-        console.put("".join(map(document.json_line, logs(lines))))
+        head = picked(lines.log, "task attempt time@")
+        console.put("".join(json_line({**head, "text": text}) for text in _last_states(lines)))
 
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
     """Each file, as the path by which it is opened from here."""
     for one in files:
         if as_json:
-            document.print_json_line(saved(one))
+            from dtctl.render.machine.document import picked, print_json_line
+
+            print_json_line(picked(one, "task attempt path=file size_bytes"))
         else:
             console.say(str(one.path))
     if not as_json:
@@ -139,15 +143,10 @@ def _headed(head: bytes, data: bytes) -> bytes:
     return b"".join(head + line + b"\n" for line in [*lines, *filter(None, [rest])])
 
 
-def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
-    """An object a line. `time`: not after it, and not much before; of a progress bar the text is its last state."""
-    head = document.picked(lines.log, "task attempt time@")
+def _last_states(lines: LogLines) -> Iterator[str]:
+    """The lines; of a progress bar its last state."""
     for line in lines.data.decode("utf-8", "replace").removesuffix("\n").split("\n"):
-        yield {**head, "text": line.rstrip("\r").rpartition("\r")[2]}
-
-
-def saved(one: SavedLog) -> dict[str, Any]:
-    return document.picked(one, "task attempt path=file size_bytes")
+        yield line.rstrip("\r").rpartition("\r")[2]
 
 
 TOGETHER_S = 0.5

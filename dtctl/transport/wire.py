@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from dtctl.agent.records import PROTOCOL
 from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
-from dtctl.agent.records.requests import PROTOCOL, START
+from dtctl.agent.records.requests import START
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
 

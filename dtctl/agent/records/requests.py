@@ -10,7 +10,6 @@ from .spec import Paths, Spec, is_alone, refuse_unfit
 from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
 from .values import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
-PROTOCOL = 2
 """Of the conversation between a controller and a session; it is in the greeting."""
 
 START = b"\x1e"

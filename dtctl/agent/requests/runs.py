@@ -11,7 +11,7 @@ from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.values import FINAL
 from ..run import environment
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ _MEND_LIMIT_S = 10.0
 
 
 class Run:
-    """One run on this host, by its files. Methods that read them raise RunRemoved and paths.Damaged."""
+    """One run on this host, by its files. Methods that read them raise paths.RunRemoved and paths.Damaged."""
 
     def __init__(self, talk: Conversation, directory: str) -> None:
         self.files = RunFiles(directory)
@@ -85,7 +85,7 @@ class Run:
         try:
             self.keep_supervised()
             return not self.live()
-        except RunRemoved:
+        except paths.RunRemoved:
             return True
 
     def supervised(self) -> bool:
@@ -280,7 +280,7 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     run = named or current(talk.root, cluster, host)[0]
     try:
         found = Run(talk, paths.run_directory(talk.root, run, host)) if run is not None else None
-    except RunRemoved:
+    except paths.RunRemoved:
         found = None
     if found is None:
         from . import orphans  # scans all processes
@@ -337,7 +337,7 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
             continue
         try:
             bundle = RunFiles(directory).spec()["bundle"]
-        except RunRemoved:
+        except paths.RunRemoved:
             continue
         except (paths.Damaged, OSError):
             return set(paths.entries(os.path.join(talk.root, "bundles")))

@@ -18,7 +18,7 @@ from ..records.reasons import because, fact
 from ..records.spec import check_absent, coordinators_port, inventory_of, kept_by_coordinator, ports_of
 from ..records.values import FINAL, brief
 from ..run import environment, intents
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run.runfiles import RunFiles
 from ..survival import reboot, systemd
 from . import cluster_lock, down, run_handles, runs, starting, stop
 
@@ -305,7 +305,7 @@ def _roll_back(
     stays = False
     try:
         run = runs.Run(talk, directory)
-    except RunRemoved:  # nothing has been started
+    except paths.RunRemoved:  # nothing has been started
         if staged is not None:
             staged.remove()
         with suppress(OSError):  # never made, or also that of another host of the inventory
