@@ -7,6 +7,7 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.errors import PreflightError
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
@@ -129,6 +130,16 @@ def show_brief(checked: Checked) -> None:
             show_warning(what, hint="\n".join(remedies))
         if checked.found or checked.seconds >= NOTICED_S:
             note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
+
+
+def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
+    """Raises PreflightError for what makes tasks fail as soon as they start; `hint`: how to start them all the same."""
+    if checked.certain_failures:
+        raise PreflightError(
+            "tasks would fail as soon as they start, so nothing was started",
+            detail="\n".join(worded(one)[0] for one in checked.certain_failures),
+            hint=hint,
+        )
 
 
 def worded(found: Finding) -> list[str]:

@@ -119,7 +119,7 @@ class LogObjects(LogPrinter):
 
         self._remember(lines)
         head = picked(lines.log, "task attempt time@")
-        console.put("".join(json_line({**head, "text": text}) for text in _last_states(lines)))
+        console.put("".join(json_line({**head, "text": text}) for text in lines.texts()))
 
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:
@@ -141,12 +141,6 @@ def _headed(head: bytes, data: bytes) -> bytes:
         return data
     *lines, rest = data.split(b"\n")
     return b"".join(head + line + b"\n" for line in [*lines, *filter(None, [rest])])
-
-
-def _last_states(lines: LogLines) -> Iterator[str]:
-    """The lines; of a progress bar its last state."""
-    for line in lines.data.decode("utf-8", "replace").removesuffix("\n").split("\n"):
-        yield line.rstrip("\r").rpartition("\r")[2]
 
 
 TOGETHER_S = 0.5

@@ -105,6 +105,7 @@ def prepare_launch(
     adopt_output: bool = False,
     check: bool = False,
     allow_missing: int | None = None,
+    make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
