@@ -144,7 +144,7 @@ class AgentError(DtctlError):
 
 
 def advice(error: DtctlError) -> str:
-    """The hint where it stands beside others: with the host whose words it is."""
+    """The hint among others: with the host that sent it."""
     if not error.hint or not isinstance(error, AgentError) or not error.host:
         return error.hint
     return f"{error.host} says: {' '.join(error.hint.split())}"

@@ -270,7 +270,7 @@ class Sender:
 
 
 def _receive(session: Session) -> None:
-    """Takes what the agent has said of its progress, so that it never waits for us. Raises AgentError."""
+    """Reads the agent's progress reports, so that it never waits for us. Raises AgentError."""
     try:
         while session.receive(timeout_s=0).type == "progress":
             pass
@@ -279,7 +279,7 @@ def _receive(session: Session) -> None:
 
 
 def raise_agents_reason(session: Session) -> None:
-    """The agent may have said why it went before the connection broke. Raises its AgentError, if there is one."""
+    """The agent may have sent the reason before the connection broke. Raises its AgentError, if there is one."""
     try:
         while True:
             session.receive(timeout_s=1)

@@ -143,7 +143,7 @@ class Attempted:
     """An attempt: how long it ran and what it ended with. Its time, in epoch seconds, is that of its end.
 
     `state`: the one that followed, or the one that it is in: then the time is that of its beginning. `ran_s` None:
-    nobody has seen it run. `again`: another attempt has followed.
+    it was not seen running. `again`: another attempt has followed.
     """
 
     task: str

@@ -170,7 +170,7 @@ class RunRecord:
 
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
-    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    """What is remembered of a plan; without `run` it means any run of the cluster that its hosts have."""
     hosts = plan.cluster.hosts
     return RunRecord(
         cluster=plan.cluster.name,

@@ -178,7 +178,7 @@ def recovered_after_s(incident: Incident) -> float | None:
 
 
 def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
-    """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
+    """An end is certain even if the host is lost afterwards; anything else is not while it is away."""
     if known is None:
         return TaskStatus.unknown(task, host, fact("no_part"))
     if known["absent"] or known["state"] is None:

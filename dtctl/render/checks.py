@@ -86,7 +86,7 @@ def _span(what: str, known: Mapping[str, Any]) -> str:
 
 
 def _label(what: str) -> str:
-    """`memory_bytes` -> memory; what has no such end stands as it is."""
+    """`memory_bytes` -> memory; what has no such end stays as it is."""
     for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")

@@ -150,7 +150,7 @@ TOGETHER_S = 0.5
 class Narrator:
     """Each host that goes away or comes back is reported once, though two conversations with it may break.
 
-    None stands for a moment in which nothing has come.
+    None: nothing has come for a while.
     """
 
     def __init__(

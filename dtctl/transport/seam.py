@@ -102,8 +102,8 @@ class TransportOptions:
     """Where agents of this machine keep their files, in place of ~/.dtctl."""
     ssh_files: ConfigFiles = field(default_factory=ConfigFiles)
     passphrase: Callable[[str], str | None] | None = None
-    """Asked for a key file's passphrase, once per key; None where nobody can be asked."""
+    """Asked for a key file's passphrase, once per key; None without a terminal."""
     asking: Callable[[str], AbstractContextManager[None]] | None = None
-    """Entered with a host's name while `ssh` asks on the terminal; None where nobody can be asked."""
+    """Entered with a host's name while `ssh` asks on the terminal; None without a terminal."""
     waiting: Waiting = unobserved
-    """Told of hosts that are silent, before they are given up."""
+    """Gets the hosts that are silent, before they are given up."""

@@ -135,7 +135,7 @@ def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R
 
 
 def untrue(host: str, what: str) -> TransportError:
-    """A host has said what no agent of dtctl says; nothing is done with it."""
+    """A host has sent what no agent of dtctl sends; it is not used."""
     return TransportError(
         f"{host} {what}",
         hint=f"nothing of it was used: is dtctl's agent on {host} damaged, or has somebody tampered with it?",

@@ -38,7 +38,7 @@ class _TooLate(Exception):
 
 
 def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
-    """Sets damaged checkpoints aside and reports what it did. Call it only while nobody writes there.
+    """Sets damaged checkpoints aside and reports what it did. Call it only while no task writes there.
 
     Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
     `distrust` it reads those that look complete, too.

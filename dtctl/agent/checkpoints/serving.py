@@ -1,6 +1,6 @@
 """Answers what is asked about single checkpoints: read them, send them, remove old ones.
 
-Only what the host has told of itself can be named: a directory of the run, and a checkpoint that was found in it.
+Only what the host has reported can be named: a directory of the run, and a checkpoint that was found in it.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ def detached(work: Callable[[], None]) -> None:
 
 
 def fork(work: Callable[[], None], code: int = 0) -> int:
-    """The id of a new process, which does `work` and ends with this code, whatever is raised meanwhile.
+    """The id of a new process, which does `work` and ends with this code, even if it raises.
 
     It never returns into its parent's program: what it could not flush on a full disk is lost with it.
     """

@@ -48,7 +48,7 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
 
 @contextmanager
 def alone(path: str) -> Iterator[bool]:
-    """Whether nobody else has the lock of a file, for certain; nobody gets it meanwhile. Raises FileNotFoundError."""
+    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
     descriptor = hold(path, exclusive=True, create=False, certain=True)
     try:
         yield descriptor is not None

@@ -216,7 +216,7 @@ def write_json(path: str, value: Mapping[str, object]) -> None:
 
 
 def claim_json(path: str, value: Mapping[str, object]) -> bool:
-    """Writes the file unless there is one: of several processes that try, exactly one is told True."""
+    """Writes the file unless there is one: of several processes that try, exactly one gets True."""
     try:
         _write(path, _readable(value), os.link)
     except FileExistsError:

@@ -166,8 +166,8 @@ def proc_text(pid: int, name: str) -> str:
 def every() -> Dict[int, Process]:
     """The process table, by pid.
 
-    It is listed again until it names nobody new: who forks and ends between being listed and being read would take its
-    child along out of sight, as one that puts itself into the background does.
+    It is listed again until it names no new process: who forks and ends between being listed and being read would hide
+    its child, as one that puts itself into the background does.
     """
     table: Dict[int, Process] = {}
     seen: Set[str] = set()
@@ -202,9 +202,9 @@ def _bears(pid: int, marks: Set[bytes]) -> bool:
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
-    """Every live process that is proved to belong to a trainer, whatever session it has moved to.
+    """Every live process that is proved to belong to a trainer, even in another session.
 
-    Proved are: the trainer itself (None where nobody knows its pid), what bears one of its keys as DTCTL_KEY, what
+    Proved are: the trainer itself (None where its pid is unknown), what bears one of its keys as DTCTL_KEY, what
     shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
     away), and the descendants of all of these. After a restart of the machine nothing is.
     """

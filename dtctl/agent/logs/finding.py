@@ -122,8 +122,8 @@ def lines_of(data: bytes) -> List[bytes]:
 
 
 def _search(pattern: Pattern[str], line: Connection) -> None:
-    """The life of the other process: it answers until nobody asks any more."""
-    with suppress(BaseException):  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
+    """The life of the other process: it answers until its session has ended."""
+    with suppress(BaseException):  # its session has ended, or there is no memory: who waits sees that it has ended
         _be_bounded(line.fileno())
         while True:
             data = line.recv_bytes()

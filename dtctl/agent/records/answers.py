@@ -434,7 +434,7 @@ class GcResult(Record):
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
-    """Of whatever kind, that its list has no room for."""
+    """Of any kind, that its list has no room for."""
     freed_bytes: Default[Count, 0]
 
 

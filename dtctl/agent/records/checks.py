@@ -64,7 +64,7 @@ class PythonFound(Record):
     cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
     problem: Default[Line, ""]
-    """What it said instead of an answer."""
+    """Its output instead of an answer."""
 
 
 class SoftwareFacts(Record):
@@ -77,7 +77,7 @@ class MachineQuestion(Record):
     """What the host has, and what of it is free."""
 
     places: Default[AtMost[List[Path], MOST_PLACES], []]
-    """Where the run writes, with marks; what is not there yet stands for the directory above it."""
+    """Where the run writes, with marks; where it is not there yet, the directory above it counts."""
     gpus: Default[bool, False]
     """nvidia-smi is asked."""
     rights: Default[bool, False]

@@ -55,7 +55,7 @@ Events = Record(
     "Events",
     {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
 )
-"""`from`: the index of the first. null stands for a line that something has damaged."""
+"""`from`: the index of the first. null: a damaged line."""
 
 
 class Beat(Record):

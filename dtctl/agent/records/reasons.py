@@ -74,7 +74,7 @@ SENTENCES = {
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
-    # what is to be said beside
+    # details
     "hung_in": "; its stack ends in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
@@ -106,7 +106,7 @@ SENTENCES = {
     "session_lost": "the controller was lost before the start was complete",
     "isolated": "no message from the coordinator for %(seconds).0f s",
     "ended_meanwhile": "the run was ended while this host was away",
-    # how the run stands
+    # the state of the run
     "no_task_runs": "no task runs yet",
     "tasks_run": "%(count)d of %(of)d tasks run",
     "task_lost": "%(task)s: %(rest)s",
@@ -197,7 +197,7 @@ SENTENCES = {
     # in somebody else's words, or in those of another build
     "said": "%(text)s",
 }
-"""Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
+"""Of each kind. One that begins with punctuation continues the one before it; `rest` and `because` are what follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),

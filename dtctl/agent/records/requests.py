@@ -54,7 +54,7 @@ class Latecomers(Record):
 
 
 class UpRequest(Request):
-    """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
+    """Prepares a run, starts it on `start`, and rolls it back unless it is kept."""
 
     spec: Spec
     bundle: Default[Optional[BundleId], None]
@@ -99,7 +99,7 @@ class WatchRequest(Request):
     """The same whenever it changes."""
 
     for_s: Default[Optional[Seconds], None]
-    """Ends after so long, whatever may still happen."""
+    """Ends after so long in any case."""
 
 
 class LogsRequest(Request):

@@ -42,7 +42,7 @@ class CoordinatorAddress(Record):
 
 
 class Member(Record):
-    """A task of the run, on whatever host."""
+    """A task of the run, on any host."""
 
     task: TaskName
     host: Name

@@ -1,4 +1,4 @@
-"""What a storage URL is: a place that trainers open themselves. It is no path, and nobody else makes or removes it."""
+"""What a storage URL is: a place that trainers open themselves. It is no path, and dtctl does not make or remove it."""
 
 import re
 
@@ -13,7 +13,7 @@ READ = (*WRITTEN, "http", "https")
 """Those that they only read from as well."""
 
 ANY = r"[A-Za-z][A-Za-z0-9+.-]*://"
-"""The beginning of a URL of whatever scheme."""
+"""The beginning of a URL of any scheme."""
 
 _NO_HOST = ("hdfs", "viewfs")
 """Hadoop's own configuration names their server."""

@@ -65,7 +65,7 @@ class RunHandle:
         return []
 
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
-        """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
+        """When the tasks of other hosts have ended is not known here: the controller, which asks all, says so."""
         asked = [task for task in self.hosts if named is None or task in named]
         first = outcome.without_servers(self._run.spec["roster"], asked)
         return self.tasks(asked if others_ended or not first else first)
@@ -196,7 +196,7 @@ class WholeRun(RunHandle):
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
-        """The task as its agent last told it; None when its host has never been heard."""
+        """The task as its agent last reported it; None when its host has never been heard."""
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
@@ -230,7 +230,7 @@ class WholeRun(RunHandle):
         )
 
     def _post(self, request: PostedRequest) -> int:
-        """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
+        """Posts a request to the coordinator, which carries it out even if this session ends; its serial."""
         files = self._run.files
         path = files.path("requests.json")
         with files.intent_lock():
@@ -283,7 +283,7 @@ class WholeRun(RunHandle):
 
 
 def _book(path: str) -> RequestBook:
-    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
+    """Reads requests.json. A damaged one is put aside: what was in it cannot be carried out."""
     try:
         book = paths.read_record(path, RequestBook)
     except paths.Damaged:

@@ -70,7 +70,7 @@ class Run:
             raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
 
     def finished(self) -> bool:
-        """Its agent has gone, and nobody waits for it."""
+        """Its agent has ended, as it was no longer needed."""
         return self.state()["finished"]
 
     def live(self) -> bool:

@@ -114,7 +114,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
 
 
 def _condition(run: runs.Run) -> Optional[Condition]:
-    """As the file tells it: nobody waits for a coordinator here, and none is revived."""
+    """As the file has it: a coordinator is neither awaited nor revived."""
     if not coordinates(run.spec):
         return None
     try:

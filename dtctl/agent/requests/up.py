@@ -80,7 +80,7 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
         message = talk.expect("start", "keep", "abort")
         if message == "start":
             handle = run_handles.reached(talk, run)
-            if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
+            if handle.missing():  # a coordinator that waits, as it may have been replaced, learns that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
@@ -233,7 +233,7 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
 
 def _waits(run: runs.Run) -> bool:
-    """It has ended here, and its agent waits for other hosts. Not one that is damaged, which nobody can take over."""
+    """It has ended here, and its agent waits for other hosts. Not one that is damaged, which cannot be taken over."""
     try:
         return not (run.live() or run.finished())
     except paths.Damaged:
@@ -241,7 +241,7 @@ def _waits(run: runs.Run) -> bool:
 
 
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
-    """The answer to `keep`, with what the host does by itself from now on. The run continues whatever comes of this."""
+    """The answer to `keep`, with what the host does by itself from now on. The run continues even if this fails."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
     kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):

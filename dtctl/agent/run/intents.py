@@ -114,7 +114,7 @@ class IntentFollower:
         return bool(valid)
 
     def keep(self) -> bool:
-        """The run is kept, whatever becomes of the session. True when no session is left that could see to the rest."""
+        """The run is kept, even without its session. True when no session is left that could see to the rest."""
         was_lost, self.lost_session = self.lost_session, False
         if self.value["session"] is not None:
             self._keeps = True

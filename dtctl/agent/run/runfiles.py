@@ -306,7 +306,7 @@ class EventLog:
         return True
 
     def _scan(self) -> None:
-        """Moves away whatever cannot be an event log, and begins a new one."""
+        """Moves away what cannot be an event log, and begins a new one."""
         try:
             if not self._find_lines():
                 raise files.Unfit(self._path, "is too large")

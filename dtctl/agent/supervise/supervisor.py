@@ -182,7 +182,7 @@ class Supervisor:
 
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
-        if self._was_finished:  # nothing more is asked of this host, as it had said
+        if self._was_finished:  # it has reported before that it is done
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S

@@ -55,7 +55,7 @@ def take_up(files: RunFiles) -> None:
 
 
 def is_orphaned(files: RunFiles) -> bool:
-    """True for a run that has something to do here, and nobody who does it."""
+    """True for a run that has something to do here, and no agent."""
     try:
         return not fifo.is_read(files.wake_path) and not is_over(files)
     except OSError:
@@ -71,7 +71,7 @@ def is_over(files: RunFiles) -> bool:
 
 
 def every(root: str) -> Iterator[RunFiles]:
-    """The run directories below the root, whatever is in them; those being made or removed have another name."""
+    """The run directories below the root, valid or not; those being made or removed have another name."""
     runs = os.path.join(root, "runs")
     for run in filter(paths.is_component, paths.entries(runs)):
         for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):

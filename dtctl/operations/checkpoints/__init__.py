@@ -104,7 +104,7 @@ def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Che
 
 
 def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
-    """Each checkpoint, the newest first; one whose shards are scattered is told once, by a host that has its index."""
+    """Each checkpoint, the newest first; one that is spread over hosts once, by a host that has its index."""
     scattered: set[tuple[str, str]] = set()
     entries = [(place, one) for place in found for one in place.report["all"]]
     for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):

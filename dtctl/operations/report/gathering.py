@@ -55,7 +55,7 @@ class Report:
     goodput: Goodput | None
     timeline: Timeline
     events: tuple[HistoryEvent, ...]
-    """Less what stands in the timeline."""
+    """Less what is in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
     """Steps a second, by the times of the scalars."""
@@ -109,7 +109,7 @@ class Following:
         self._kept.__exit__()
 
     def report(self) -> Report:
-        """How the run stands now. Raises DtctlError where no host says anything of it."""
+        """The run's state now. Raises DtctlError where no host says anything of it."""
         found = status(self._record, self._kept)
         if found.time:
             self._record = found.record

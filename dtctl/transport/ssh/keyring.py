@@ -37,7 +37,7 @@ AGENT_TIMEOUT_S = 60.0
 """For a key that wants to be touched or confirmed."""
 
 Passphrase = Callable[[str], "str | None"]
-"""Asks a person for the passphrase of a key file; None when nobody answers."""
+"""Asks a person for the passphrase of a key file; None without an answer."""
 
 CLASSES: dict[str, type[PKey]] = {"ssh-rsa": RSAKey, "ssh-ed25519": Ed25519Key}
 
@@ -225,7 +225,7 @@ class LoginRefused(Exception):
     unusable: list[str] = field(default_factory=list)
     """Key files that were named but could not be offered, and why."""
     locked: list[str] = field(default_factory=list)
-    """Key files that need a passphrase, when there was nobody to ask."""
+    """Key files that need a passphrase, where it could not be asked for."""
     accepts: list[str] = field(default_factory=list)
     """Methods, as RFC 4252 names them; empty if the host did not tell."""
     more_than_a_key: bool = False

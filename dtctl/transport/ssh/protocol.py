@@ -38,7 +38,7 @@ UNREAD_LIMIT = 8 << 20
 
 WEAK = ("-cbc", "3des", "md5", "-96")
 
-# What is worth saying is said by our errors; without a handler logging prints to stderr.
+# Our errors report what matters; without a handler logging prints to stderr.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
@@ -180,7 +180,7 @@ class SshProtocol(Transport):
 
 
 def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
-    """What takes a channel's data, in the thread that reads. paramiko itself holds nobody to the window it gave."""
+    """What takes a channel's data, in the thread that reads. paramiko itself does not enforce the window it gave."""
 
     def take(channel: Any, message: Message) -> None:
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > UNREAD_LIMIT:
@@ -205,7 +205,7 @@ SERVICE = "ssh-userauth"
 
 
 class PromptLogin(AuthHandler):
-    """One question of a login. `first`: nobody has asked for the service on this connection yet."""
+    """One question of a login. `first`: the service was not requested on this connection yet."""
 
     private_key: PKey | None
     _get_key_type_and_bits: Callable[[PKey], tuple[str, Any]]

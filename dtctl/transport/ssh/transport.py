@@ -43,7 +43,7 @@ EXIT_STATUS_S = 5.0
 
 
 class SshTransport:
-    """`passphrase` asks a person for that of a key file, once for each key; None where nobody can be asked."""
+    """`passphrase` asks a person for that of a key file, once for each key; None without a terminal."""
 
     def __init__(
         self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = unobserved

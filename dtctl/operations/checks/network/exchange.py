@@ -1,7 +1,7 @@
 """Whose network holds the others up: hosts exchange data in pairs, in rounds that part a slow one from its partners.
 
 In some rounds everybody meets another host each time, and counts as fast as with the best of its partners. Who was slow
-with all of them then meets those that were not, while nobody else sends. Pure.
+with all of them then meets those that were not, while no other host sends. Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Behind:
     own: Pace
     usual: Pace
     least: Pace
-    """What sends or receives less than this stands out among the others."""
+    """What sends or receives less than this is an outlier."""
 
     @property
     def sends_slowly(self) -> bool:

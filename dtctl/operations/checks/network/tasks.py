@@ -224,7 +224,7 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
     yield from measuring.describe(context, heard, _measured_since(context, heard))
 
 
-assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
+assert CHOSEN_PORT == 0  # in a Slot, too, it is a port that the host is to choose
 
 TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 
