@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
 
+COME_S = 10.0
+"""Agents that have just been started dial some times meanwhile."""
+
 LONGEST_ABSENCE_S = 30 * 86400.0
 """Of a coordinator that is followed by another; more was a clock that was set."""
 
@@ -87,11 +90,14 @@ class Coordinator:
     def _is_given_up(self, host: str) -> bool:
         """A host that is absent, or has been away since long before now, is not waited for at the end.
 
-        Of a run that was not kept, neither is one that never came, or has taken back its part.
+        Of a run that was not kept, neither is one that has rolled back, or did not come in the time in which agents
+        dial. Where the controller has cancelled the start, it has told all.
         """
         known = self.view.hosts[host]
-        if not (self._kept or known["connected"]) and (known["state"] is None or self._takes_back(host)):
-            return True
+        if not (self._kept or known["connected"]):
+            is_told = headline(why_of(self.view.data["condition"])) == "rolled_back"
+            if self._takes_back(host) if known["state"] else is_told or self._now - self._began >= COME_S:
+                return True
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
@@ -141,9 +147,9 @@ class Coordinator:
         return host in self._spec["absent"] and (self._takes_back(host) or host in self._lost_sessions)
 
     def _takes_back(self, host: str) -> bool:
-        """Its session ends what it has begun there."""
-        wanted = [self.view.intents[task] for task in self.view.tasks_on(host)]
-        return all(headline(why_of(one)) == "rolled_back" for one in wanted) and self._book.is_confirmed(host)
+        """What has begun there is ended."""
+        wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
+        return intents.is_cancelled(wanted) and self._book.is_confirmed(host)
 
     def _forget(self, host: str) -> None:
         """When it joins again, its tasks begin anew."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import Joining, PushResult, Started, UpResult
+    from ..records.reasons import Fact
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 _END_LIMIT_S = 1.0
 """How long an agent may take to end after a rollback."""
 
-_OTHERS_LIMIT_S = 15.0
+_OTHERS_LIMIT_S = 20.0
 """How long a session waits for what other hosts have to report after the controller has gone."""
 
 
@@ -132,8 +133,9 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         _await_keep(talk, run)
     except InDoubt:  # its agent goes on asking
         raise
-    except BaseException:
-        _roll_back(talk, spec, directory, staged, before)
+    except BaseException as error:
+        why = fact("session_lost" if isinstance(error, Gone) else "rolled_back")
+        _roll_back(talk, spec, directory, staged, before, why)
         for other in ended:
             other.keep_supervised()
         raise
@@ -295,7 +297,7 @@ def _await_decision(run: runs.Run) -> None:
 
 
 def _roll_back(
-    talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str]
+    talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str], cause: Fact
 ) -> None:
     """Ends what was started and removes every trace of the run. Does not listen to the controller.
 
@@ -314,7 +316,7 @@ def _roll_back(
         if run.state()["agent"] is not None:
 
             def stop_at_once(intent: IntentFile) -> None:
-                why = because([fact("rolled_back")])
+                why = because([cause])
                 ends_run: Optional[How] = {"by": spec["controller"], "grace_s": 0.0, **why} if leads_others else None
                 for task in intent["tasks"].values():
                     intents.change(task, want="stop", grace_s=0, ends_run=ends_run, **why)

@@ -192,11 +192,18 @@ def test_a_run_is_kept_where_the_coordinator_was_away_when_the_controller_was_lo
         assert all(map(cluster.keeps, cluster.hosts))
 
 
-@pytest.mark.parametrize("killed", ["", "a"], ids=lambda hosts: f"killed sessions: {hosts or 'none'}")
-def test_a_run_that_the_coordinators_host_was_not_asked_to_keep_is_kept_nowhere(cluster: Cluster, killed: str) -> None:
+@pytest.mark.parametrize(
+    ("killed", "running"),
+    [("", True), ("a", True), ("", False)],
+    ids=["running", "one session is killed", "the agents have not met"],
+)
+def test_a_run_that_the_coordinators_host_was_not_asked_to_keep_is_kept_nowhere(
+    cluster: Cluster, killed: str, running: bool
+) -> None:
     with ExitStack() as stack:
         talks = cluster.start(stack)
-        eventually(cluster.running, 30, "the run to train")
+        if running:
+            eventually(cluster.running, 30, "the run to train")
         end_controller(cluster, talks, *killed)
         eventually(cluster.all_ended, 30, "the end of all")
         left = [name for name, host in cluster.hosts.items() if host.run_directory(cluster.specs[name]).exists()]

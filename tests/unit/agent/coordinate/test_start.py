@@ -111,7 +111,7 @@ def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before
     world = starting()
     world.lost_session_on.update("acd")
     world.cut.add("d")
-    world.roll_back("b")
+    world.roll_back("b", "session_lost")
     world.run_for(60)
     assert {task: state for task, state in world.states.items() if PLACES[task] == "d"} == {
         "worker:1": "running",
@@ -125,18 +125,26 @@ def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before
     assert (world.condition, world.kept_on) == ("Stopped", set())
 
 
-@pytest.mark.parametrize("came", [True, False])
-def test_a_coordinator_that_is_rolled_back_waits_for_no_host_that_takes_back_its_part_or_never_came(came: bool) -> None:
+@pytest.mark.parametrize(
+    ("came", "kind", "least_s", "most_s"),
+    [(True, "session_lost", 5.0, 8.0), (False, "session_lost", 10.0, 12.0), (False, "rolled_back", 1.0, 4.0)],
+    ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has told"],
+)
+def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
+    came: bool, kind: str, least_s: float, most_s: float
+) -> None:
     world = World("async-ps", PLACES)
     world.kept = False
+    began = world.now
     if came:
         world.run_for(3)
-        world.roll_back("d")
+        world.roll_back("d", kind)
         world.run_for(1)
     world.crash("d")
     world.run_for(1)
-    world.roll_back("b")
+    world.roll_back("b", kind)
     world.until(lambda: world.coordinator.over, 30)
+    assert least_s <= world.now - began <= most_s
 
 
 def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and_it_counts_for_nothing() -> None:

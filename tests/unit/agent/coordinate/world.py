@@ -280,9 +280,9 @@ class World:
         session = None if self.kept or ordered else AGENT
         return SimpleNamespace(value={**value, "session": session}, lost_session=lost and not ordered)
 
-    def roll_back(self, host: str) -> None:
+    def roll_back(self, host: str, kind: str = "rolled_back") -> None:
         """As the session does that began the run there."""
-        why = because([fact("rolled_back")])
+        why = because([fact(kind)])
         ends_run: Any = {"by": "me@desk", "grace_s": 0.0, **why} if host == self.spec["host"] else None
         for name in self._on(host):
             intents.change(self.tasks[name].intent, want="stop", grace_s=0.0, ends_run=ends_run, **why)
