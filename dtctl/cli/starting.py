@@ -14,6 +14,7 @@ import typer
 from dtctl.cli.scope import Announced
 from dtctl.errors import DtctlError, ExitCode, PreflightError
 from dtctl.operations.checks.checking import STOPPING
+from dtctl.operations.checks.data import MISSING
 from dtctl.operations.client.conversation import controller_name
 from dtctl.operations.follow import Ended, Event, follow
 from dtctl.operations.logs import LogRequest
@@ -68,10 +69,13 @@ class StartReport(UpReport):
         checks.show_brief(checked)
         certain = [one for one in checked.found if one.signature.name in STOPPING]
         if certain and not self._force:
+            lack_data = all(one.signature.name in MISSING for one in certain)
             raise PreflightError(
-                "tasks would fail as soon as they start, so nothing was started",
+                "the hosts do not have the data, so nothing was started"
+                if lack_data
+                else "tasks would fail as soon as they start, so nothing was started",
                 detail="\n".join(checks.worded(one)[0] for one in certain),
-                hint="dtctl up --force    starts them all the same",
+                hint="dtctl data push    brings it; " * lack_data + "dtctl up --force    starts them all the same",
             )
 
     def at_zero(self, unseen: UnusedCheckpoint) -> None:

@@ -13,6 +13,7 @@ from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
+from dtctl.operations.data import DataSet
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan.roster import RunPlan
 
@@ -42,6 +43,8 @@ class CheckContext:
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
     """The user lets the file start its programs on this machine (operations/consent.py)."""
+    data: DataSet | None = None
+    """Where the file has dtctl bring data; as far as it is known without reading it."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
 
