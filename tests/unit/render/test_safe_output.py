@@ -46,7 +46,7 @@ from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.consent import Program
-from dtctl.operations.data import DataSet, DataState, PlaceState
+from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -315,7 +315,7 @@ DATA_STATES = [
     PlaceState(DATA_PLACE, made(DataHeld, dir="/data", there=True, files=2, missing=1, examples=["x"]), state)
     for state in get_args(DataState)
 ]
-DATA_PUSHED = PushedData(DATA_PLACE, 2, made(DataPushResult, bundle="0" * 64, sent_files=1, found_files=1))
+DATA_PUSHED = PushedData(poisoned(DATA_PLACE), 2, made(DataPushResult, bundle="0" * 64, sent_files=1, found_files=1))
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
@@ -418,8 +418,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
     "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
     "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
-    "show_data_pushed": lambda: data.show_data_pushed(poisoned({"a": [DATA_PUSHED]})),
-    "show_data_source": lambda: data.show_data_source(LEFT_OUT, DataSet((DATA_PLACE,), LEFT_OUT)),
+    "show_data_pushed": lambda: data.show_data_pushed({"a": [DATA_PUSHED]}),
     "show_data_dropped": lambda: data.show_data_dropped(poisoned({"a": [made(DataDropped, dir="/data")]})),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
@@ -475,7 +474,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
     "events": tell_events,
 }
-HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 
