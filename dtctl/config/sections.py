@@ -55,20 +55,21 @@ class HostSsh(SshDefaults):
 
 @dataclass(frozen=True, kw_only=True)
 class DirsEntry(Section):
-    """Directories on the hosts, no URLs. A relative path lies under `~/dtctl/NAME`. The field of a directory that is
-    set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as they are.
-    All but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be there already: every host
-    with a task that is no `ps` is looked at."""
+    """Directories on the hosts, or [storage URLs](storage-urls.md) such as `gs://bucket/run`, which trainers open
+    themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
+    that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
+    they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
+    there already: every host with a task that is no `ps` is looked at."""
 
     where: ClassVar[str] = "dirs"
 
-    data: v.HostPath | None = key(None, "/data/digits")
+    data: v.ReadPlace | None = key(None, "/data/digits")
     """training data"""
-    output: v.HostPath | None = key(None, "/data/output")
+    output: v.WrittenPlace | None = key(None, "/data/output")
     """checkpoints and summaries"""
-    work: v.HostPath | None = key(None, "/scratch")
+    work: v.WrittenPlace | None = key(None, "/scratch")
     """scratch space"""
-    log: v.HostPath | None = key(None, "logs")
+    log: v.WrittenPlace | None = key(None, "logs")
     """logs that the trainers themselves write"""
 
 
@@ -170,8 +171,8 @@ class CheckpointEntry(Section):
 
     where: ClassVar[str] = "checkpoint"
 
-    dir: v.HostPath | None = key(None, "/data/output")
-    """their directory on the hosts; by default `dirs.output`"""
+    dir: v.WrittenPlace | None = key(None, "/data/output")
+    """their directory on the hosts, or a storage URL; by default `dirs.output`"""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,7 +50,8 @@ def scan_code(cluster: Cluster) -> Bundle:
 
 
 class LocalPorts:
-    """Free ports, kept from others who look for some until this process ends: several runs may start at once."""
+    """Free ports, kept from others who look for some until they are given back or this process ends: several runs may
+    start at once."""
 
     def __init__(self, table: Path = Path("/proc/net/unix")) -> None:
         self._table = table
@@ -102,9 +103,9 @@ def _binds(port: int) -> bool:
 _PORTS = LocalPorts()
 
 
-def make_local(cluster: Cluster) -> Cluster:
-    """The cluster on this machine, on ports that are free here now."""
-    return on_this_machine(cluster, _PORTS.is_free)
+def make_local(cluster: Cluster, ports: LocalPorts = _PORTS) -> Cluster:
+    """The cluster on this machine, on ports that are free here now. `ports`: kept for as long as one command takes."""
+    return on_this_machine(cluster, ports.is_free)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dtctl.agent.records.storage_urls import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, strategy_of, trainers
 from dtctl.model import TaskId
@@ -40,10 +41,10 @@ def dealt(cluster: Cluster) -> tuple[TaskId, ...]:
 
 
 def data_place(cluster: Cluster, task: TaskId, sharers: tuple[TaskId, ...]) -> DataPlace | None:
-    """Where a task reads; None where `dirs.data` is not set. `sharers`: those of `dealt`."""
+    """Where a task reads; None where no directory is named, or a storage URL. `sharers`: those of `dealt`."""
     host = cluster.host_of(task)
     base = directories(cluster, host).get("data")
-    if base is None:
+    if base is None or is_storage_url(base):
         return None
     if not sharers:
         return DataPlace(host.name, base)

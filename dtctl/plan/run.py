@@ -8,6 +8,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from dtctl.agent.records.spec import Stage
+from dtctl.agent.records.storage_urls import paths_of
 from dtctl.agent.records.values import PATH
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
@@ -15,7 +16,7 @@ from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
 from dtctl.plan.data import data_place, dealt
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
-from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_directories, directories, on_host, visible_gpus
+from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_places, directories, on_host, visible_gpus
 from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
 
 AUTO = "auto"
@@ -42,7 +43,7 @@ def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: st
         for part in roster.tasks
     )
     leading = cluster.host_of(roster.lead).name
-    checkpoint_dirs = {name: checkpoint_directories(cluster, each) for name, each in dirs.items()}
+    checkpoint_dirs = {name: tuple(paths_of(checkpoint_places(cluster, each))) for name, each in dirs.items()}
     return RunPlan(
         cluster=cluster,
         tasks=tasks,

@@ -16,6 +16,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
+    "": {"api", "errors"},
+    "api": {"api", "render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
     "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
     "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
     "operations": {
@@ -112,7 +114,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli", "api"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},

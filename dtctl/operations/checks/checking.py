@@ -73,6 +73,10 @@ class Checked:
     def failed(self) -> bool:
         return any(fails(one) for one in self.found)
 
+    @property
+    def certain_failures(self) -> tuple[Finding, ...]:
+        return tuple(one for one in self.found if one.signature.name in STOPPING)
+
 
 def check(
     context: CheckContext,

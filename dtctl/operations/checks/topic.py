@@ -6,16 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.data import DataSet
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan.roster import RunPlan
+
+if TYPE_CHECKING:
+    from dtctl.operations.data import DataSet
 
 Q = TypeVar("Q")
 F = TypeVar("F")
