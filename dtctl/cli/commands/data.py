@@ -123,7 +123,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         if step := shown.next_step(states):
             errors.note(step)
     errors.show_host_errors(outcome.errors)
-    if verifies and any(one.state != "complete" for one in states):
+    if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
         raise typer.Exit(ExitCode.RUN_FAILED)
     exit_for(outcome.errors, others=outcome.results)
 
