@@ -49,6 +49,8 @@ class CheckContext:
     """Where the file has dtctl bring data; as far as it is known without reading it."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the trainers, as far as they have values here."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

@@ -136,6 +136,7 @@ EXAMPLES = [
     "PATH",
     "A B",
     "task_failed",
+    "gs://bucket/run",
 ]
 
 
