@@ -14,7 +14,7 @@ from ..records.reasons import fact
 from ..records.run_state import Advance
 from ..records.spec import kept_by_coordinator
 from ..records.whole_run import Event
-from ..run import intents
+from ..run import drains, intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ class Following:
             self._send_news(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
             why = fact("isolated", seconds=self._limit_s)
-            wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
+            left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
+            wanted.update(intents.stopped(left, by="host_timeout", why=why))
         elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
             wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
