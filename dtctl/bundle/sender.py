@@ -27,7 +27,7 @@ _WORTH_IT = 0.9
 """What does not shrink below this part of itself travels uncompressed."""
 _SAMPLED = 16 * 1024
 _SAMPLE = 512
-"""So many bytes in the middle tell whether that many shrink: compressing noise takes four times the CPU of text."""
+"""So many bytes in the middle show whether that many shrink: compressing noise takes four times the CPU of text."""
 _NOISY = 212
 """Different bytes in a sample of noise, at the least: it has 221 as a rule, and floating-point numbers have 204."""
 IN_MEMORY_BYTES = 64 * 1024 * 1024

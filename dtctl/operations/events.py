@@ -232,7 +232,7 @@ def _time(entry: HistoryEvent | Attempted) -> float:
 
 
 def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
-    """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
+    """Before what came later: the coordinator learns of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
     """

@@ -112,7 +112,7 @@ class Memory:
     """
 
     def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
-        """`report` hears of records that were put aside."""
+        """`report` gets the records that were put aside."""
         self._directory = state_directory()
         check_private(self._directory)
         self._runs = self._directory / "runs"

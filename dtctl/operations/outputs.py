@@ -1,7 +1,7 @@
 """Who has written to a run's output directories before.
 
 An output directory has an owner, as a trainer that finds checkpoints of another program restores them, or fails for
-ever. Hosts tell who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
+ever. Hosts report who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
 
 - the cluster file lies in the same directory of the same machine and user, under any name, with any `name`;
 - or the cluster has the same name and was started from another machine or by another user: a colleague's clone of the

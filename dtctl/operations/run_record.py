@@ -57,7 +57,7 @@ class RunRecord:
     begun: bool = True
     """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
     outcome: str = ""
-    """How the run has ended, if this machine has heard of it."""
+    """How the run has ended, if that is known here."""
     target_step: int | None = None
     """As a host of the run reports it."""
 

@@ -21,7 +21,7 @@ IDLE_S = 1.0
 """Who has waited so long for a host's first byte keeps no other host waiting. One that is up has sent it by then."""
 
 ALONE_S = 5.0
-"""The same of a host that has been heard: it works by itself, or its login or its disk hangs. A busy one needs longer
+"""The same of a host that has answered: it works by itself, or its login or its disk hangs. A busy one needs longer
 for its answers, and gets no better by more that ask at once."""
 
 LOOKED_EVERY_S = 0.5
@@ -82,7 +82,7 @@ _here = threading.local()
 
 
 Still = Callable[[float], None]
-"""Called when a host that is waited for has been heard: the wait continues, and counts from the given time on."""
+"""Called when a host that is waited for has answered: the wait continues, and counts from the given time on."""
 
 
 @contextmanager

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
 
 LIMIT_S = reading.LOOK_S + 1.0
-"""Nothing is touched after that: by then somebody may write there again."""
+"""Nothing is touched after that: by then a task may write there again."""
 
 _STATE = formats.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024

@@ -35,7 +35,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
         if pid == 0:
             work()
         return pid
-    except BaseException:  # the new process ends here, and its log tells why
+    except BaseException:  # the new process ends here, and its log says why
         if os.getpid() == parent:
             raise
         sys.excepthook(*sys.exc_info())

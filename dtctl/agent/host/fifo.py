@@ -1,4 +1,4 @@
-"""The FIFO of a supervisor: a byte in it ends its sleep, and its reader tells that there is a supervisor."""
+"""The FIFO of a supervisor: a byte in it ends its sleep, and its reader shows that there is a supervisor."""
 
 from __future__ import annotations
 

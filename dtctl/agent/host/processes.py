@@ -29,7 +29,7 @@ LONGEST_COMMAND = 4096
 """How many characters of a command line are shown."""
 
 _MOST_LISTINGS = 5
-"""On a machine where something is started all the time there is always somebody new."""
+"""On a machine where something is started all the time there is always a new process."""
 
 _boot_id = ""
 
@@ -119,7 +119,7 @@ def of_attempt(attempt: str) -> List[Process]:
 
 
 def trainer(start: run_state.Start) -> Optional[run_state.Process]:
-    """The one that a start.json tells of; None when it never ran."""
+    """The one of a start.json; None when it never ran."""
     pid, start_time, boot = start["pid"], start["start_time"], start["boot_id"]
     if pid is None or start_time is None or boot is None:
         return None
@@ -238,7 +238,7 @@ def send_signal(processes: Iterable[Process], number: int) -> None:
     """Signals each one that is still the same process; those that have ended since are skipped."""
     for process in processes:
         if living(process.pid, process.start_time) is not None:
-            with suppress(OSError):  # ended just now, or has become another user's: the next look tells
+            with suppress(OSError):  # ended just now, or has become another user's: the next listing shows
                 os.kill(process.pid, number)
 
 

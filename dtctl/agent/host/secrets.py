@@ -220,7 +220,7 @@ def token_in(data: bytes) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """What is called so is a secret, as far as names tell."""
+    """Whether a name is that of a secret."""
     return re.search(_SECRET_NAME, name) is not None
 
 

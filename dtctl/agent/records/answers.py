@@ -129,7 +129,7 @@ class Need(Record):
 
 
 class TakenPort(Record):
-    """A port that the run needs and somebody else has."""
+    """A port that the run needs and another process has."""
 
     port: Port
     whose: Line

@@ -115,11 +115,11 @@ class TaskMemory(Record):
     took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
     """The memory that tasks of earlier runs took here at most."""
     taking_bytes: Default[Count, 0]
-    """What tasks of the cluster take at this moment."""
+    """What tasks of the cluster take now."""
 
 
 class MachineFacts(TaskMemory):
-    """Memory and disks at this moment."""
+    """Memory and disks now."""
 
     machine: Machine
     disks: Default[AtMost[List[Disk], 100], []]

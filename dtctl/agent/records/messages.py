@@ -95,7 +95,7 @@ class Orders(Record):
 
 
 class Refusal(Record):
-    """The last word to an agent that is not wanted."""
+    """The last message to an agent that is not wanted."""
 
     type: OneOf["refused"]
     reason: Reason

@@ -75,7 +75,7 @@ class Bound(Record):
     port: Default[Optional[Port], None]
     state: OneOf["bound", "taken", "live", "idle", "tried"]
     holder: Default[Line, ""]
-    """Who has it, where somebody else has."""
+    """Who has it, where another process has."""
     sockets: Default[AtMost[List[Count], 100], []]
     """live: the inodes of what listens, by which a listener is known again."""
 

@@ -1,8 +1,8 @@
 """Why something is so: as facts, for whoever decides, and as a sentence, for whoever reads.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
-worker:1, `killed` by signal 9, `port_held` by somebody. The first is its headline. Each kind has one sentence, here:
-the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table too.
+worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
+here: the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table too.
 No decision reads a sentence.
 """
 
@@ -201,7 +201,7 @@ SENTENCES = {
     "no_answer": "its host gives no answer",
     "way_unknown": "how to reach %(host)s is not known here",
     "host_away": "%(host)s is away; it was %(text)s",
-    # in somebody else's words, or in those of another build
+    # text of another program, or of another build
     "said": "%(text)s",
 }
 """Of each kind. One that begins with punctuation continues the one before it; `rest` and `because` are what follows."""

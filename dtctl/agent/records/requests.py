@@ -1,4 +1,4 @@
-"""What a controller asks of an agent: one record for each request and for each further word of a conversation."""
+"""What a controller asks of an agent: one record for each request and for each further message of a conversation."""
 
 from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
 from .checks import MOST_PLACES, Questions
@@ -218,7 +218,7 @@ class CheckRequest(Request):
 
 
 class StoreRequest(Request):
-    """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
+    """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
 
     dir: Path
     """With marks."""

@@ -12,7 +12,7 @@ PIECE_BYTES = 64 * 1024
 ALIVE_S = 10.0
 """How often a controller says that it is there."""
 SILENCE_S = 60.0
-"""After so long without a word from it TensorBoard is ended."""
+"""After so long without a byte from it TensorBoard is ended."""
 
 FileName = Pattern[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
 Channel = Within[int, 0, 2**31]

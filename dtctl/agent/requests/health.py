@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
-    """How this host, and its tasks of the run, do at this moment."""
+    """How this host, and its tasks of the run, do now."""
     run = runs.need(talk, request)
     run.keep_supervised()
     places = directories(run)

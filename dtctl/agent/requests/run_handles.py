@@ -72,7 +72,7 @@ class RunHandle:
         return self.tasks(asked if others_ended or not first else first)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
-        """The end of the run is to be heard of elsewhere, too."""
+        """The end of the run is awaited elsewhere, too."""
         return bool(tasks) or (named is None and not self._run.finished())
 
     def entry(self, task: str) -> Optional[Entry]:
@@ -306,7 +306,7 @@ class WholeRun(RunHandle):
         return 2 * grace_s  # servers end after the others
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
-        """What is left here; of hosts that are heard what they tell of, and what has not ended in time."""
+        """What is left here; of connected hosts what they report, and what has not ended in time."""
         here = self._run.spec["host"]
         found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
         for task in tasks:
@@ -344,7 +344,7 @@ def _book(path: str) -> RequestBook:
 
 
 _NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "absent": False, "state": None}
-"""What the coordinator has of a host that it does not tell of."""
+"""What the coordinator has of a host that it does not report."""
 
 _NEW_RUN = "dtctl up    starts a new one"
 

@@ -47,7 +47,7 @@ _COORDINATOR = "the coordinator"
 
 
 def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
-    """The ports that the run will need and somebody else has, less those that are `given_up` before its start."""
+    """The ports that the run will need and another process has, less those that are `given_up` before its start."""
     led = coordinators_port(spec)
     wanted = [] if led is None else [(_COORDINATOR, led)]
     wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]
@@ -128,7 +128,7 @@ TAIL_BYTES = 2000
 
 _CHUNK = 65536
 _READ_IT = '. "$DTCTL_SETUP"'
-"""The command line of sh, which everybody on the machine can read. The text itself may hold secrets: it is
+"""The command line of sh, which every user of the machine can read. The text itself may hold secrets: it is
 in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
 
 

@@ -223,7 +223,7 @@ def _difference(old: Spec, new: Spec) -> str:
 def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:
     """Ends earlier runs' coordinators, because the new run needs their port and takes over their waiting.
 
-    The coordinator of the run that was just stopped gets time to tell the others. Returns unfinished runs.
+    The coordinator of the run that was just stopped gets time to inform the others. Returns unfinished runs.
     """
     port = coordinators_port(spec)
     ended = []

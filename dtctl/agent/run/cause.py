@@ -228,7 +228,7 @@ OTHERS = "others"
 """A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
 
 SHORTAGE = "shortage"
-"""The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
+"""The machine temporarily lacks something: room on a disk, processes, memory for one more, open files."""
 
 CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""

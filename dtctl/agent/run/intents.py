@@ -54,7 +54,7 @@ def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
 class IntentFollower:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
-    An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
+    An order holds as soon as it is taken; on a full disk it is written later. A file that is damaged is
     put aside, and what is followed is written in its place, as that of a run that is kept: what was damaged may have
     been kept. Raises only when there has never been anything to follow.
     """

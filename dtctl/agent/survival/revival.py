@@ -63,7 +63,7 @@ def is_orphaned(files: RunFiles) -> bool:
 
 
 def is_over(files: RunFiles) -> bool:
-    """True for a run that has nothing to do here any more, unless somebody asks. Raises RunRemoved."""
+    """True for a run that has nothing to do here any more, unless a session asks. Raises RunRemoved."""
     try:
         return is_retired(files) or files.state()["finished"]
     except paths.Damaged:
@@ -223,7 +223,7 @@ def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
 
 
 def _pause(listening: int, delay_s: float) -> None:
-    """At most until somebody wants something from the supervisor, which reads the files when it starts."""
+    """At most until a session wants something from the supervisor, which reads the files when it starts."""
     if select.select([listening], [], [], delay_s)[0]:
         os.read(listening, 65536)
 

@@ -65,7 +65,7 @@ class Found:
 
 
 def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
-    """A directory that hosts share as the first of them tells it, with the names of the others."""
+    """A directory that hosts share, as the first of them reports it, with the names of the others."""
     distinct: list[Checkpoints] = []
     for one in found:
         for number, before in enumerate(distinct):

@@ -45,7 +45,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """One moment of a run, and its past."""
+    """A snapshot of a run, and its past."""
 
     made: float
     """Epoch seconds of this machine."""

@@ -289,14 +289,14 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
     try:
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
+        os.fsync(descriptor)  # some file systems report only now that there is no room, or no quota
     except OSError:
         os.ftruncate(descriptor, size)
         raise
 
 
 def _check_ownership(descriptor: int, file: Path) -> None:
-    """A group may write to it, as files of people with the umask 002 are; everybody may not."""
+    """A group may write to it, as files of people with the umask 002 are; others may not."""
     state = os.fstat(descriptor)
     if state.st_uid != os.geteuid():
         raise _unwritable(file, "it belongs to another user")

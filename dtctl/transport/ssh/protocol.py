@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 PROBE_AFTER_S = 20
-"""Without a word from us; also keeps firewalls from forgetting the connection."""
+"""Without a byte from us; also keeps firewalls from forgetting the connection."""
 DEAD_AFTER_S = 60.0
-"""Without a word from the host, though it was asked."""
+"""Without a byte from the host, though it was asked."""
 IDLE_WAIT_S = 5.0
 """How long the thread of a quiet connection sleeps. paramiko's own 0.1 s costs a core for a few hundred hosts."""
 
@@ -43,7 +43,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class WatchedPacketizer(Packetizer):
-    """Knows when it last heard something, and needs no timer thread to limit the handshake."""
+    """Knows when it last received something, and needs no timer thread to limit the handshake."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
@@ -91,7 +91,7 @@ class SshProtocol(Transport):
 
     def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
         self.greeted: Callable[[], object] = lambda: None
-        """Called, in the thread that reads, when the host has been heard for the first time."""
+        """Called, in the thread that reads, when the host's first bytes have come."""
         super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
         self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()

@@ -151,7 +151,7 @@ class ChannelStream:
 
     def close(self) -> None:
         protocol: Any = self._login.connection.protocol
-        if protocol.can_send():  # or a word of farewell would wait for who takes nothing
+        if protocol.can_send():  # or the last message would wait for who takes nothing
             with suppress(SSHException, EOFError, OSError):
                 self._channel.close()
         self._login.close()

@@ -242,7 +242,7 @@ class Coverage:
     tries: Mapping[str, tuple[Endpoint, ...]]
     count: int
     whole: int
-    """Connections that there would be if everybody tried everybody."""
+    """Connections that there would be if each host tried each."""
     partners: int
     """Hosts that each host tries at the least."""
 
