@@ -2,8 +2,8 @@
 
 With a `.dtctlignore` at the top of the code directory, files of that name rule; else those named `.gitignore` do,
 also the ones above the code directory as far up as its repository goes. A `.dtctlignore` of nothing but `!` lines
-makes exceptions: the `.gitignore` files still rule, and it overrides them. A rule of a deeper file wins, and of one file
-the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it either.
+makes exceptions: the `.gitignore` files still rule, and it overrides them. A rule of a deeper file wins, and of one
+file the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it either.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
 worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
-here: the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table too.
-No decision reads a sentence.
+here: the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table,
+too. No decision reads a sentence.
 """
 
 import re
