@@ -235,9 +235,9 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
 
 def _waits(run: runs.Run) -> bool:
-    """It has ended here, and its agent waits for other hosts. Not one that is damaged, which cannot be taken over."""
+    """It has ended here, but its agent has not. Not one that is damaged, which cannot be taken over."""
     try:
-        return not (run.live() or run.finished())
+        return not run.live() and (run.supervised() or not run.finished())
     except paths.Damaged:
         return False
 
@@ -286,12 +286,13 @@ def _keep(intent: IntentFile) -> None:
 def _await_decision(run: runs.Run) -> None:
     deadline = time.monotonic() + _OTHERS_LIMIT_S
     while time.monotonic() < deadline:
-        intent = run.intent()
-        if intent["session"] is None:
-            return
-        if intents.is_cancelled(intent["tasks"]):
-            raise Gone()
-        run.keep_supervised()
+        with suppress(paths.Damaged, Refused):  # its agent repairs the files, or cannot be started now
+            intent = run.intent()
+            if intent["session"] is None:
+                return
+            if intents.is_cancelled(intent["tasks"]):
+                raise Gone()
+            run.keep_supervised()
         time.sleep(0.05)
     raise InDoubt()
 
