@@ -86,7 +86,9 @@ class Joining:
             session.close()
 
     def _converse(self, session: Session, host: Host) -> answers.Started:
-        asked = up_request(self._launch, host, self._joining["inventory"]["absent"])
+        live = self._joining["inventory"]
+        asked = up_request(self._launch, host, live["absent"])
+        asked["spec"] = {**asked["spec"], "settings": live["settings"]}  # the same values may be written otherwise now
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record
