@@ -68,7 +68,7 @@ class Status:
     run: str
     cluster: str
     outcome: Outcome
-    """A `str`: Created, Running, Restarting, Succeeded, Failed or Stopped."""
+    """A `str`: Created, Running, Restarting, Suspended, Succeeded, Failed or Stopped."""
     why: str
     cause: str | None
     """The task whose failure came first; of a failed run only."""

@@ -159,15 +159,20 @@ class Exposure:
 
 def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
     """The secrets' values, from the env file first. Raises PreflightError with the names of those that are missing."""
-    names = cluster.trainer.secrets
-    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
-    missing = [name for name in names if name not in known]
+    known = known_secrets(cluster, environ)
+    missing = [name for name in cluster.trainer.secrets if name not in known]
     if missing:
         raise PreflightError(
             f"no value for the secret{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
             hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
         )
-    return {name: known[name] for name in names}
+    return known
+
+
+def known_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that have values. Raises PreflightError for an env file that cannot be used."""
+    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
+    return {name: known[name] for name in cluster.trainer.secrets if name in known}
 
 
 def find_hooks(cluster: Cluster, environ: Mapping[str, str]) -> tuple[Post, ...]:

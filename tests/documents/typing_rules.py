@@ -60,6 +60,7 @@ NOT_TYPED_PAGES = {
     "docs/python-environments.md": "tests/templates make an environment in a setup; it needs an index of packages",
     "docs/gpus.md": "needs a GPU; tests/unit/plan/test_plan.py shares them",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
+    "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
     "docs/replace-a-host.md": "tests/fleet/test_operations.py moves the tasks of a host",
     "docs/dump.md": "tests/local/test_live.py asks live trainers",
     "docs/tensorboard.md": "tests/local/test_live.py opens a real one",

@@ -250,6 +250,12 @@ class Host:
         tasks = {task: entry("running") for task in self._own(request)}
         yield {"type": "result", "run": RUN, "tasks": tasks, "unreached": [], **self._about_the_run()}, b""
 
+    def _drain(self, request: Fields) -> Answer:
+        yield from self._stop({"tasks": tasks_on(request["drained"])})
+
+    def _undrain(self, request: Fields) -> Answer:
+        yield from self._restart({"tasks": tasks_on(request["drained"])})
+
     @property
     def _coordinates(self) -> bool:
         return ROSTER.get("worker:0") == self.name

@@ -487,6 +487,8 @@ EXCHANGES = {
     "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
     "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
     "restart": Exchange("stop.restart", requests.RestartRequest, RestartResult),
+    "drain": Exchange("drain.drain", requests.DrainRequest, StopResult),
+    "undrain": Exchange("drain.undrain", requests.UndrainRequest, RestartResult),
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "diagnose": Exchange("health.diagnose", requests.Request, DiagnoseResult),

@@ -1,9 +1,10 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName
+from .storage_urls import READ, pattern
+from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName, Variables
 from .vitals import Busy, Disk, Gpu, Machine
 
 MOST_PYTHONS = 20
@@ -11,6 +12,7 @@ MOST_MODULES = 1000
 MOST_PLACES = 200
 
 Module = AtMost[str, 200]
+StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 
@@ -209,6 +211,51 @@ class StorageFacts(Record):
     data: Default[AtMost[List[Data], MOST_PLACES], []]
 
 
+class UrlAsked(Record):
+    """A storage URL, and whether the run writes there."""
+
+    url: StorageUrl
+    write: bool
+
+
+class UrlsQuestion(Record):
+    """What the run's storage URLs are to a Python of its trainers. Marks in variables are replaced on the host."""
+
+    token: Name
+    host: Name
+    """Both are in the name of what is written, and removed."""
+    program: Line
+    variables: Default[Variables, {}]
+    secrets: Default[Variables, {}]
+    keep_proxy: Default[bool, False]
+    tensorflow: Default[bool, True]
+    """TensorFlow is asked where there is one; else fsspec first."""
+    modules: Default[AtMost[List[Module], MOST_MODULES], []]
+    """That the program imports."""
+    urls: AtMost[List[UrlAsked], 20]
+
+
+class UrlTried(Record):
+    """What came of a URL. `kind` empty: everything could be done."""
+
+    url: StorageUrl
+    doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
+    kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
+    said: Default[Line, ""]
+    saved: Default[bool, False]
+    """TensorFlow's file `checkpoint` is there."""
+
+
+class UrlsFacts(Record):
+    """In the order of the question; nothing where the Python has no library that opens them."""
+
+    path: Default[Line, ""]
+    library: Default[Line, ""]
+    """With its version."""
+    problem: Default[Line, ""]
+    tried: Default[AtMost[List[UrlTried], 20], []]
+
+
 class SpeedQuestion(Record):
     """How fast the host computes: it multiplies matrices for so long."""
 
@@ -259,6 +306,7 @@ class Questions(Record):
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]
     storage: Default[Optional[StorageQuestion], None]
+    urls: Default[Optional[UrlsQuestion], None]
     speed: Default[Optional[SpeedQuestion], None]
     network: Default[Optional[NetworkQuestion], None]
     ssh: Default[Optional[SshQuestion], None]
@@ -270,6 +318,7 @@ class CheckFacts(Record):
     software: Default[Optional[SoftwareFacts], None]
     machine: Default[Optional[MachineFacts], None]
     storage: Default[Optional[StorageFacts], None]
+    urls: Default[Optional[UrlsFacts], None]
     speed: Default[Optional[SpeedFacts], None]
     network: Default[Optional[NetworkFacts], None]
     ssh: Default[Optional[SshFacts], None]

@@ -243,6 +243,20 @@ class RestartRequest(Request):
     by: Default[By, ""]
 
 
+class UndrainRequest(Request):
+    """Lets the tasks of a drained host run again."""
+
+    drained: Name
+    """The host."""
+    by: Default[By, ""]
+
+
+class DrainRequest(UndrainRequest):
+    """Ends the tasks of a host, and holds them and those that cannot continue without them."""
+
+    grace_s: Default[Optional[Seconds], None]
+
+
 class DownRequest(Request):
     """Ends and removes."""
 

@@ -133,6 +133,7 @@ class Inventory(Record):
     target_step: Default[Optional[Count], None]
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
+    strategy: Default[Optional[Line], None]
 
 
 class Spec(Inventory):
@@ -157,7 +158,6 @@ class Spec(Inventory):
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Default[Optional[Setup], None]
-    strategy: Default[Optional[Line], None]
     coordinator: CoordinatorAddress
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
@@ -257,6 +257,16 @@ def ports_of(spec: Spec) -> List[int]:
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
+
+
+def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
+
+    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
+    """
+    if role == "evaluator":
+        return True
+    return strategy == "async-ps" and role in ("worker", "other") and scope == "task"
 
 
 def inventory_of(spec: Spec) -> Inventory:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
+import secrets as randomness
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import machine, software, speed, ssh, storage
+from dtctl.operations.checks import machine, software, speed, ssh, storage, urls
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
@@ -37,13 +37,17 @@ from dtctl.transport.timeouts import PATIENCE_S
 TOPICS: tuple[Topic[Any, Any], ...] = (
     tasks.TOPIC,
     storage.TOPIC,
+    urls.TOPIC,
     software.TOPIC,
     machine.TOPIC,
     speed.TOPIC,
     ssh.TOPIC,
 )
 
-STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
+STOPPING = (
+    *("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent"),
+    *("url_missing", "url_denied", "url_scheme_unknown"),
+)
 """What makes tasks fail for certain: `up` starts nothing."""
 
 
@@ -267,10 +271,11 @@ def context_of(
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
+    secrets: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
-    `allowed_here`: the user lets the file start its programs on this machine.
+    `allowed_here`: the user lets the file start its programs on this machine. `secrets`: those of the trainers.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return CheckContext(
@@ -279,8 +284,8 @@ def context_of(
         brief,
         deep,
         network_speed,
-        token=secrets.token_hex(8),
-        nonce=secrets.token_hex(16),
+        token=randomness.token_hex(8),
+        nonce=randomness.token_hex(16),
         reached_at={
             name: hostname(reach)
             for name, reach in reaches.items()
@@ -288,4 +293,5 @@ def context_of(
         },
         allowed_here=allowed_here,
         own_python=local_python(os.environ),
+        secrets=secrets or {},
     )

@@ -44,6 +44,8 @@ class CheckContext:
     """The user lets the file start its programs on this machine (operations/consent.py)."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Those of the trainers, as far as they have values here."""
 
     @property
     def hosts(self) -> tuple[str, ...]:

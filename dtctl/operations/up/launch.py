@@ -137,7 +137,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=context_of(plan, brief=True, allowed_here=True) if check else None,
+        context=context_of(plan, brief=True, allowed_here=True, secrets=found) if check else None,
         allow_missing=allow_missing,
     )
 

@@ -134,6 +134,7 @@ EXAMPLES = [
     "PATH",
     "A B",
     "task_failed",
+    "gs://bucket/run",
 ]
 
 

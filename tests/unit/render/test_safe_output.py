@@ -260,7 +260,7 @@ UP = UpResult(
     aside={"a": ("/path",)},
     absent={"b": ERROR},
 )
-SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED})
+SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED}, drained={TASK: FAILED})
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
@@ -423,6 +423,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_drained": lambda: result.show_drained(f"a{BAD}", poisoned(STOP)),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
