@@ -412,6 +412,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_moving_ports": lambda: starting.show_moving_ports(poisoned(ERROR)),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
     "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
