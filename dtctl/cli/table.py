@@ -34,6 +34,7 @@ GROUPS = {
         "check": Entry("hosts", Effect.FILE, "Check every host: network, storage, programs, clocks"),
         "up": Entry("up", Effect.FILE, "Push the code and start every task"),
         "push": Entry("up", Effect.FILE, "Push the code and start nothing"),
+        "data": Entry("data", Effect.FILE, "Push, verify or drop the data set on the hosts"),
     },
     "Watch": {
         "status": Entry("status", Effect.READS, "Show the state of the run and what is wrong"),

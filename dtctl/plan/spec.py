@@ -41,7 +41,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         values["trainer"]["code"],
         values["trainer"]["env_file"],
     )
-    del values["own_coordinator_port"], values["settings"]
+    del values["own_coordinator_port"], values["settings"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's

@@ -65,6 +65,7 @@ NOT_TYPED_PAGES = {
     "docs/dump.md": "tests/local/test_live.py asks live trainers",
     "docs/tensorboard.md": "tests/local/test_live.py opens a real one",
     "docs/check.md": "tests/fleet/test_check.py has hosts with all that is wrong there",
+    "docs/data.md": "tests/local/test_data.py does what it shows",
     "docs/checkpoints.md": "tests/local/test_checkpoints.py does what it shows",
     "docs/logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/scripting.md": "tests/local/test_commands.py reads the documents of each command",

@@ -4,7 +4,7 @@ from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
 from .storage_urls import READ, pattern
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName, Variables
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, TaskName, Variables
 from .vitals import Busy, Disk, Gpu, Machine
 
 MOST_PYTHONS = 20
@@ -195,6 +195,37 @@ class Data(Record):
     problem: Default[Line, ""]
 
 
+class DataHeld(Record):
+    """What a push has put into a directory, and what is left of it."""
+
+    dir: Path
+    """As it was asked for."""
+    there: bool
+    bundle: Default[Optional[BundleId], None]
+    """Of the newest push, also of one that was cut off; null: there was none."""
+    files: Default[Count, 0]
+    """That the bundle has."""
+    size_bytes: Default[Count, 0]
+    missing: Default[Count, 0]
+    missing_bytes: Default[Count, 0]
+    changed: Default[Count, 0]
+    examples: Default[AtMost[List[Path], 10], []]
+    """Of what is missing or changed."""
+
+
+class DataQuestion(Record):
+    """Directories that `data push` fills."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
+class DataFacts(Record):
+    """In the order in which they were asked for."""
+
+    at: AtMost[List[DataHeld], MOST_PLACES]
+
+
 class CheckpointSize(Record):
     """The newest complete checkpoint of a directory."""
 
@@ -306,6 +337,7 @@ class Questions(Record):
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]
     storage: Default[Optional[StorageQuestion], None]
+    data: Default[Optional[DataQuestion], None]
     urls: Default[Optional[UrlsQuestion], None]
     speed: Default[Optional[SpeedQuestion], None]
     network: Default[Optional[NetworkQuestion], None]
@@ -318,6 +350,7 @@ class CheckFacts(Record):
     software: Default[Optional[SoftwareFacts], None]
     machine: Default[Optional[MachineFacts], None]
     storage: Default[Optional[StorageFacts], None]
+    data: Default[Optional[DataFacts], None]
     urls: Default[Optional[UrlsFacts], None]
     speed: Default[Optional[SpeedFacts], None]
     network: Default[Optional[NetworkFacts], None]
