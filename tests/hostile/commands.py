@@ -136,7 +136,7 @@ COMMANDS = {
         _spoken("wait --timeout 2s", endless=True),
         _spoken("wait", endless=True),
         _spoken("runs"),
-        _spoken("runs -o json"),
+        _spoken("runs --all -o json"),
         _spoken("compare demo-1 demo-0"),
         _spoken("exec -- true", endless=True),
         _spoken("exec worker:0 worker:1 -- true", endless=True),

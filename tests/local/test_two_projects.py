@@ -101,6 +101,10 @@ def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> 
     assert ports[0] == 2222
     assert ports[1] > 10000
     assert "has not changed" in home.run("up", cwd=second).stderr
+    assert [one["cluster"] for one in json.loads(home.dtctl("runs", "-o", "json"))["runs"]] == ["demo"]
+    every = json.loads(home.dtctl("runs", "--all", "-o", "json"))["runs"]
+    assert [one["cluster"] for one in every] == ["other", "demo"]
+    assert "@" in every[0]["startedBy"]
     home.dtctl("stop", cwd=second)
     refused = home.run("up", "--set", "ports=2221", cwd=second)
     assert refused.returncode == 5

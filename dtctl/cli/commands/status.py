@@ -74,7 +74,11 @@ def _print_json(status: RunStatus) -> None:
 
 
 @on_cluster
-def runs(scope: Scope, output: OutputOption = "text") -> None:
+def runs(
+    scope: Scope,
+    every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    output: OutputOption = "text",
+) -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors
@@ -83,7 +87,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 
     record = scope.record()
     with scope.dialling():
-        known = known_runs(record, scope.transport)
+        known = known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs:
