@@ -43,8 +43,11 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
     ssh.TOPIC,
 )
 
-STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
-"""What makes tasks fail for certain: `up` starts nothing."""
+STOPPING = (
+    *("python_missing", "modules_missing", "syntax_error"),
+    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
+)
+"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
 
 
 DEEP_S = 900.0
