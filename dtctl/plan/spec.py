@@ -18,6 +18,7 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
+from dtctl.agent.records.storage_urls import paths_of
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         values["trainer"]["code"],
         values["trainer"]["env_file"],
     )
-    del values["own_coordinator_port"]
+    del values["own_coordinator_port"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
@@ -97,7 +98,7 @@ def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()
         "host": host,
         "tasks": [_task(task, plan.cluster) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
-        "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
+        "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),

@@ -56,8 +56,9 @@ def escaped(fields: Fields) -> None:
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
 RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
-RESULTS += "store result"
-RUNS_OF = "status result, stop result, restart result"
+RESULTS += "data_push result, data_status result, data_verify result, data_drop result, "
+RESULTS += "store result, drain result, undrain result"
+RUNS_OF = "status result, stop result, restart result, drain result, undrain result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
 """A port where nobody has a reason to dial."""
@@ -223,15 +224,17 @@ LIES: dict[str, Lie] = {
     "a view of foreign incidents": told(VIEWS, within("coordination.incidents.0.tasks", ["ps:7"])),
     "a view from whoever does not coordinate": told(VIEWS, lambda frame: frame.update(coordination={"run": "demo-1"})),
     "survivors of a foreign task": told(
-        "stop result, down result", put(survivors=[{"task": "ps:7", "pid": 1, "command": "init"}])
+        "stop result, down result, drain result", put(survivors=[{"task": "ps:7", "pid": 1, "command": "init"}])
     ),
     "survivors of nobody": told("stop result, down result", put(survivors=[{"pid": 1, "command": ESCAPES}])),
     "survivors without end": told(
         "stop result, down result", put(survivors=[{"pid": 1, "command": "x" * 4000}] * 5000)
     ),
-    "hosts that are away and foreign": told("stop result, restart result", put(unreached=["evil", "b"])),
-    "tasks stopped that are foreign": told("stop result, down result", put(stopped=["ps:7"])),
-    "tasks restarted that are foreign": told("restart result", put(tasks={"ps:7": {}})),
+    "hosts that are away and foreign": told(
+        "stop result, restart result, drain result, undrain result", put(unreached=["evil", "b"])
+    ),
+    "tasks stopped that are foreign": told("stop result, down result, drain result", put(stopped=["ps:7"])),
+    "tasks restarted that are foreign": told("restart result, undrain result", put(tasks={"ps:7": {}})),
     # of which kind
     "texts that are numbers": values("*", only(str, 7)),
     "numbers that are texts": values("*", lambda value: "7" if type(value) in (int, float) else value),

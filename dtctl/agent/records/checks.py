@@ -1,9 +1,10 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName
+from .storage_urls import READ, pattern
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, TaskName, Variables
 from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
@@ -12,6 +13,7 @@ MOST_PLACES = 200
 MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
+StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 
@@ -191,6 +193,37 @@ class Data(Record):
     problem: Default[Line, ""]
 
 
+class DataHeld(Record):
+    """What a push has put into a directory, and what is left of it."""
+
+    dir: Path
+    """As it was asked for."""
+    there: bool
+    bundle: Default[Optional[BundleId], None]
+    """Of the newest push, also of one that was cut off; null: there was none."""
+    files: Default[Count, 0]
+    """That the bundle has."""
+    size_bytes: Default[Count, 0]
+    missing: Default[Count, 0]
+    missing_bytes: Default[Count, 0]
+    changed: Default[Count, 0]
+    examples: Default[AtMost[List[Path], 10], []]
+    """Of what is missing or changed."""
+
+
+class DataQuestion(Record):
+    """Directories that `data push` fills."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
+class DataFacts(Record):
+    """In the order in which they were asked for."""
+
+    at: AtMost[List[DataHeld], MOST_PLACES]
+
+
 class CheckpointSize(Record):
     """The newest complete checkpoint of a directory."""
 
@@ -205,6 +238,51 @@ class StorageFacts(Record):
     looked: Default[AtMost[List[Looked], MOST_PLACES], []]
     checkpoints: Default[AtMost[List[CheckpointSize], 100], []]
     data: Default[AtMost[List[Data], MOST_PLACES], []]
+
+
+class UrlAsked(Record):
+    """A storage URL, and whether the run writes there."""
+
+    url: StorageUrl
+    write: bool
+
+
+class UrlsQuestion(Record):
+    """What the run's storage URLs are to a Python of its trainers. Marks in variables are replaced on the host."""
+
+    token: Name
+    host: Name
+    """Both are in the name of what is written, and removed."""
+    program: Line
+    variables: Default[Variables, {}]
+    secrets: Default[Variables, {}]
+    keep_proxy: Default[bool, False]
+    tensorflow: Default[bool, True]
+    """TensorFlow is asked where there is one; else fsspec first."""
+    modules: Default[AtMost[List[Module], MOST_MODULES], []]
+    """That the program imports."""
+    urls: AtMost[List[UrlAsked], 20]
+
+
+class UrlTried(Record):
+    """What came of a URL. `kind` empty: everything could be done."""
+
+    url: StorageUrl
+    doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
+    kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
+    said: Default[Line, ""]
+    saved: Default[bool, False]
+    """TensorFlow's file `checkpoint` is there."""
+
+
+class UrlsFacts(Record):
+    """In the order of the question; nothing where the Python has no library that opens them."""
+
+    path: Default[Line, ""]
+    library: Default[Line, ""]
+    """With its version."""
+    problem: Default[Line, ""]
+    tried: Default[AtMost[List[UrlTried], 20], []]
 
 
 class SpeedQuestion(Record):
@@ -257,6 +335,8 @@ class Questions(Record):
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]
     storage: Default[Optional[StorageQuestion], None]
+    data: Default[Optional[DataQuestion], None]
+    urls: Default[Optional[UrlsQuestion], None]
     speed: Default[Optional[SpeedQuestion], None]
     network: Default[Optional[NetworkQuestion], None]
     ssh: Default[Optional[SshQuestion], None]
@@ -268,6 +348,8 @@ class CheckFacts(Record):
     software: Default[Optional[SoftwareFacts], None]
     machine: Default[Optional[MachineFacts], None]
     storage: Default[Optional[StorageFacts], None]
+    data: Default[Optional[DataFacts], None]
+    urls: Default[Optional[UrlsFacts], None]
     speed: Default[Optional[SpeedFacts], None]
     network: Default[Optional[NetworkFacts], None]
     ssh: Default[Optional[SshFacts], None]

@@ -131,6 +131,7 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    strategy: Default[Optional[Line], None]
 
 
 class Spec(Inventory):
@@ -155,7 +156,6 @@ class Spec(Inventory):
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     setup: Default[Optional[Setup], None]
-    strategy: Default[Optional[Line], None]
     coordinator: CoordinatorAddress
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
@@ -261,6 +261,16 @@ def gpus_of(task: TaskSpec) -> List[int]:
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
+
+
+def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
+
+    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
+    """
+    if role == "evaluator":
+        return True
+    return strategy == "async-ps" and role in ("worker", "other") and scope == "task"
 
 
 def inventory_of(spec: Spec) -> Inventory:

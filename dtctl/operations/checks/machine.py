@@ -8,13 +8,14 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.storage_urls import paths_of
 from dtctl.agent.records.values import HOME
 from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.diagnosis.gpus import used_by
 from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
-from dtctl.plan.hosts import output_directories
+from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
 
 LOW_BYTES = 2 << 30
@@ -41,8 +42,8 @@ def _question(context: CheckContext, host: str) -> MachineQuestion:
 def places(context: CheckContext, host: str) -> list[str]:
     """Where the run writes on a host."""
     dirs = context.plan.dirs[host]
-    written = output_directories(dirs, context.plan.checkpoint_dirs[host])
-    return [*written, *(dirs[name] for name in ("work", "log") if name in dirs)]
+    written = output_places(context.plan.cluster, dirs)
+    return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
 
 
 def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:

@@ -115,7 +115,8 @@ def _coordination(coordination: Coordination) -> dict[str, Any]:
         **picked(coordination.view, "phase missing=waitingFor restarts warnings"),
         "incidents": [_incident(one) for one in coordination.view["incidents"]],
         "hosts": [
-            {"host": host, **picked(one, "connected heard@ over absent")} for host, one in coordination.contacts.items()
+            {"host": host, **picked(one, "connected heard@ over absent"), "drained": host in coordination.drained_hosts}
+            for host, one in coordination.contacts.items()
         ],
     }
 

@@ -6,6 +6,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
@@ -124,7 +125,7 @@ def _hosts(report: Report) -> Iterator[str]:
     known = list(gpus.rows(report.status))
     if known:
         yield from ("", *_table(gpus.HEADINGS, known))
-    yield from ("", f"This report is by dtctl {report.dtctl} on Python {_text(report.python)}.")
+    yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 
 def _configuration(report: Report) -> Iterator[str]:

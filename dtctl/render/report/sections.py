@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from dtctl import __version__
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.operations.report.gathering import HostFacts, Report
@@ -197,7 +198,7 @@ def _events(report: Report) -> Html:
 
 
 def _hosts(report: Report) -> Html:
-    versions = f"dtctl {report.dtctl} on Python {report.python}"
+    versions = f"dtctl {__version__} on Python {report.python}"
     columns: list[Column | str] = [
         "host",
         Column("tasks", "wide"),
