@@ -24,7 +24,7 @@ from dtctl.transport.seam import Session, Transport
 R = TypeVar("R")
 
 _LEAST_BYTES = 4 << 20
-RESUMED_AFTER_S = (1.0, 5.0, 15.0, 60.0)
+RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
 """How long a host whose connection was cut is left alone each time."""
 
 

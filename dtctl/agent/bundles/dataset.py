@@ -242,9 +242,10 @@ def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: 
 
 def _in_the_way(found: List[str], directory: str) -> Refused:
     more = " and %d more" % (len(found) - _NAMED) if len(found) > _NAMED else ""
+    what = "1 file of the data set is" if len(found) == 1 else "%d files of the data set are" % len(found)
     return Refused(
         "data_in_the_way",
-        "%d files of the data set are in %s already, and differ" % (len(found), directory),
+        "%s in %s already, and not as pushed" % (what, directory),
         "%s%s" % (", ".join(found[:_NAMED]), more),
         "move them away, or take another directory (dirs.data); dtctl data push --overwrite    replaces them",
     )
