@@ -20,7 +20,7 @@ CLUSTER = cluster_text(
 def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk, fleet: Fleet) -> None:
     (user.project / "digits" / "train").mkdir(parents=True)
     for number in range(3):
-        (user.project / "digits" / "train" / f"{number}.rec").write_text("record\n")
+        (user.project / "digits" / "train" / f"{number}.rec").write_text(f"record {number}\n")
     user.write_cluster(CLUSTER, hosts=HOSTS)
     assert user.dtctl("data", "push").splitlines() == ["gpu-[2-3]: ~/digits: 3 files sent"]
     user.dtctl("up")
@@ -35,4 +35,4 @@ def test_data_is_on_the_hosts_that_read_it_and_moves_with_their_tasks(user: Desk
     assert user.task("worker:1")["host"] == "gpu-4"
     assert here >= {"gpu-2", "gpu-3", "gpu-4"}
     user.dtctl("down", "--yes")
-    assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-3]: ~/digits: 3 files removed, 21 B"]
+    assert user.dtctl("data", "drop", "--yes").splitlines() == ["gpu-[2-3]: ~/digits: 3 files removed, 27 B"]
