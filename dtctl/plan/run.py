@@ -182,6 +182,8 @@ def _environment(
     env |= platform_env(launch, fields)
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
+        # The numbers are those of the driver, by which agents know who uses what; CUDA's own begin with the fastest.
+        env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
     if cluster.trainer.venv is not None:
         venv = on_host(cluster.trainer.venv, cluster.name)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
-_PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
+_PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:

@@ -153,7 +153,7 @@ ENTRIES = {
     "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "machine_load", "usage", "neighbours"},
+    "vitals": {"gathering", "gpus", "machine_load", "usage", "neighbours"},
     "link": {"hub", "dialer", "peer", "tls"},
     "checks": {"serving"},
 }

@@ -5,11 +5,12 @@ from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
 from .storage_urls import READ, pattern
 from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, TaskName, Variables
-from .vitals import Busy, Disk, Gpu, Machine
+from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
 MOST_PLACES = 200
+MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
 StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
@@ -27,7 +28,7 @@ class PythonAsked(Record):
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That their programs import."""
     cuda: Default[bool, False]
-    """CUDA's libraries are looked for, because trainers are given GPUs."""
+    """CUDA's libraries are looked for, and GPUs that frameworks see are counted: trainers are given some."""
     isolated: Default[bool, False]
     """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
     may_start: Default[bool, True]
@@ -49,6 +50,8 @@ class Imported(Record):
 
     seconds: Count
     problem: Default[Line, ""]
+    gpus: Default[Optional[Count], None]
+    """How many a framework sees; null: it is none, or was not asked."""
 
 
 class PythonFound(Record):
@@ -81,20 +84,20 @@ class MachineQuestion(Record):
     places: Default[AtMost[List[Path], MOST_PLACES], []]
     """Where the run writes, with marks; what is not there yet stands for the directory above it."""
     gpus: Default[bool, False]
-    """nvidia-smi is asked."""
+    """They are read."""
     rights: Default[bool, False]
     """What may end processes, or limits them, is looked at."""
     cluster: Default[Optional[Name], None]
     """What tasks of its earlier runs took is looked up."""
 
 
-class GpuUser(Record):
-    """A process that has memory of a GPU."""
+class GpuTaken(Record):
+    """A GPU that a task of a live run of this user may use."""
 
     gpu: Count
-    pid: Count
-    name: AtMost[str, 100]
-    user: AtMost[str, 100]
+    cluster: Name
+    run: Name
+    task: TaskName
 
 
 class Rights(Record):
@@ -125,12 +128,7 @@ class MachineFacts(TaskMemory):
     disks: Default[AtMost[List[Disk], 100], []]
     silent: Default[Paths, []]
     """Places on file systems that do not answer."""
-    drivers: Default[bool, False]
-    """A driver of GPUs has made its device, whether nvidia-smi is there or not."""
-    nvidia_smi: Default[bool, False]
-    """There is such a program."""
-    gpus: Default[AtMost[List[Gpu], 64], []]
-    gpu_users: Default[AtMost[List[GpuUser], 1000], []]
+    gpus_taken: Default[AtMost[List[GpuTaken], MOST_TAKEN], []]
     rights: Default[Optional[Rights], None]
 
 
@@ -297,7 +295,7 @@ class SpeedQuestion(Record):
 
 
 class GpuSpeed(Record):
-    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not report it."""
+    """What one GPU came to, and in what state it was meanwhile. null: its driver does not report it."""
 
     gpu: Count
     name: Default[AtMost[str, 200], ""]

@@ -252,6 +252,12 @@ def ports_of(spec: Spec) -> List[int]:
     return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
+def gpus_of(task: TaskSpec) -> List[int]:
+    """Those that it may use, where it is given some."""
+    indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
+
+
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")

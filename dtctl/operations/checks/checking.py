@@ -47,11 +47,12 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
 )
 
 STOPPING = (
-    *("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent"),
+    *("python_missing", "modules_missing", "syntax_error"),
+    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
     *data.MISSING,
     *("url_missing", "url_denied", "url_scheme_unknown"),
 )
-"""What makes tasks fail for certain: `up` starts nothing."""
+"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
 
 
 DEEP_S = 900.0
