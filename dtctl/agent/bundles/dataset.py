@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 from contextlib import contextmanager, suppress
 
-from ..host import locks, paths
+from ..host import files, locks, paths
 from ..host.errors import Refused
 from ..records.answers import DataDropped, DataHeld
 from ..records.kinds import made
@@ -153,6 +154,7 @@ class DataSet:
         lock: Optional[int] = None
         while True:
             paths.make_directory(self._incoming)
+            _refuse_others(self._incoming)
             with suppress(FileNotFoundError):  # whoever was alone has removed it just now
                 lock = locks.wait_turn(place, done=lambda: False)
                 break
@@ -249,6 +251,14 @@ def _in_the_way(found: List[str], directory: str) -> Refused:
         "%s%s" % (", ".join(found[:_NAMED]), more),
         "move them away, or take another directory (dirs.data); dtctl data push --overwrite    replaces them",
     )
+
+
+def _refuse_others(directory: str) -> None:
+    """Others may write beside it: what they have put in its place leads elsewhere."""
+    with suppress(FileNotFoundError):
+        found = os.lstat(directory)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise files.Unfit(directory, "is a link, or belongs to another user")
 
 
 def _remove_if_empty(directory: str) -> None:

@@ -273,6 +273,25 @@ def test_of_hosts_that_share_a_directory_one_receives_and_the_others_wait(
     assert content(place) == content(source)
 
 
+@pytest.mark.parametrize("way", ["a link", "another user's"])
+def test_nothing_arrives_where_others_have_put_something_in_the_way(
+    source: Path, root: Path, place: Path, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    place.mkdir(parents=True)
+    incoming = place / ".dtctl-incoming"
+    if way == "a link":
+        incoming.symlink_to(tmp_path / "elsewhere")
+    elif os.geteuid():
+        pytest.skip("needs root")
+    else:
+        incoming.mkdir()
+        os.chown(incoming, 12345, 12345)
+    with pytest.raises(OSError, match="is a link, or belongs to another user"):
+        push(source, root, place)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
 def test_a_damaged_record_makes_nothing_ours(source: Path, root: Path, place: Path) -> None:
     push(source, root, place)
     for one in (root / "data").glob("*/place.json"):
