@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+import time
 from contextlib import contextmanager, suppress
 
 from ..host import files, locks, paths
@@ -18,8 +19,7 @@ from ..host.errors import Refused
 from ..records.answers import DataDropped, DataHeld
 from ..records.kinds import made
 from ..records.run_state import DataFolder
-from . import receiver, store
-from .blocks import PARTIAL
+from . import blocks, receiver, store
 from .tree import Manifest, Tree, mode_of, remove_tree, target_of
 
 TYPE_CHECKING = False
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from ..records.requests import DataPushRequest
 
 _INCOMING = ".dtctl-incoming"
+GIVEN_UP_S = 60.0
+"""After so long without a byte another push takes over what one has received."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 
@@ -149,7 +151,10 @@ class DataSet:
 
     @contextmanager
     def _turn(self) -> Iterator[Optional[int]]:
-        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it."""
+        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it.
+
+        None: whoever has it has been silent for long. Its connection is cut, and its host has not noticed.
+        """
         place = os.path.join(self._incoming, "lock")
         lock: Optional[int] = None
         while True:
@@ -157,7 +162,8 @@ class DataSet:
             _refuse_others(self._incoming)
             with suppress(FileNotFoundError):  # whoever was alone has removed it just now
                 lock = locks.wait_turn(place, done=lambda: False)
-                break
+                if lock is not None or time.time() - paths.modified(place) > GIVEN_UP_S:
+                    break
         try:
             yield lock
         finally:
@@ -170,6 +176,9 @@ class DataSet:
 
     def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int]) -> int:
         store.remove_abandoned(self._incoming)
+        if lock is None:  # of the silent one, who writes nothing into it but what belongs there
+            for name in paths.entries(self._incoming):
+                blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
             with store.Incoming(self._incoming) as staging:
                 sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock)
@@ -177,7 +186,7 @@ class DataSet:
             tree.remember()  # what has arrived is not hashed again
             raise
         for name in paths.entries(self._incoming):
-            if name.startswith("." + PARTIAL):  # of a file that the data set has no more
+            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set has no more
                 os.unlink(os.path.join(self._incoming, name))
         return sent
 
@@ -188,7 +197,7 @@ class DataSet:
             with self._turn():
                 answer["removed_files"], answer["freed_bytes"], answer["kept_files"] = self._remove(self._ours())
                 for name in paths.entries(self._incoming):
-                    if name.startswith("." + PARTIAL):
+                    if name.startswith("." + blocks.PARTIAL):
                         os.unlink(os.path.join(self._incoming, name))
             if self._place["made"]:
                 _remove_if_empty(self.directory)

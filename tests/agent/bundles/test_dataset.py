@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.bundles import dataset
 from dtctl.agent.bundles.dataset import DataSet
+from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import LARGE_BYTES
 from dtctl.bundle import Bundle, Sender, scan
@@ -103,6 +105,30 @@ def test_what_has_arrived_before_a_cut_is_not_sent_again(source: Path, root: Pat
         blocks = needed_blocks(bundle, session)
     assert end[0]["sent_files"] == 1
     assert 0 < len(blocks) < LARGE_BYTES >> 20
+    assert content(place) == content(source)
+
+
+def test_what_a_session_has_received_whose_cut_it_has_not_noticed_is_taken_over(
+    source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "GIVEN_UP_S", 0.0)
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.2)
+    (source / "zebra").write_bytes(random.Random(1).randbytes(LARGE_BYTES + 1))
+    bundle = scan(source, data=True)
+    request: Any = {"dir": str(place), "bundle": bundle.id, "overwrite": False}
+
+    def pushing() -> Any:
+        return conversation(lambda wire: DataSet(str(root), str(place)).push(request, wire, lambda: None))
+
+    with pushing() as (silent, _), Sender(bundle) as sender:
+        sender.serve(silent, silent.receive())
+        need = silent.receive()
+        with suppress(ConnectionLost):
+            sender.serve(CutSession(silent, frames=20), need)
+        with pushing() as (session, end):
+            wanted = needed_blocks(bundle, session)
+    assert end[0]["sent_files"] == 1
+    assert 0 < len(wanted) < LARGE_BYTES >> 20
     assert content(place) == content(source)
 
 
