@@ -110,6 +110,7 @@ class DataSet:
             self._keep(request["bundle"], text, _refuse_other(tree, lacking, self._ours(), overwrite=True))
         else:
             refuse_live()
+            tree.remember()  # so that what was hashed just now is not hashed again
             with self._turn() as lock:
                 self._load()  # another session may have pushed meanwhile
                 tree = self._tree(manifest, lambda size: None if lock is None else locks.show_life(lock))

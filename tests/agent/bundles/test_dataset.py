@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles import dataset
+from dtctl.agent.bundles import dataset, tree
 from dtctl.agent.bundles.dataset import DataSet
 from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
@@ -205,6 +205,22 @@ def test_what_was_there_and_is_right_is_not_sent_and_not_removed(source: Path, r
     assert (answer["found_files"], sent) == (1, ["cat/2", "dog/1"])
     assert dropped(root, place) == (2, 1)
     assert sorted(path.name for path in place.rglob("*")) == ["1", "cat"]
+
+
+def test_what_was_there_is_hashed_once(source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "cat").mkdir(parents=True)
+    (place / "cat" / "1").write_bytes((source / "cat" / "1").read_bytes())
+    monkeypatch.setattr(tree, "_SETTLED_NS", -(10**12))
+    hashed: list[str] = []
+    really = tree.file_sha256
+
+    def hashing(path: str, *rest: Any) -> str:
+        hashed.append(path)
+        return really(path, *rest)
+
+    monkeypatch.setattr(tree, "file_sha256", hashing)
+    push(source, root, place)
+    assert hashed == [str(place / "cat" / "1")]
 
 
 def test_a_drop_removes_what_was_pushed_and_keeps_what_has_changed(source: Path, root: Path, place: Path) -> None:
