@@ -56,7 +56,7 @@ def escaped(fields: Fields) -> None:
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
 RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
-RESULTS += "store result"
+RESULTS += "store result, setup_logs result"
 RUNS_OF = "status result, stop result, restart result"
 """Those that tell of a run with its inventory."""
 BAIT = 2

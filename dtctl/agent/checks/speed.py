@@ -66,7 +66,7 @@ print("\\n" + json.dumps({"kind": kind, "flops": flops, "copied_bytes": copied})
 
 
 def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
-    python = Python(question["python"], environment.Marks(None))
+    python = Python(talk.root, question["python"])
     load, others = MachineLoad(), Others(time.monotonic())
     load.sample(time.time())
     answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, PYTHON
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
@@ -44,6 +44,10 @@ class CheckContext:
     """The user lets the file start its programs on this machine (operations/consent.py)."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
+    bundle: str | None = None
+    """The code, where the hosts have it by now: their Pythons are to compile it."""
+    environment_files: Mapping[str, str] = field(default_factory=dict)
+    """What the trainers' environment is made of."""
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -159,7 +163,7 @@ def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **field
 
 def shown(path: str) -> str:
     """A path with marks as a person writes it."""
-    return path.replace(HOME, "~")
+    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
 
 
 def fails(finding: Finding) -> bool:
