@@ -16,6 +16,7 @@ import examples_page
 import manual_pages
 import pictures
 import prose
+import python_reference
 import record_tables
 import shipped
 import typer.main
@@ -96,6 +97,7 @@ def pages() -> dict[Path, str]:
     texts[DOCS / "check.md"] = manual_pages.checks()
     texts[DOCS / "glossary.md"] = manual_pages.glossary()
     texts[DOCS / "examples.md"] = examples_page.examples()
+    texts[DOCS / "python-api.md"] = python_reference.python_api(texts[DOCS / "python-api.md"])
     texts[DOCS / "records.md"] = record_tables.records_markdown()
     return {**{path: prose.filled(text) for path, text in texts.items()}, **shipped.files()}
 

@@ -54,30 +54,30 @@ def _section(module: ModuleType) -> str:
     name = module.__name__.rpartition(".")[2]
     heading = f"## {name}\n\n{inspect.getdoc(module)}\n\n"
     if module is values:
-        rows = [(name, _spelled(getattr(values, name)), _told(values)[name][0]) for name in _NAMES.values()]
-        return heading + _grid(("word", "is", "meaning"), rows)
+        rows = [(name, _spelled(getattr(values, name)), told(values)[name][0]) for name in _NAMES.values()]
+        return heading + grid(("word", "is", "meaning"), rows)
     return heading + "\n".join(_table(name, record, module) for name, record in _records(module))
 
 
 def _records(module: ModuleType) -> Iterator[tuple[str, Any]]:
     """Those that the module itself defines, in its order."""
-    for name in _told(module):
+    for name in told(module):
         record = getattr(module, name, None)
         if isinstance(record, type) and issubclass(record, Record):
             yield name, record
 
 
 def _table(name: str, record: Any, module: ModuleType) -> str:
-    about, meanings = _told(module)[name]
+    about, meanings = told(module)[name]
     own = inspect.get_annotations(record)
     bases = " and ".join(base.__name__ for base in record.__bases__ if base is not Record)
     also = f" Also every field of {bases}." if bases else ""
     lines = [f"**{_title(name, record, module)}**: {about}{also}", ""]
     rows = [_row(field, *fields_of(record)[field], meanings.get(field, "")) for field in own if field != "type"]
-    return "\n".join([*lines, _grid(("field", "holds", "if absent", "meaning"), rows)])
+    return "\n".join([*lines, grid(("field", "holds", "if absent", "meaning"), rows)])
 
 
-def _grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def grid(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table without the columns that are empty."""
     used = [index for index in range(len(heads)) if any(row[index] for row in rows)]
     lines = [[row[index] for index in used] for row in [heads, ["---"] * len(heads), *rows]]
@@ -123,7 +123,7 @@ _WORDS: dict[str, Callable[..., str]] = {
 
 
 @cache
-def _told(module: ModuleType) -> dict[str, tuple[str, dict[str, str]]]:
+def told(module: ModuleType) -> dict[str, tuple[str, dict[str, str]]]:
     """Of every name that the module defines: what it says about it, and about its fields."""
     found: dict[str, tuple[str, dict[str, str]]] = {}
     body = ast.parse(inspect.getsource(module)).body

@@ -41,6 +41,10 @@ class DtctlError(Exception):
         self.detail = detail
         self.hint = hint
 
+    def __str__(self) -> str:
+        """All of it, for a traceback; characters that could move a terminal's cursor are escaped."""
+        return _readable(filter(None, [self.summary, self.detail, advice(self)]))
+
 
 class UsageError(DtctlError):
     """The command line says something that cannot be done."""
@@ -85,6 +89,11 @@ class ConfigError(DtctlError):
         """What is to be asked about besides."""
         count = len(self.problems)
         super().__init__(f"{count} problem{'s' if count != 1 else ''} in {self.problems[0].place.file}")
+
+    def __str__(self) -> str:
+        hints = [f" ({one.hint})" if one.hint else "" for one in self.problems]
+        lines = [f"{one.place}: {one.summary}{hint}" for one, hint in zip(self.problems, hints, strict=True)]
+        return _readable([self.summary, *lines])
 
 
 class TransportError(DtctlError):
@@ -139,6 +148,11 @@ def advice(error: DtctlError) -> str:
     if not error.hint or not isinstance(error, AgentError) or not error.host:
         return error.hint
     return f"{error.host} says: {' '.join(error.hint.split())}"
+
+
+def _readable(parts: Iterable[str]) -> str:
+    text = "\n".join(parts)
+    return "".join(one if one.isprintable() or one == "\n" else repr(one)[1:-1] for one in text)
 
 
 class PreflightError(DtctlError):

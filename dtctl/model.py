@@ -105,6 +105,7 @@ DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strate
 EnvironmentKind = Literal["requirements", "uv", "conda", "modules"]
 """Of what a Python environment is made."""
 
+DataShard = Literal["none", "worker"]
 RecoveryMode = Literal["auto", "task", "gang", "never"]
 RebootRule = Literal["auto", "never"]
 DeclaredSuccess = Literal["auto", "lead", "all-workers"]

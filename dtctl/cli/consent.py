@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.errors import DtctlError, PreflightError
+from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster, Hook
-    from dtctl.operations.consent import Program
 
 
 def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool, typed: bool = False) -> None:
@@ -20,19 +18,15 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
     `typed`: the command line itself says that it is to run here (`up --local`), which is consent. What `overrides` say
     is typed, too: the file is what is asked about.
     """
-    from dtctl.operations.consent import Consents
+    from dtctl.operations.consent import Consents, programs_of_hosts
     from dtctl.render import starting as shown
     from dtctl.render.terminal import console
 
     consents = Consents()
-    wanted = consents.missing(_on_hosts(cluster, overrides, local=local))
+    wanted = consents.missing(programs_of_hosts(cluster, overrides or (), local=local))
     if wanted and not typed:
         if not sys.stdin.isatty() or console.speaks_json():
-            raise PreflightError(
-                f"{cluster.file} would start programs on this machine, and you have not allowed it",
-                detail="\n".join(shown.program_lines(wanted)),
-                hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
-            )
+            raise shown.not_allowed(cluster, wanted, local=local)
         shown.show_programs(wanted)
         console.confirm(f"Allow {cluster.file} to start this on this machine?", "nothing was started")
     consents.allow(wanted)
@@ -43,17 +37,17 @@ def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool)
 
     Not on a host that what is typed has made local: no consent was asked for that.
     """
-    from dtctl.operations.consent import Consents
+    from dtctl.operations.consent import Consents, as_written, programs_of_hosts
 
-    written = _as_written(cluster, overrides).hosts
+    written = as_written(cluster, overrides or ()).hosts
     known = {name for name, host in written.items() if host.is_local}
     made_local = [name for name, host in cluster.hosts.items() if host.is_local and name not in known]
-    return not made_local and not Consents().missing(_on_hosts(cluster, overrides, local=local))
+    return not made_local and not Consents().missing(programs_of_hosts(cluster, overrides or (), local=local))
 
 
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """Those of its commands that may run here; each of the others is reported in one line."""
-    from dtctl.operations.consent import Consents, hook_programs
+    from dtctl.operations.consent import Consents, allow_command, hook_programs
     from dtctl.render.errors import note
 
     if cluster is None or not hooks:
@@ -76,24 +70,3 @@ def is_allowed(cluster: Cluster | None, hook: Hook) -> bool:
         return bool(this) and not Consents().missing(this)
     except DtctlError:  # others may write there now
         return False
-
-
-def allow_command(cluster: Cluster, *, local: bool = False) -> str:
-    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
-
-
-def _on_hosts(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> Sequence[Program]:
-    from dtctl.operations.consent import programs_here
-
-    return [one for one in programs_here(_as_written(cluster, overrides), local=local) if not one.is_hook]
-
-
-def _as_written(cluster: Cluster, overrides: Sequence[str] | None) -> Cluster:
-    from dtctl.config import load_cluster
-
-    if overrides:
-        try:
-            return load_cluster(cluster.file, needs_files=False)
-        except DtctlError:  # it needs what was typed
-            return cluster
-    return cluster

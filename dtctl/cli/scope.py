@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from dtctl.model import Host
     from dtctl.operations.history import Memory
     from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import Ending
     from dtctl.transport.connect import Transports
 
@@ -163,17 +162,9 @@ class Scope:
 
     def refuse_others(self, record: RunRecord, run: str | None) -> None:
         """Raises UsageError for a run that this machine has started from another directory, by the same name."""
-        other = self.memory.load(run) if run and run != self.run else None
-        if other is None or other.file is None or record.file is None or which.same_file(other.file, record.file):
-            return
-        if other.file.exists():
-            raise which.of_other_directory(other.run or "", other.file, record.file)
-
-    def remember_end(self, found: RunStatus) -> None:
-        """Remembers how the run has ended, so that its hosts need not be asked again."""
-        outcome = found.verdict.outcome
-        if outcome.decided and found.record.outcome != outcome.value:
-            self.memory.change(found.record, outcome=outcome.value)
+        other = self.memory.other_file_of(run, record) if run and run != self.run else None
+        if run and other is not None:
+            raise which.of_other_directory(run, other, record.file)
 
     def started_here(self, run: str) -> RunRecord | None:
         """A run that this machine has started, reached as the options say; None for another."""
@@ -250,11 +241,7 @@ class Scope:
 
     def _followed(self, record: RunRecord) -> RunRecord:
         """Its hosts reached as its file says now, where that can be read; otherwise a note says that it is not so."""
-        from dtctl.config import load_cluster
-        from dtctl.operations.run_record import follow_file
-
-        followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
-        now = followed.record
+        followed = self.memory.follow(record)
         if followed.problem is not None:
             from dtctl.render.errors import note
 
@@ -262,11 +249,7 @@ class Scope:
                 f"{which.first_problem(followed.problem)}: hosts are reached as remembered of {record.run}",
                 f"dtctl validate {record.file}    shows more",
             )
-        elif now is not record:
-            self.memory.change(
-                now, hosts=now.hosts, others=now.others, file_sha256=now.file_sha256, as_written=now.as_written
-            )
-        return now
+        return followed.record
 
     def _reached(self, host: Host) -> Host:
         """The host with what the command line says of SSH over what the file says. Raises UsageError."""

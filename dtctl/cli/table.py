@@ -34,6 +34,7 @@ GROUPS = {
         "check": Entry("hosts", Effect.FILE, "Check every host: network, storage, programs, clocks"),
         "up": Entry("up", Effect.FILE, "Push the code and start every task"),
         "push": Entry("up", Effect.FILE, "Push the code and start nothing"),
+        "data": Entry("data", Effect.FILE, "Push, verify or drop the data set on the hosts"),
     },
     "Watch": {
         "status": Entry("status", Effect.READS, "Show the state of the run and what is wrong"),
@@ -51,6 +52,8 @@ GROUPS = {
         "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),
         "dump": Entry("status", Effect.READS, "Show the Python stacks of live trainers"),
         "restart": Entry("stop", Effect.CHANGES, "Restart tasks within their run"),
+        "drain": Entry("drain", Effect.CHANGES, "Take a host out of the run for its maintenance"),
+        "undrain": Entry("drain", Effect.CHANGES, "Let the tasks of a drained host run again"),
         "replace": Entry("up", Effect.FILE, "Move the tasks of a host to another one"),
         "exec": Entry("execute", Effect.CHANGES, "Run a command in the environment of tasks"),
         "ssh": Entry("execute", Effect.CHANGES, "Log in to the host of a task"),

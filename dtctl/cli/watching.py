@@ -92,15 +92,13 @@ def watch(
     """
     from dtctl.agent.run.run_events import events_of
     from dtctl.cli.consent import allowed_hooks, is_allowed
-    from dtctl.operations.follow import Ended, follow
+    from dtctl.operations.follow import Ended, follow_for
     from dtctl.operations.hooks import CommandHooks, cluster_with_hooks, hooks_here
     from dtctl.operations.snapshot import RunStatus
-    from dtctl.operations.status import status
     from dtctl.render import errors
     from dtctl.render.logs import Narrator
     from dtctl.render.starting import show_hook_failure, show_hooks
 
-    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     narrate = Narrator(record.coordinator, printer)
     directory = record.file.parent if record.file else Path()
     cluster = started or cluster_with_hooks(record.file, record.cluster)
@@ -108,29 +106,25 @@ def watch(
     show_hooks(hooks)
     allowed = functools.partial(is_allowed, cluster)
     commands = CommandHooks(hooks, record.cluster, directory, show_hook_failure, fresh=fresh, allowed=allowed)
-    latest: RunStatus | None = None
 
     def ended(status: RunStatus) -> RunStatus:
         narrate.report_away()
-        scope.remember_end(status)
+        scope.memory.remember_end(status)
         commands.see(end_of(status))
         commands.finish()
         return status
 
     with scope.detached("dtctl logs -f    follow it again", "dtctl stop       end it"):
-        for event in follow(record, scope.transport, wanted):
-            if isinstance(event, RunStatus):
-                latest = event
-                if event.coordination:
+        try:
+            for event in follow_for(record, scope.transport, wanted, timeout_s):
+                if isinstance(event, RunStatus) and event.coordination:
                     commands.see(events_of(event.coordination.view))
-            if isinstance(event, Ended):
-                return ended(event.status)
-            narrate(event)
-            if deadline is not None and time.monotonic() > deadline:
-                if latest is not None and latest.verdict.outcome.decided:  # some tasks are still being ended
-                    return ended(status(record, scope.transport))
-                errors.note("the time to wait is over; the run continues")
-                raise typer.Exit(ExitCode.TIMEOUT)
+                if isinstance(event, Ended):
+                    return ended(event.status)
+                narrate(event)
+        except TimeoutError:
+            errors.note("the time to wait is over; the run continues")
+            raise typer.Exit(ExitCode.TIMEOUT) from None
     raise AssertionError("following ends with Ended")
 
 

@@ -68,13 +68,10 @@ def first_problem(error: DtctlError) -> str:
     return error.summary
 
 
-def of_other_directory(run: str, other: Path, own: Path) -> UsageError:
-    """For a run that has the name of this directory's cluster, and is another's."""
-    return UsageError(
-        f"{run} is live, and was started from {other}",
-        detail=f"{own} has the same name, by which hosts know a cluster, so they are one cluster there",
-        hint=f"{_typed('-c', str(other))}    if you mean that run; or write another `name:` into one of the files",
-    )
+def of_other_directory(run: str, other: Path, own: Path | None) -> UsageError:
+    from dtctl.operations import history
+
+    return history.of_other_directory(run, other, own, hint=_typed("-c", str(other)))
 
 
 def _newest(records: Sequence[RunRecord]) -> list[RunRecord]:

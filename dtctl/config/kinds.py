@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dtctl import durations
+from dtctl.agent.records import storage_urls
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.errors import did_you_mean
 
@@ -178,23 +179,48 @@ def text(description: str, pattern: str = "", hint: str = "") -> Kind:
     return Kind(description, read, {"type": ["string", "number"], **schema})
 
 
-URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
-
-
 def path(description: str, pattern: str, hint: str = "") -> Kind:
     """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
-    plain = text(description, f"(?!{URL}){pattern}", hint)
+    plain = text(description, f"(?!{storage_urls.ANY}){pattern}", hint)
 
     def read(raw: Any) -> object:
-        if re.match(URL, written(raw)):
-            raise Unfit(
-                f"{description}, and no URL",
-                "name a directory, such as one where it is mounted; a URL that the trainer opens itself belongs into "
-                "trainer.args or trainer.env",
-            )
+        if re.match(storage_urls.ANY, written(raw)):
+            raise Unfit(f"{description}, and no URL", _file_path(written(raw)))
         return plain.read(raw)
 
     return Kind(description, read, plain.schema)
+
+
+def place(a_path: Kind, schemes: Sequence[str]) -> Kind:
+    """A path, or a storage URL with one of these schemes, which stays as it is written."""
+    urls = text(f"a storage URL ({', '.join(f'{one}://' for one in schemes)})", storage_urls.pattern(schemes))
+    description = f"{a_path.description}; or a storage URL such as {schemes[0]}://bucket/run"
+    slip = rf"(?:{'|'.join(schemes)}):"
+
+    def read(raw: Any) -> object:
+        value = written(raw)
+        scheme = value.partition(":")[0]
+        if re.match(storage_urls.ANY, value):
+            try:
+                return urls.read(raw)
+            except Unfit as error:
+                hint = _form_of(scheme) if scheme in schemes else _file_path(value) or did_you_mean(scheme, schemes)
+                raise Unfit(urls.description, hint) from error
+        if re.match(slip, value, re.IGNORECASE):
+            raise Unfit(description, f"did you mean '{scheme.lower()}://{value.partition(':')[2].lstrip('/')}'?")
+        return a_path.read(raw)
+
+    no_slip = {**a_path.schema, "pattern": f"^(?!{slip}){a_path.schema['pattern'][1:]}"}
+    return Kind(description, read, {"anyOf": [no_slip, urls.schema]})
+
+
+def _form_of(scheme: str) -> str:
+    return f"write {scheme}://NAME/PATH, without blanks, a variable, a password or what follows a ? or #"
+
+
+def _file_path(url: str) -> str:
+    """Of a URL that only names a path."""
+    return f"write {url[7:]}" if url.startswith("file:///") else ""
 
 
 def whole(minimum: int, maximum: int | None = None) -> Kind:

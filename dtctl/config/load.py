@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
-from dtctl.config.cluster import Cluster, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
+from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
@@ -256,6 +256,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     spares = read_spares(content.spares, hosts, placed, findings)
     launches = read_launches(content, findings)
     trainer = _read_trainer(content, home, findings)
+    data = _read_data(content, home, findings)
     check_sections(content, findings)
     check_code(content, trainer.code, home.resolve(), findings)
     findings.or_raise()
@@ -278,6 +279,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         jobs=jobs,
         trainer=trainer,
         dirs=content.dirs.said(),
+        data=data,
         checkpoint_dir=content.checkpoint.dir,
         log_limit_bytes=content.logs.limit,
         coordinator_port=coordinator_port,
@@ -313,6 +315,14 @@ def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Train
     env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
     keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
     return Trainer(code=code, env_file=env_file or None, **keys)
+
+
+def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
+    said = content.data
+    if said.from_ is None:
+        return Data(**_shared(DataKeys, said))
+    source = _existing(said.from_, home, stat.S_ISDIR, "directory", ("data", "from"), findings)
+    return Data(source=source, **_shared(DataKeys, said))
 
 
 def _recovery(said: Recovery) -> Recovery:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
@@ -55,21 +55,31 @@ class HostSsh(SshDefaults):
 
 @dataclass(frozen=True, kw_only=True)
 class DirsEntry(Section):
-    """Directories on the hosts, no URLs. A relative path lies under `~/dtctl/NAME`. The field of a directory that is
-    set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as they are.
-    All but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be there already: every host
-    with a task that is no `ps` is looked at."""
+    """Directories on the hosts, or [storage URLs](storage-urls.md) such as `gs://bucket/run`, which trainers open
+    themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
+    that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
+    they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
+    there already: every host with a task that is no `ps` is looked at."""
 
     where: ClassVar[str] = "dirs"
 
-    data: v.HostPath | None = key(None, "/data/digits")
+    data: v.ReadPlace | None = key(None, "/data/digits")
     """training data"""
-    output: v.HostPath | None = key(None, "/data/output")
+    output: v.WrittenPlace | None = key(None, "/data/output")
     """checkpoints and summaries"""
-    work: v.HostPath | None = key(None, "/scratch")
+    work: v.WrittenPlace | None = key(None, "/scratch")
     """scratch space"""
-    log: v.HostPath | None = key(None, "logs")
+    log: v.WrittenPlace | None = key(None, "logs")
     """logs that the trainers themselves write"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataEntry(DataKeys):
+    """Where the data in `dirs.data` comes from, if dtctl is to bring it to the hosts: `dtctl data push` does, and `up`
+    checks that it is there ([data.md](data.md)). With `--local` the trainers read `from` itself."""
+
+    from_: v.LocalPath | None = key(None, "~/datasets/digits")
+    """a directory of this machine; relative to the directory of this file. If left out, the hosts have their data"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,8 +171,8 @@ class CheckpointEntry(Section):
 
     where: ClassVar[str] = "checkpoint"
 
-    dir: v.HostPath | None = key(None, "/data/output")
-    """their directory on the hosts; by default `dirs.output`"""
+    dir: v.WrittenPlace | None = key(None, "/data/output")
+    """their directory on the hosts, or a storage URL; by default `dirs.output`"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +222,8 @@ class ClusterFile(Settings):
     """the training program"""
     dirs: DirsEntry = key(DirsEntry())
     """directories on the hosts"""
+    data: DataEntry = key(DataEntry())
+    """the data that is brought to the hosts"""
     checkpoint: CheckpointEntry = key(CheckpointEntry())
     """where checkpoints are looked for"""
     logs: LogsEntry = key(LogsEntry())
@@ -231,6 +243,7 @@ SECTIONS: tuple[type[Section], ...] = (
     TrainerEntry,
     Environment,
     DirsEntry,
+    DataEntry,
     TfConfig,
     CheckpointEntry,
     Recovery,

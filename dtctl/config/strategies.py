@@ -101,16 +101,6 @@ def serves(role: Role, strategy: Strategy) -> bool:
     return role == "ps" or (role == "worker" and strategy in (Strategy.IN_GRAPH, Strategy.PS_STRATEGY))
 
 
-def may_be_absent(role: Role, scope: Scope, strategy: Strategy) -> bool:
-    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
-
-    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
-    """
-    if role == "evaluator":
-        return True
-    return strategy is Strategy.ASYNC_PS and role in ("worker", "other") and scope == "task"
-
-
 def gpus_wanted(job: Job) -> int | None:
     """GPUs a task of the job is due; None: an even share."""
     if job.gpus_per_task is not None:

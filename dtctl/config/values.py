@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from dtctl import durations, model
+from dtctl.agent.records import storage_urls
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
@@ -19,6 +20,7 @@ from dtctl.config.kinds import (
     choice,
     named_or,
     path,
+    place,
     read_backoff,
     read_duration,
     read_size,
@@ -165,14 +167,14 @@ Address = Annotated[
     ),
 ]
 LocalPath = Annotated[str, path("a path here, without control characters", r"[^\x00-\x1f\x7f]+")]
-HostPath = Annotated[
-    str,
-    path(
-        "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
-        r"(?!~[^/])(?![\s\S]*\$[A-Za-z_{])[\s\S]+",
-        "only ~ and ~/... stand for a home directory, and no variable is filled in",
-    ),
-]
+_HOST_PATH = path(
+    "a path on the hosts: absolute, from ~/, or relative to ~/dtctl/NAME",
+    r"(?!~[^/])(?![\s\S]*\$[A-Za-z_{])[\s\S]+",
+    "only ~ and ~/... stand for a home directory, and no variable is filled in",
+)
+HostPath = Annotated[str, _HOST_PATH]
+WrittenPlace = Annotated[str, place(_HOST_PATH, storage_urls.WRITTEN)]
+ReadPlace = Annotated[str, place(_HOST_PATH, storage_urls.READ)]
 _CODE_PATH = text(
     "a path within the code directory",
     r"(?![/~])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",

@@ -6,14 +6,16 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dtctl.agent.records.spec import MAKER_SETTINGS
+from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Job
-from dtctl.errors import PreflightError
+from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Host
 from dtctl.operations.environments import environment_files
@@ -52,6 +54,25 @@ def programs_here(cluster: Cluster, *, local: bool = False) -> tuple[Program, ..
     if local:
         cluster = on_this_machine(cluster, lambda port: True)
     return (*hook_programs(cluster), *_programs_of_local_hosts(cluster))
+
+
+def programs_of_hosts(cluster: Cluster, overrides: Sequence[str], *, local: bool) -> tuple[Program, ...]:
+    """Less the hooks, and by what the file says: what `overrides` say is typed, and needs no other consent."""
+    return tuple(one for one in programs_here(as_written(cluster, overrides), local=local) if not one.is_hook)
+
+
+def as_written(cluster: Cluster, overrides: Sequence[str]) -> Cluster:
+    """As the file is without them, where it can be."""
+    if overrides:
+        try:
+            return load_cluster(cluster.file, needs_files=False)
+        except DtctlError:
+            pass
+    return cluster
+
+
+def allow_command(cluster: Cluster, *, local: bool = False) -> str:
+    return shlex.join(["dtctl", "allow", *(["--local"] if local else []), str(cluster.file.absolute())])
 
 
 def hook_programs(cluster: Cluster) -> tuple[Program, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from dtctl.operations.logs import LogLines, LogRequest, hosts_of
 from dtctl.operations.logs.following import LogStream, Reading
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
+from dtctl.operations.status import status
 from dtctl.operations.watch import TICK_S, Over, Watching
 from dtctl.transport.seam import Transport
 
@@ -25,7 +27,25 @@ class Ended:
 Event = LogLines | Reading | Through | Disconnected | Reconnected | RunStatus | Ended
 
 
-def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Iterator[Event | None]:
+def follow_for(
+    record: RunRecord, transport: Transport, wanted: LogRequest, timeout_s: float | None
+) -> Generator[Event | None, None, None]:
+    """As `follow`. After `timeout_s` it raises TimeoutError, or ends though some tasks of a run that is decided are
+    still being ended."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    decided = False
+    for event in follow(record, transport, wanted):
+        yield event
+        if isinstance(event, RunStatus):
+            decided = event.verdict.outcome.decided
+        if deadline is not None and time.monotonic() > deadline and not isinstance(event, Ended):
+            if not decided:
+                raise TimeoutError(f"run {record.run or record.cluster} has not ended within {timeout_s:g} s")
+            yield Ended(status(record, transport))
+            return
+
+
+def follow(record: RunRecord, transport: Transport, wanted: LogRequest) -> Generator[Event | None, None, None]:
     """Log lines and the coordinator's view as they come; None now and then; `Ended` last.
 
     Without tasks in `wanted` one connection follows it all. Raises DtctlError when there is no run to follow.

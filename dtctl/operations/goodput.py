@@ -76,8 +76,13 @@ class Goodput:
     def share(self) -> float:
         return self.share_of("kept")
 
+    @property
+    def counted_s(self) -> float:
+        """Less the time in which the run was paused."""
+        return self.elapsed_s - self.seconds.get("pause", 0.0)
+
     def share_of(self, what: str) -> float:
-        return self.seconds.get(what, 0.0) / self.elapsed_s if self.elapsed_s else 0.0
+        return self.seconds.get(what, 0.0) / self.counted_s if self.counted_s else 0.0
 
 
 def points_of(series: Iterable[Series]) -> list[Point]:
@@ -205,9 +210,9 @@ def _by_saving(found: Goodput, saves: Sequence[Checkpoint]) -> list[Gain]:
         return []
     now_s = median(gaps)
     cost_s = max(LEAST_SAVE_S, median(one["size_bytes"] for one in saves) / WRITE_BYTES_S)
-    best_s = _rounded(math.sqrt(2 * cost_s * found.elapsed_s / rollbacks))
-    saved_s = found.seconds["again"] * (1 - best_s / now_s) - cost_s * found.elapsed_s * (1 / best_s - 1 / now_s)
-    return [Gain("save", saved_s / found.elapsed_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []
+    best_s = _rounded(math.sqrt(2 * cost_s * found.counted_s / rollbacks))
+    saved_s = found.seconds["again"] * (1 - best_s / now_s) - cost_s * found.counted_s * (1 / best_s - 1 / now_s)
+    return [Gain("save", saved_s / found.counted_s, from_s=now_s, to_s=best_s)] if best_s < now_s else []
 
 
 def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) -> list[Gain]:
@@ -216,7 +221,7 @@ def _by_noticing(found: Goodput, incidents: Sequence[Incident], gap_s: float) ->
         return []
     now_s = found.seconds["stall"] / hangs
     limit_s = _rounded(max(LEAST_STALL_S, rules.STALL_GAPS * gap_s))
-    share = hangs * (now_s - limit_s) / found.elapsed_s
+    share = hangs * (now_s - limit_s) / found.counted_s
     return [Gain("stall", share, from_s=now_s, to_s=limit_s)] if limit_s < now_s else []
 
 
@@ -230,7 +235,7 @@ def _by_cause(found: Goodput, incidents: Sequence[Incident]) -> list[Gain]:
         task = TaskId.parse(one["task"])
         costs[task] = costs.get(task, 0.0) + _not_kept(found.spans, begin_s, until_s)
         counts[task] = counts.get(task, 0) + 1
-    return [Gain("losses", cost / found.elapsed_s, task=task, count=counts[task]) for task, cost in costs.items()]
+    return [Gain("losses", cost / found.counted_s, task=task, count=counts[task]) for task, cost in costs.items()]
 
 
 def _not_kept(spans: Sequence[Span], begin_s: float, until_s: float) -> float:

@@ -15,12 +15,15 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from dtctl.errors import DtctlError, UsageError
 from dtctl.folder import Folder, make_private, read_regular, replace_file
-from dtctl.operations.run_record import RECORD_VERSION, RunRecord
+from dtctl.operations.run_record import RECORD_VERSION, FollowedFile, RunRecord, follow_file
 from dtctl.paths import check_private, state_directory
+
+if TYPE_CHECKING:
+    from dtctl.operations.snapshot import RunStatus
 
 _LIMIT_BYTES = 1 << 26
 
@@ -158,6 +161,29 @@ class Memory:
             if before is not None and (after := dataclasses.replace(before, **fields)) != before:
                 write_record(file, after)
 
+    def remember_end(self, found: RunStatus) -> None:
+        """How the run has ended, so that its hosts need not be asked again."""
+        outcome = found.verdict.outcome
+        if outcome.decided and found.record.outcome != outcome.value:
+            self.change(found.record, outcome=outcome.value)
+
+    def follow(self, record: RunRecord) -> FollowedFile:
+        """The record with its hosts reached as its file says now, which is remembered."""
+        from dtctl.config import load_cluster
+
+        followed = follow_file(record, functools.partial(load_cluster, needs_files=False))
+        if (now := followed.record) is not record:
+            routes = ("hosts", "others", "file_sha256", "as_written")
+            self.change(now, **{name: getattr(now, name) for name in routes})
+        return followed
+
+    def other_file_of(self, run: str, record: RunRecord) -> Path | None:
+        """The cluster file by which this machine has started the run, if it is there and is not the record's."""
+        other = self.load(run)
+        if other is None or other.file is None or record.file is None or not other.file.exists():
+            return None
+        return other.file if os.path.realpath(other.file) != os.path.realpath(record.file) else None
+
     def make_current(self, run: str) -> None:
         replace_file(self._current, f"{checked_run(run)}\n".encode())
 
@@ -257,6 +283,15 @@ class Memory:
                 path = aside
             self._report(f"{path} is passed over: {damage}")
             return None
+
+
+def of_other_directory(run: str, other: Path, own: Path | None, *, hint: str) -> UsageError:
+    """For a run that has the name of this cluster, and is another's. `hint`: how the other one is named."""
+    return UsageError(
+        f"{run} is live, and was started from {other}",
+        detail=f"{own} has the same name, by which hosts know a cluster, so they are one cluster there",
+        hint=f"{hint}    if you mean that run; or write another `name:` into one of the files",
+    )
 
 
 def checked_run(run: str) -> str:

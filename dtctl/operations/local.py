@@ -35,7 +35,7 @@ _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
 
 
 def scan_code(cluster: Cluster) -> Bundle:
-    """The cluster's code, without the files that hold secrets or keys."""
+    """The cluster's code, without the files that hold secrets or keys, and without its data."""
     from dtctl.bundle import scan
 
     over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
@@ -45,11 +45,13 @@ def scan_code(cluster: Cluster) -> Bundle:
         cluster.trainer.code,
         cluster=cluster.name,
         secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
+        without=[cluster.data.source] if cluster.data.source else [],
     )
 
 
 class LocalPorts:
-    """Free ports, kept from others who look for some until this process ends: several runs may start at once."""
+    """Free ports, kept from others who look for some until they are given back or this process ends: several runs may
+    start at once."""
 
     def __init__(self, table: Path = Path("/proc/net/unix")) -> None:
         self._table = table
@@ -101,9 +103,9 @@ def _binds(port: int) -> bool:
 _PORTS = LocalPorts()
 
 
-def make_local(cluster: Cluster) -> Cluster:
-    """The cluster on this machine, on ports that are free here now."""
-    return on_this_machine(cluster, _PORTS.is_free)
+def make_local(cluster: Cluster, ports: LocalPorts = _PORTS) -> Cluster:
+    """The cluster on this machine, on ports that are free here now. `ports`: kept for as long as one command takes."""
+    return on_this_machine(cluster, ports.is_free)
 
 
 @dataclass(frozen=True)
@@ -158,15 +160,20 @@ class Exposure:
 
 def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
     """The secrets' values, from the env file first. Raises PreflightError with the names of those that are missing."""
-    names = cluster.trainer.secrets
-    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
-    missing = [name for name in names if name not in known]
+    known = known_secrets(cluster, environ)
+    missing = [name for name in cluster.trainer.secrets if name not in known]
     if missing:
         raise PreflightError(
             f"no value for the secret{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
             hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
         )
-    return {name: known[name] for name in names}
+    return known
+
+
+def known_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that have values. Raises PreflightError for an env file that cannot be used."""
+    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
+    return {name: known[name] for name in cluster.trainer.secrets if name in known}
 
 
 def find_hooks(cluster: Cluster, environ: Mapping[str, str]) -> tuple[Post, ...]:

@@ -47,12 +47,12 @@ def restart(
         return _restart_directly(known, transport, tasks, by, away)
     record = record.as_known(answer["inventory"])
     return RestartResult(
-        tasks=_statuses(record, tasks, [*own.values(), answer]),
-        errors={host: _why_unreached(host, answer["coordination"]) for host in answer["unreached"]},
+        tasks=statuses(record, tasks, [*own.values(), answer]),
+        errors={host: why_unreached(host, answer["coordination"]) for host in answer["unreached"]},
     )
 
 
-def _why_unreached(host: str, view: RunView | None) -> TransportError:
+def why_unreached(host: str, view: RunView | None) -> TransportError:
     if view is not None and host in view["hosts"] and view["hosts"][host]["absent"]:
         hint = "dtctl up    takes it in, once it is back"
         return TransportError(f"{host} has no part in the run, which was started without it", hint=hint)
@@ -68,7 +68,7 @@ def _restart_directly(
     names = [name for name in (*record.hosts, *record.unknown_hosts) if name in hosts and name not in away.unreachable]
     outcomes = ask(record, transport, _request(record, left, by), names)
     return RestartResult(
-        tasks=_statuses(record, tasks, [*away.own.values(), *outcomes.results.values()]),
+        tasks=statuses(record, tasks, [*away.own.values(), *outcomes.results.values()]),
         errors={**{host: error for host, error in away.unreachable.items() if host in hosts}, **outcomes.errors},
         away=away,
     )
@@ -78,7 +78,7 @@ def _still_asked(tasks: Sequence[TaskId], own: Mapping[str, records.RestartResul
     return [task for task in tasks if not any(str(task) in answer["tasks"] for answer in own.values())]
 
 
-def _statuses(
+def statuses(
     record: RunRecord, tasks: Sequence[TaskId], answers: Sequence[records.RestartResult]
 ) -> tuple[TaskStatus, ...]:
     return tuple(

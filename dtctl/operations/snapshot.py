@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
-from dtctl.agent.run import outcome
+from dtctl.agent.run import drains, outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
@@ -33,6 +33,7 @@ class Outcome(str, Enum):
     CREATED = "Created"
     RUNNING = "Running"
     RESTARTING = "Restarting"
+    SUSPENDED = "Suspended"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     STOPPED = "Stopped"
@@ -114,6 +115,12 @@ class TaskStatus:
         return why_of(self.entry)
 
     @property
+    def drained(self) -> Fact | None:
+        """Which host's drain holds it: nothing of it runs, whatever becomes of its host."""
+        held = self.entry["state"] == "pending"
+        return next((one for one in self.why if held and one["kind"] == drains.DRAINED), None)
+
+    @property
     def exit(self) -> Exit:
         """How its newest attempt has ended; without code and signal while it has not."""
         return self.entry["exit"] or _NOT_ENDED
@@ -142,11 +149,18 @@ class Coordination:
 
     @property
     def lost_hosts(self) -> tuple[str, ...]:
-        return tuple(host for host, contact in self.contacts.items() if is_lost(contact))
+        """Less those that are drained: their absence is nothing to worry about."""
+        drained = self.drained_hosts
+        return tuple(host for host, contact in self.contacts.items() if is_lost(contact) and host not in drained)
 
     @property
     def absent_hosts(self) -> tuple[str, ...]:
         return tuple(host for host, contact in self.contacts.items() if contact["absent"])
+
+    @property
+    def drained_hosts(self) -> tuple[str, ...]:
+        drained = drains.hosts(self.view["intents"])
+        return tuple(host for host in self.contacts if host in drained)
 
     @property
     def isolated(self) -> bool:
@@ -188,7 +202,7 @@ def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
     if entry is None:
         return TaskStatus.unknown(task, host, fact("task_unknown"))
     status = TaskStatus.of(task, host, entry)
-    if is_lost(known) and not status.state.final:
+    if is_lost(known) and not (status.state.final or status.drained):
         last = fact("host_away", host=host, text=status.state.value)
         return TaskStatus(task, host, TaskState.LOST, {**entry, "since": known["heard"], "why": [last]})
     return status

@@ -299,6 +299,13 @@ def result_of(record: RunRecord, conversations: Conversations, answers: Answers)
     )
 
 
+def result_by_hosts(
+    record: RunRecord, answers: Mapping[str, records.StopResult], errors: Mapping[str, DtctlError]
+) -> StopResult:
+    """What became of the tasks, by the answers of hosts and the errors of others."""
+    return dataclasses.replace(_result(record, answers.items()), errors=errors)
+
+
 def _hosts_of(record: RunRecord, tasks: Collection[str] | None) -> list[str]:
     """In the order of the file; those that only the run knows come last."""
     wanted = {host for task, host in record.roster.items() if tasks is None or str(task) in tasks}

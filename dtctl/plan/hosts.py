@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.storage_urls import is_storage_url, paths_of
 from dtctl.agent.records.values import HOME
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
 
 
 Directories = Mapping[str, str]
-"""data, output, work, log: paths on one host, with marks."""
+"""data, output, work, log: paths on one host, with marks, and storage URLs."""
 
 
 def on_host(path: str, cluster: str) -> str:
-    """`path` made absolute: ~ is the user's home there, and a relative path lies under ~/dtctl/CLUSTER."""
-    if path.startswith("/"):
+    """`path` made absolute: ~ is the user's home there, and a relative path lies under ~/dtctl/CLUSTER.
+
+    A storage URL stays as it is.
+    """
+    if path.startswith("/") or is_storage_url(path):
         return path
     if path == "~" or path.startswith("~/"):
         return HOME + path[1:]
@@ -35,22 +39,29 @@ def directories(cluster: Cluster, host: Host) -> Directories:
     return {name: on_host(path, cluster.name) for name, path in {**cluster.dirs, **host.dirs}.items()}
 
 
-def checkpoint_directories(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
+def checkpoint_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
+    """Directories on a host, or storage URLs."""
     if cluster.checkpoint_dir is not None:
         return (on_host(cluster.checkpoint_dir, cluster.name),)
     return (dirs["output"],) if "output" in dirs else ()
 
 
-def output_directories(dirs: Directories, checkpoint_dirs: Iterable[str]) -> tuple[str, ...]:
+def output_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
     """What a run writes and is continued from."""
-    return tuple(sorted({*checkpoint_dirs, *(dirs[name] for name in ("output",) if name in dirs)}))
+    return tuple(sorted({*checkpoint_places(cluster, dirs), *(dirs[name] for name in ("output",) if name in dirs)}))
 
 
 def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
-    """Directories that have to be there before a run: data, unless it lies below ~/dtctl/CLUSTER. A ps reads none."""
+    """Directories that have to be there before a run: data, unless dtctl brings it or it lies below ~/dtctl/CLUSTER.
+
+    A ps reads none.
+    """
+    if cluster.data.source is not None:
+        return ()
     reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
     own = on_host(".", cluster.name) + "/"
-    return (dirs["data"],) if reads and "data" in dirs and not dirs["data"].startswith(own) else ()
+    data = paths_of([dirs["data"]]) if reads and "data" in dirs else []
+    return tuple(path for path in data if not path.startswith(own))
 
 
 def visible_gpus(cluster: Cluster) -> Mapping[TaskId, tuple[int, ...] | None]:
@@ -110,7 +121,10 @@ _LAST_PORT = 32767
 
 
 def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster:
-    """`cluster` with all its hosts local; a port that is taken, or that two hosts would now share, moves up."""
+    """`cluster` with all its hosts local; a port that is taken, or that two hosts would now share, moves up.
+
+    Data that would be brought to the hosts is read where it is.
+    """
     taken: set[int] = set()
 
     def own_port(wanted: int) -> int:
@@ -130,4 +144,7 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
         for name, job in cluster.jobs.items()
     }
     coordinator_port = own_port(cluster.coordinator_port)
-    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port)
+    dirs, data = cluster.dirs, cluster.data
+    if data.source is not None:
+        dirs, data = {**dirs, "data": str(data.source)}, dataclasses.replace(data, source=None)
+    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port, dirs=dirs, data=data)

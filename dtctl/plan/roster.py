@@ -87,7 +87,7 @@ class RunPlan(Roster):
     dirs: Mapping[str, Directories]
     """By host."""
     checkpoint_dirs: Mapping[str, tuple[str, ...]]
-    """By host, with marks."""
+    """By host, with marks; none where checkpoints are in a storage URL."""
 
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)

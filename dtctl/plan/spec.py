@@ -20,6 +20,7 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
+from dtctl.agent.records.storage_urls import paths_of
 from dtctl.agent.records.values import HOME
 from dtctl.plan.hosts import brought_along, on_host
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
-_PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
+_PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:
@@ -43,7 +44,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         values["trainer"]["code"],
         values["trainer"]["env_file"],
     )
-    del values["own_coordinator_port"]
+    del values["own_coordinator_port"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
@@ -104,7 +105,7 @@ def host_spec(
         "host": host,
         "tasks": [_task(task, plan.cluster) for task in tasks],
         # Data is there already, or it is not for us to make; it may well be read-only.
-        "dirs": sorted(path for name, path in plan.dirs[host].items() if name != "data"),
+        "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
         "environment": environment_of(plan, tasks[0], files) if tasks else None,
         "setup": _setup(plan, tasks[0]) if tasks else None,

@@ -7,6 +7,8 @@ from configparser import ConfigParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.errors import PreflightError
+from dtctl.operations.checks.data import MISSING
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
@@ -128,6 +130,19 @@ def show_brief(checked: Checked) -> None:
             show_warning(what, hint="\n".join(remedies))
         if checked.found or checked.seconds >= NOTICED_S:
             note(f"{summary(checked)}; --no-check leaves that out", "dtctl check    looks closer")
+
+
+def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
+    """Raises PreflightError for what makes tasks fail as soon as they start; `hint`: how to start them all the same."""
+    certain = checked.certain_failures
+    if certain:
+        lack_data = all(one.signature.name in MISSING for one in certain)
+        what = "the hosts do not have the data" if lack_data else "tasks would fail as soon as they start"
+        raise PreflightError(
+            f"{what}, so nothing was started",
+            detail="\n".join(worded(one)[0] for one in certain),
+            hint="\n".join(["dtctl data push    brings it"] * lack_data + [hint]),
+        )
 
 
 def worded(found: Finding) -> list[str]:

@@ -67,6 +67,8 @@ def news(before: Coordination | None, now: Coordination) -> list[str]:
         and not now.verdict.outcome.decided
     ):
         lines.append(f"waiting: {now.view['missing']}")
+    if now.verdict.outcome is Outcome.SUSPENDED and not (before and before.verdict.outcome is Outcome.SUSPENDED):
+        lines.append(f"the run is paused: {sentence(now.verdict.why)}")
     lines += [
         f"warning: {text}" for text in now.view["warnings"] if before is None or text not in before.view["warnings"]
     ]
@@ -86,7 +88,9 @@ def _contacts(before: Coordination | None, now: Coordination) -> list[str]:
         return []
     lost = [f"{host} is away" for host in now.lost_hosts if host not in before.lost_hosts]
     back = [f"{host} is back" for host in before.lost_hosts if now.contacts[host]["connected"]]
-    return lost + back
+    drained = [f"{host} is drained" for host in now.drained_hosts if host not in before.drained_hosts]
+    again = [f"{host} is no longer drained" for host in before.drained_hosts if host not in now.drained_hosts]
+    return lost + back + drained + again
 
 
 def _recovery(incident: Incident, now: float) -> str:
@@ -110,6 +114,8 @@ def _course(one: Attempted) -> str:
         return f"{ran}, succeeded" if len(one.why) <= 1 else f"{ran}, {why}, succeeded"
     if one.state == "stopped":
         return f"{ran}, {why or 'stopped'}" if kind in ("stopped", "stopped_by", None) else f"{ran}, stopped: {why}"
+    if any(one["kind"] == "drained" for one in one.why):
+        return f"{ran}, {why}"
     if kind in ("restart", "restarted_with"):
         return f"{ran}, {'restarted' if kind == 'restart' else why}"
     what = "failed" if one.state == "failed" else "restarted" if one.again else "to be restarted"

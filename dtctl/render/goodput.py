@@ -21,6 +21,7 @@ PARTS = {
     "again": "steps done again",
     "stall": "stalls",
     "away": "hosts away",
+    "pause": "pauses",
     "end": "after the last step",
     "unsaved": "steps not saved at the end",
 }
@@ -31,6 +32,7 @@ MEANINGS = {
     "again": "steps that had been made before, after a rollback",
     "stall": "no step, though every task ran",
     "away": "no step, and a host was away",
+    "pause": "a host was drained; not counted",
     "end": "the last save and evaluation",
     "unsaved": "made after the last checkpoint of a run that did not end well",
 }
@@ -44,8 +46,9 @@ def goodput_line(goodput: Goodput) -> str:
 
 def rows(goodput: Goodput) -> dict[str, list[str]]:
     """Of each part that took any time, in order: its name, share, time, and what it is."""
+    shares = {what: percent(goodput.share_of(what)) for what in ORDER} | {"pause": ""}
     return {
-        what: [PARTS[what], percent(goodput.share_of(what)), duration(goodput.seconds[what]), MEANINGS[what]]
+        what: [PARTS[what], shares[what], duration(goodput.seconds[what]), MEANINGS[what]]
         for what in ORDER
         if goodput.seconds.get(what)
     }
@@ -53,10 +56,12 @@ def rows(goodput: Goodput) -> dict[str, list[str]]:
 
 def of_what(report: Report) -> str:
     """What stands behind the percentage: of 1h2m until the outcome went into steps that were kept."""
-    elapsed = duration(report.goodput.elapsed_s if report.goodput else 0.0)
+    elapsed = duration(report.goodput.counted_s if report.goodput else 0.0)
+    paused_s = report.goodput.seconds.get("pause", 0.0) if report.goodput else 0.0
+    paused = f", less pauses of {duration(paused_s)}," if paused_s else ""
     until = "the outcome" if report.status.verdict.outcome.decided else "now"
     source = ", by the event files (the logs report no step)" if report.goodput and report.goodput.by_scalars else ""
-    return f" of the {elapsed} until {until} went into steps that were kept{source}."
+    return f" of the {elapsed} until {until}{paused} went into steps that were kept{source}."
 
 
 def gain_text(gain: Gain) -> str:

@@ -157,8 +157,8 @@ def _headed(head: bytes, data: bytes) -> bytes:
 def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
     """An object a line. `time`: not after it, and not much before; of a progress bar the text is its last state."""
     head = document.picked(lines.log, "task attempt time@")
-    for line in lines.data.decode("utf-8", "replace").removesuffix("\n").split("\n"):
-        yield {**head, "text": line.rstrip("\r").rpartition("\r")[2]}
+    for text in lines.texts():
+        yield {**head, "text": text}
 
 
 def saved(one: SavedLog) -> dict[str, Any]:

@@ -51,12 +51,26 @@ def show_restarted(result: RestartResult) -> None:
 def show_stop(result: StopResult) -> None:
     unknown = f", {count(len(result.errors), 'host')} could not be asked" if result.errors else ""
     console.say(f"{stopped_tasks(result)}{unknown}")
+    _show_left_of(result)
+
+
+def _show_left_of(result: StopResult) -> None:
     for survivor in result.survivors:
         show_warning(f"{survivor.task} on {survivor.host}: process {survivor.pid} is still there: {survivor.command}")
     show_away(result)
     show_host_errors(result.errors)
     if result.promised:
         note(f"the coordinator ends the tasks on {fold(result.promised)} as soon as it hears from them")
+
+
+def show_drained(host: str, result: StopResult) -> None:
+    if result.stopped:
+        console.say(f"{host} is drained: {stopped_tasks(result)}")
+    elif not result.errors:
+        console.say(f"{host} is drained: nothing of the run was left there")
+    _show_left_of(result)
+    if result.stopped or result.already:
+        note(f"dtctl undrain {host}    lets its tasks run again")
 
 
 def show_without_run(record: RunRecord, hosts: Sequence[str]) -> None:

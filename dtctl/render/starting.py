@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from dtctl.agent.records.reasons import Fact, fact, sentence
 from dtctl.agent.run.policy import why_ended
 from dtctl.config.cluster import Hook
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, PreflightError
+from dtctl.operations.consent import allow_command
 from dtctl.operations.snapshot import how_it_ended
 from dtctl.operations.up.result import EXPECTED_S, awaited, not_listening, present
 from dtctl.render.diagnosis import fold_tasks
@@ -23,6 +24,7 @@ from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
     from dtctl.agent.records.run_state import Past
+    from dtctl.config.cluster import Cluster
     from dtctl.operations.consent import Program
     from dtctl.operations.replace import Replacement
     from dtctl.operations.snapshot import Coordination, TaskStatus
@@ -52,6 +54,14 @@ def program_lines(programs: Sequence[Program]) -> Iterator[str]:
             yield f"    {name}: {value}"
 
 
+def not_allowed(cluster: Cluster, programs: Sequence[Program], *, local: bool) -> PreflightError:
+    return PreflightError(
+        f"{cluster.file} would start programs on this machine, and you have not allowed it",
+        detail="\n".join(program_lines(programs)),
+        hint=f"{allow_command(cluster, local=local)}    allows them, until the file changes",
+    )
+
+
 def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
     note(f"hook {name} has failed: {sentence(why)}")
 
@@ -74,6 +84,8 @@ def show_started(result: UpResult, plan: RunPlan) -> None:
         if result.ended:
             ended = ", ".join(map(str, result.ended))
             show_warning(f"no longer running: {ended}", hint="dtctl restart TASK    or dtctl stop, then dtctl up")
+        for why, tasks in by_value({str(task): sentence(one.why) for task, one in result.drained.items()}).items():
+            note(f"{', '.join(tasks)}: held, {why}", "dtctl undrain HOST    lets them run again")
         return
     for run, stopped in result.replaced.items():
         note(f"replaced {run}: {stopped_tasks(stopped)}")
@@ -134,21 +146,26 @@ def show_failed_exit(task: TaskStatus, tail: bytes) -> None:
 
 def show_failed_start(failed: FailedStart, tail: bytes) -> None:
     """Its cause last. `tail`: the end of its log, where that was not shown before."""
+    if failed.cause is not None:
+        _show_tail(failed.cause, tail)
+    show_error(failed_start(failed))
+
+
+def failed_start(failed: FailedStart, tail: bytes = b"") -> DtctlError:
+    """`tail`: the end of the log of the task that is to blame, for those who show the error alone."""
     run, cause, why = failed.seen.view["run"], failed.cause, failed.seen.verdict.why
     if cause is None:
-        return show_error(DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more"))
-    _show_tail(cause, tail)
+        return DtctlError(f"run {run} failed: {sentence(why)}", hint="dtctl diagnose    finds out more")
     ends = [one for one in cause.entry["history"] if not (one["asked"] or one["early"])]
     end = ends[-1] if ends else None
     reason = sentence(how_it_ended(cause)) if not failed.gave_up or end is None else _how(end)
     times = "twice" if len(ends) == 2 else f"{len(ends)} times"
     after = f", {times} in a row; the run was stopped" if failed.gave_up else ""
     what = "failed to start" if failed.gave_up or failed.run_failed else "continues with a task that failed"
-    return show_error(
-        DtctlError(
-            f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
-            hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
-        )
+    return DtctlError(
+        f"run {run} {what}: {cause.id} on {cause.host}: {reason}{after}",
+        detail="\n".join(_tail_lines(cause, tail)),
+        hint=f"dtctl logs {cause.id} --all-attempts    shows all that it printed; dtctl diagnose    finds out more",
     )
 
 
@@ -157,34 +174,35 @@ def _how(end: Past) -> str:
 
 
 def _show_tail(task: TaskStatus, tail: bytes) -> None:
-    for line in log_lines(tail, color=False)[-CAUSE_LINES:]:
-        note(f"  {task.id} | {line}")
+    for line in _tail_lines(task, tail):
+        note(f"  {line}")
+
+
+def _tail_lines(task: TaskStatus, tail: bytes) -> list[str]:
+    return [f"{task.id} | {line}" for line in log_lines(tail, color=False)[-CAUSE_LINES:]]
 
 
 def show_interrupted(left: Left, file: Path, *, brought: bool = False) -> None:
     """`brought`: hosts had been reached, and keep what has arrived of the code."""
-    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
-    kept = "; the hosts keep the code that has arrived" if brought else ""
-    if left.kept:
-        interrupted(
-            f"{left.run} had started completely and continues",
-            f"dtctl status{named}    shows it",
-            f"dtctl stop{named}      ends it",
-        )
-    elif left.unclear:
-        interrupted(
-            f"{fold(left.unclear)} did not confirm that the start is cancelled there",
-            f"dtctl status{named}    shows the state; a host that has lost its controller cancels on its own",
-            f"dtctl stop{named}      ends it",
-        )
-    elif left.started:
-        interrupted(f"start cancelled; all tasks stopped{kept}")
-    else:
-        interrupted(f"nothing was started{kept}")
+    interrupted(*what_is_left(left, file, brought=brought))
     for run in left.ended:
         note(f"{run} was stopped to make room for this run", "dtctl up    starts from the file again")
     if left.unremembered is not None and (left.kept or left.unclear):
         show_warning(f"{left.unremembered.summary}: {left.unremembered.detail}".rstrip(": "))
+
+
+def what_is_left(left: Left, file: Path, *, brought: bool = False) -> tuple[str, ...]:
+    """By an interrupted start; then what to type next."""
+    named = f" -c {shlex.quote(str(file))}" if left.unremembered is not None else ""
+    kept = "; the hosts keep the code that has arrived" if brought else ""
+    if left.kept:
+        what, shows = f"{left.run} had started completely and continues", "shows it"
+    elif left.unclear:
+        what = f"{fold(left.unclear)} did not confirm that the start is cancelled there"
+        shows = "shows the state; a host that has lost its controller cancels on its own"
+    else:
+        return (f"start cancelled; all tasks stopped{kept}" if left.started else f"nothing was started{kept}",)
+    return what, f"dtctl status{named}    {shows}", f"dtctl stop{named}      ends it"
 
 
 def _show_joined(result: UpResult) -> None:
@@ -215,24 +233,28 @@ def show_unseen(unseen: UnusedCheckpoint) -> None:
     """Before anything is started, where a bar may be moving."""
     from dtctl.render.terminal.moving import still
 
-    run = unseen.run or "an earlier run"
     with still():
-        if unseen.checkpoint is None:
-            show_warning(
-                f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
-                hint=f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
-            )
-            return
-        step = f"step {unseen.checkpoint['step']}" if unseen.checkpoint["step"] is not None else "a checkpoint"
-        path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
-        moved = unseen.host != unseen.lead
-        why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
-        show_warning(
-            f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
-            hint="to continue from it, stop this run, and "
-            + (f"take it to {unseen.lead}, or " if moved else "")
-            + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
+        show_warning(*at_step_zero(unseen))
+
+
+def at_step_zero(unseen: UnusedCheckpoint) -> tuple[str, str]:
+    """Why, and what to do to continue from what was saved."""
+    run = unseen.run or "an earlier run"
+    if unseen.checkpoint is None:
+        return (
+            f"this run may begin at step 0: {run} was led from {unseen.host}, which has no part in this one",
+            f"what it saved on {unseen.host} alone is not seen from {unseen.lead}: take it there first",
         )
+    step = f"step {unseen.checkpoint['step']}" if unseen.checkpoint["step"] is not None else "a checkpoint"
+    path = f"{unseen.directory}/{unseen.checkpoint['prefix']}"
+    moved = unseen.host != unseen.lead
+    why = f"this run is led from {unseen.lead}, and does not see it" if moved else "this run does not look there"
+    return (
+        f"this run begins at step 0: {run} saved {step} in {path} on {unseen.host}, and {why}",
+        "to continue from it, stop this run, and "
+        + (f"take it to {unseen.lead}, or " if moved else "")
+        + f"let dirs.output, checkpoint.dir or the trainer's arguments name {path.rpartition('/')[0]}",
+    )
 
 
 def show_replacement(exchange: Replacement) -> None:

@@ -34,6 +34,7 @@ OUTCOME_STYLE = {
     Outcome.SUCCEEDED: "bold green",
     Outcome.FAILED: "bold red",
     Outcome.RESTARTING: "yellow",
+    Outcome.SUSPENDED: "yellow",
     Outcome.RUNNING: "green",
 }
 SHOWN_INCIDENTS = 3
@@ -129,6 +130,9 @@ def more_lines(status: RunStatus) -> list[str]:
     lines = [f"waiting: {coordination.view['missing']}"] if coordination.view["missing"] and going_on else []
     if coordination.absent_hosts and going_on:
         lines.append(f"without {fold(coordination.absent_hosts)}: dtctl up    takes in those that are back")
+    if coordination.drained_hosts and going_on:
+        command = f"dtctl undrain {coordination.drained_hosts[0]}    lets its tasks run again"
+        lines.append(f"drained: {fold(coordination.drained_hosts)}; {command}")
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)

@@ -52,6 +52,30 @@ def test_a_host_that_crashed_goes_on_with_its_tasks_when_it_boots(user: Desk, fl
     assert user.task("worker:3")["state"] == "running"
 
 
+def test_a_host_that_is_rebooted_while_it_is_drained_starts_its_tasks_at_undrain(user: Desk, fleet: Fleet) -> None:
+    write(user)
+    host = fleet["gpu-4"]
+    user.dtctl("up")
+    running(host, 1)
+    done = user.run("drain", "gpu-4")
+    assert done.stdout == "gpu-4 is drained: 1 task stopped, 0 left\n"
+    assert "pauses" not in done.stderr, "workers of async-ps train alone"
+    fleet.crash(host)
+    assert user.task("worker:3")["state"] == "pending"
+    fleet.boot(host)
+
+    def is_back() -> bool:
+        hosts = {one["host"]: one for one in user.status()["coordination"]["hosts"]}
+        return bool(hosts["gpu-4"]["connected"] and hosts["gpu-4"]["drained"])
+
+    eventually(is_back, BACK_S, "the agent to connect")
+    assert "worker:3: held, gpu-4 is drained by" in user.run("up").stderr
+    assert entry(host, "worker:3")["attempt"] == 1
+    user.dtctl("undrain", "gpu-4")
+    running(host, 2)
+    assert user.outcome() == "Running"
+
+
 def minute_passes(host: FleetHost) -> None:
     """Runs what cron runs every minute, as cron does."""
     (line,) = [one for one in crontab(host).splitlines() if one.startswith("* * * * * ")]

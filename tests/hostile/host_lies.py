@@ -56,8 +56,9 @@ def escaped(fields: Fields) -> None:
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
 RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
-RESULTS += "store result, setup_logs result"
-RUNS_OF = "status result, stop result, restart result"
+RESULTS += "data_push result, data_status result, data_verify result, data_drop result, "
+RESULTS += "store result, drain result, undrain result, setup_logs result"
+RUNS_OF = "status result, stop result, restart result, drain result, undrain result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
 """A port where nobody has a reason to dial."""
@@ -125,6 +126,21 @@ def entry(**fields: Any) -> Change:
     return change
 
 
+def gpus(*each: Fields, problem: str = "") -> Change:
+    """Of the host's sample, in its state and in the coordinator's view."""
+
+    def change(frame: Fields) -> None:
+        held = [frame.get("state"), *((frame.get("coordination") or {}).get("hosts") or {}).values()]
+        for state in filter(None, held):
+            sample = {"time": 2000.0, "cpus": 1, "load": 0, "memory_bytes": 9, "available_bytes": 9, "waiting": {}}
+            sample["gpus"] = {"each": [*each], "problem": problem, "text": ESCAPES}
+            (state.get("state") or state)["machine"] = sample
+
+    return change
+
+
+FOREIGN_USER = {"pid": 1, "name": ESCAPES[:99], "user": ESCAPES[:99], "run": "demo-2", "task": "ps:7"}
+FOREIGN_GPU = {"index": 0, "name": ESCAPES, "driver": ESCAPES[:99], "given": ["worker:1", "ps:7"], "xid": 79}
 STATES = "status result, states, started, stop result"
 VIEWS = "status result, states, stop result"
 BEAT = line(type="beat", at="bundle", for_s=1e9)
@@ -208,15 +224,17 @@ LIES: dict[str, Lie] = {
     "a view of foreign incidents": told(VIEWS, within("coordination.incidents.0.tasks", ["ps:7"])),
     "a view from whoever does not coordinate": told(VIEWS, lambda frame: frame.update(coordination={"run": "demo-1"})),
     "survivors of a foreign task": told(
-        "stop result, down result", put(survivors=[{"task": "ps:7", "pid": 1, "command": "init"}])
+        "stop result, down result, drain result", put(survivors=[{"task": "ps:7", "pid": 1, "command": "init"}])
     ),
     "survivors of nobody": told("stop result, down result", put(survivors=[{"pid": 1, "command": ESCAPES}])),
     "survivors without end": told(
         "stop result, down result", put(survivors=[{"pid": 1, "command": "x" * 4000}] * 5000)
     ),
-    "hosts that are away and foreign": told("stop result, restart result", put(unreached=["evil", "b"])),
-    "tasks stopped that are foreign": told("stop result, down result", put(stopped=["ps:7"])),
-    "tasks restarted that are foreign": told("restart result", put(tasks={"ps:7": {}})),
+    "hosts that are away and foreign": told(
+        "stop result, restart result, drain result, undrain result", put(unreached=["evil", "b"])
+    ),
+    "tasks stopped that are foreign": told("stop result, down result, drain result", put(stopped=["ps:7"])),
+    "tasks restarted that are foreign": told("restart result, undrain result", put(tasks={"ps:7": {}})),
     # of which kind
     "texts that are numbers": values("*", only(str, 7)),
     "numbers that are texts": values("*", lambda value: "7" if type(value) in (int, float) else value),
@@ -233,6 +251,14 @@ LIES: dict[str, Lie] = {
     "steps and attempts out of range": told(STATES, entry(step=2**53, attempt=2**53, restarts=2**53)),
     "exit codes out of range": told("exec result", put(exit_code=100_000, signal=4000)),
     "exit codes that are none": told("exec result", put(exit_code=None, signal=None)),
+    "GPUs of escapes that foreign tasks use": told(STATES, gpus({**FOREIGN_GPU, "users": [FOREIGN_USER] * 9})),
+    "a driver that says escapes": told(STATES, gpus(problem="error")),
+    "GPUs that are busier than can be": told(STATES, gpus({"index": 0, "busy": 7.0})),
+    "a GPU that is held back by words of its own": told(STATES, gpus({"index": 0, "throttled": [ESCAPES]})),
+    "a million GPUs": told(STATES, gpus(*[{"index": n} for n in range(1_000_000)])),
+    "GPUs that runs of nowhere have taken": told(
+        "check result", within("facts.machine.gpus_taken", [{"gpu": 0, "cluster": ESCAPES, "run": PATH, "task": "x"}])
+    ),
     "an exit that is text": told(STATES, entry(exit="boom")),
     "a phase and an outcome of its own": told(VIEWS, view(phase="partying")),
     "checkpoints without end": told(

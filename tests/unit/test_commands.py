@@ -107,6 +107,8 @@ WORDS = {
     "schema": "nosuch",
     "exec": "--home -o json -- true",
     "restart": "worker:0",
+    "drain": "node-1",
+    "undrain": "node-1",
     "replace": "node-1 node-3 -y",
     "down": "-y",
     "gc": "-y",

@@ -16,6 +16,8 @@ import pytest
 PACKAGE = Path(__file__).resolve().parents[2] / "dtctl"
 
 MAY_IMPORT = {
+    "": {"api", "errors"},
+    "api": {"api", "render", "operations", "plan", "bundle", "transport", "config", "model", "errors"},
     "cli": {"cli", "render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
     "render": {"render", "operations", "plan", "bundle", "transport", "config", "model", "durations", "errors"},
     "operations": {
@@ -97,7 +99,7 @@ def below(name: str, *packages: str) -> bool:
 VISITED = (
     *("dtctl.agent.records", "dtctl.agent.host.secrets"),
     *("dtctl.agent.run.policy", "dtctl.agent.run.outcome", "dtctl.agent.run.run_events", "dtctl.agent.run.goodput"),
-    *("dtctl.agent.run.cause", "dtctl.agent.run.hangs"),
+    *("dtctl.agent.run.cause", "dtctl.agent.run.drains", "dtctl.agent.run.hangs"),
 )
 """What is pure in the agent, which says what both sides of a conversation have to agree on. The rest is only sent."""
 
@@ -112,7 +114,7 @@ PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 
 IMPURE = {"open", "input", "print", "exec", "eval", "compile", "__import__"}
 
-VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli"}
+VISITORS = {"model", "config", "secret_files", "bundle", "transport", "operations", "plan", "render", "cli", "api"}
 
 ROOMS = {
     "main": {"supervise", "survival", "hooks", "run", "host"},
@@ -130,7 +132,7 @@ ROOMS = {
     "checkpoints": {"host", "records"},
     "metrics": {"host", "records"},
     "vitals": {"logs", "network", "run", "host", "records"},
-    "checks": {"checkpoints", "survival", "vitals", "network", "run", "conversation", "host", "records"},
+    "checks": {"bundles", "checkpoints", "survival", "vitals", "network", "run", "conversation", "host", "records"},
     "network": {"run", "host", "records"},
     "link": {"records"},
     "conversation": {"host", "records"},
@@ -147,11 +149,11 @@ ENTRIES = {
     "survival": {"revival", "reboot", "systemd"},
     "logs": {"serving", "lines"},
     "dump": {"serving", "stacks", "threads"},
-    "bundles": {"store", "tree", "working"},
+    "bundles": {"store", "tree", "working", "dataset"},
     "checkpoints": {"reading", "repair", "progress", "directories", "serving", "storing"},
     "metrics": {"reading", "event_files"},
     "hooks": {"posting", "sender"},
-    "vitals": {"gathering", "machine_load", "usage", "neighbours"},
+    "vitals": {"gathering", "gpus", "machine_load", "usage", "neighbours"},
     "link": {"hub", "dialer", "peer", "tls"},
     "checks": {"serving"},
 }

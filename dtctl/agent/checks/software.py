@@ -87,13 +87,24 @@ if sys.path[:1] == [""]:
     del sys.path[0]
 import importlib, json, time
 answer = {}
-for name in json.loads(sys.argv[1]):
+names, gpus = json.loads(sys.argv[1])
+for name in names:
     began, problem = time.time(), ""
     try:
         importlib.import_module(name)
     except BaseException as error:  # some call sys.exit
         problem = "%s: %s" % (type(error).__name__, error)
-    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
+    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096], "gpus": None}
+counts = {
+    "tensorflow": lambda: len(sys.modules["tensorflow"].config.list_physical_devices("GPU")),
+    "torch": lambda: sys.modules["torch"].cuda.device_count(),
+}
+for name in counts if gpus else ():
+    if name in answer and not answer[name]["problem"]:
+        try:
+            answer[name]["gpus"] = counts[name]()
+        except Exception as error:
+            answer[name]["problem"] = "%s: %s" % (type(error).__name__, error)
 print("\\n" + json.dumps(answer))
 """
 
@@ -105,7 +116,7 @@ class Python:
         self._asked = asked
         variables, there = _within(root, asked)
         self._code = os.path.join(paths.bundle_directory(root, asked["bundle"]), "tree") if asked["bundle"] else ""
-        marks = environment.Marks(self._code or None, variables)
+        self.marks = marks = environment.Marks(self._code or None, variables)
         self._variables = environment.without_proxies(variables)
         self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
         if asked["python_path"]:
@@ -143,7 +154,7 @@ class Python:
     def import_all(self) -> None:
         lacking = set(self.found["missing"])
         wanted = [name for name in self._asked["modules"] if name not in lacking]
-        answer = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
+        answer = self.run(_IMPORTS, [wanted, self._asked["cuda"]], IMPORT_S) if wanted else None
         if answer is not None:
             self.found["imported"] = answer
 

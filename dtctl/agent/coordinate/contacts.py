@@ -7,7 +7,7 @@ import socket
 from ..host import log
 from ..records.messages import PROTOCOL
 from ..records.reasons import fact
-from ..run import intents
+from ..run import drains, intents
 from ..survival import revival
 
 TYPE_CHECKING = False
@@ -144,7 +144,12 @@ class Quorum:
 
     def update(self, now: float) -> None:
         """`now` is the monotonic clock."""
-        present = [known for host, known in self._view.hosts.items() if not known["absent"] or host == self._own]
+        left_out = {} if self._is_new_here else drains.hosts(self._view.intents)  # they are away for a known reason
+        present = [
+            known
+            for host, known in self._view.hosts.items()
+            if not (known["absent"] or host in left_out) or host == self._own
+        ]
         missing = sum(not known["connected"] for known in present) - (not self._view.hosts[self._own]["connected"])
         if 2 * missing < len(present):
             self._since = now if self._since is None else self._since

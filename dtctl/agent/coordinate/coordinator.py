@@ -14,10 +14,11 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.reasons import because, explain, fact, headline, sentence, why_of
 from ..records.whole_run import MOST_CONDITIONS, MOST_INCIDENTS, HistoryEvent
-from ..run import intents, outcome
+from ..run import drains, intents, outcome
 from ..run.outcome import Judgement
 from . import incidents, lifecycle
 from .contacts import Contacts, Quorum
+from .draining import Draining
 from .history import Accounting
 from .lifecycle import Shutdown
 from .orders import OrderBook
@@ -53,6 +54,7 @@ class Coordinator:
         self._spec = spec
         self._services = services
         self._recovery = Recovery(self.view, services, self._record)
+        self._draining = Draining(self.view, self._record, self._recovery.repair_checkpoints)
         self._shutdown: Optional[Shutdown] = None
         self._stop_requested = False
         self.wall = data["time"]
@@ -184,6 +186,9 @@ class Coordinator:
         wanted = request["tasks"]
         if wanted == [] and (self.may_start or self.decided):  # `up` of a run that continues
             return
+        if request["host"] is not None:
+            self._request_maintenance(request["host"], request, now)
+            return
         tasks = [task for task in self.view.present if wanted is None or task in wanted]
         asked = "asked_stop" if request["kind"] == "stop" else "asked_up" if wanted == [] else "asked_restart"
         named = [fact("asked_of", tasks=tasks)] if wanted else []
@@ -197,10 +202,21 @@ class Coordinator:
         elif not self.decided:
             self._quorum.vouch()
             for task in tasks:
-                if self._recovery.skip_backoff(task, now):
+                if self.view.drained(task) or self._recovery.skip_backoff(task, now):
                     continue
                 generation = self.view.intents[task]["generation"] + 1
                 self.view.wanted([task], want="run", generation=generation, restarts=0, **how)
+
+    def _request_maintenance(self, host: str, request: PostedRequest, now: float) -> None:
+        """drain or undrain."""
+        self._record("request", [fact("asked_" + request["kind"], host=host)], by=request["by"])
+        if self.decided:
+            return
+        self._quorum.vouch()
+        if request["kind"] == "drain":
+            self._draining.drain(host, {"grace_s": request["grace_s"], "by": request["by"], **because([])}, now)
+        else:
+            self._draining.undrain(host, request["by"])
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run stays as it is, also when it is certain but not yet recorded."""
@@ -219,12 +235,14 @@ class Coordinator:
         data = self.view.data
         self.wall = data["time"] = wall
         passed_s = max(now - self._now, 0.0)
-        data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
+        if data["condition"]["type"] != "Suspended":
+            data["elapsed_s"] += min(passed_s, LONGEST_GAP_S)
         self._now = now
         self.contacts.miss(now)
         self._quorum.update(now)
         if not self.decided:
-            self._accounting.update(passed_s, self.contacts.away)
+            self._draining.step(now)
+            self._accounting.update(passed_s, self._missed_hosts())
             self._judge(now, wall)
         if self.decided:
             self._shutting_down(now).step(now)
@@ -267,10 +285,7 @@ class Coordinator:
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
             self.view.intents[task] = intent
-            if intent["by"] not in ("coordinator", "") and (intent["want"], intent["generation"]) != (
-                before["want"],
-                before["generation"],
-            ):
+            if intent["by"] not in ("coordinator", "") and _wish(intent) != _wish(before):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._stop_requested:
@@ -297,11 +312,16 @@ class Coordinator:
     def _blocked(self) -> Set[str]:
         """Before every host has been heard nothing starts: most mistakes of a first start are found by then."""
         waits = lifecycle.unreached(self.view) or not self.may_start
-        return set(self.view.tasks) if waits else incidents.held(self.view)
+        return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
+
+    def _missed_hosts(self) -> Dict[str, float]:
+        """Those that are away, and since when, though they are not drained."""
+        drained = drains.hosts(self.view.intents) if self.contacts.away else {}
+        return {host: since for host, since in self.contacts.away.items() if host not in drained}
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
         limit_s = self.view.recovery["host_timeout_s"]
-        for host, since in self.contacts.away.items():
+        for host, since in self._missed_hosts().items():
             if limit_s is not None and now - since >= limit_s:
                 return Judgement("Failed", [fact("host_gone", host=host, seconds=now - since)])
         return None
@@ -330,9 +350,10 @@ class Coordinator:
         """The phase and the condition of a run that continues."""
         data = self.view.data
         asks = [] if self.may_start else [fact("asks_others", count=self._quorum.missing())]
-        data["missing"] = sentence(asks or lifecycle.missing(self.view)) or None
+        data["missing"] = sentence(asks or self._draining.missing() or lifecycle.missing(self.view)) or None
         lost = next(incidents.still_open(self.view), None)
-        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else [])
+        back = [why_of(self.view.intents[task])[0] for task in self._draining.returning()[:1]]
+        now = outcome.standing(facts, [fact("task_lost", task=lost["task"]), *why_of(lost)] if lost else back)
         if now is not None:
             self._set_condition(now)
         if data["phase"] != "starting" or not any(self.view.waits(task) for task in self.view.present):
@@ -366,6 +387,11 @@ class Coordinator:
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
         self.history.append(made(HistoryEvent, time=self.wall, kind=kind, **because(why), **fields))
+
+
+def _wish(intent: Intent) -> Tuple[object, ...]:
+    """What a person may have changed."""
+    return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
 def _fingerprint(state: State) -> List[object]:

@@ -13,7 +13,7 @@ from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
 from ..records.reasons import fact
 from ..records.run_state import Advance
 from ..records.whole_run import Event
-from ..run import intents
+from ..run import drains, intents
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ class Following:
             self._send_news(state, intent)
         elif self._limit_s is not None and now - self._heard >= self._limit_s:
             why = fact("isolated", seconds=self._limit_s)
-            wanted.update(intents.stopped(intent.value["tasks"], by="host_timeout", why=why))
+            left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
+            wanted.update(intents.stopped(left, by="host_timeout", why=why))
         return wanted or None
 
     def register(self, waiting: select.poll) -> None:

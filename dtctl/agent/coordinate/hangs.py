@@ -107,7 +107,8 @@ def _nobody_works(view: View) -> bool:
     """
     if any(still_open(view)):
         return False
-    there = [task for task in view.present if view.role(task) != "evaluator" and not view.final(task)]
+    trains = [task for task in view.present if view.role(task) != "evaluator" and not view.drained(task)]
+    there = [task for task in trains if not view.final(task)]
     return bool(there) and all(_is_idle(view, task) for task in there)
 
 

@@ -153,6 +153,8 @@ class Accounting:
         trainers = [] if over else [task for task in view.trainers if not view.final(task)]
         if not trainers:
             return "train"  # they have ended, and so has the run, as soon as it is judged
+        if all(view.drained(task) for task in trainers):
+            return "pause"
         if not lost and any(self._trains(task) for task in trainers):
             return "away" if away else "train"
         if away:

@@ -56,9 +56,9 @@ def _unready(view: View) -> Dict[str, List[str]]:
 
 
 def _is_out(view: View, task: str) -> bool:
-    """No task waits for one that a person has stopped, that has done its part, or whose host is absent."""
+    """No task waits for one that a person has stopped, that has done its part, or whose host is absent or drained."""
     has_done = view.state(task) == "succeeded" and view.current(task)
-    return has_done or view.absent(task) or view.intents[task]["want"] == "stop"
+    return has_done or view.absent(task) or view.drained(task) or view.intents[task]["want"] == "stop"
 
 
 def unreached(view: View) -> List[str]:

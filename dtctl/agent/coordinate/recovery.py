@@ -150,6 +150,8 @@ class Recovery:
             return None
         if self._view.state(task) == "failed" or self._view.intents[task]["want"] in ("stop", "finish"):
             return None  # the outcome judges it
+        if self._view.drained(task):
+            return None
         if known is not None:
             self._close(known, fact("lost_again", task=task))
         own = self._view.own(task)
@@ -204,8 +206,9 @@ class Recovery:
 
     def _gang(self, task: str) -> List[str]:
         """All tasks that train, with this one."""
-        wanted = [other for other in self._view.present if self._view.intents[other]["want"] != "stop"]
-        return [other for other in wanted if self._view.role(other) != "evaluator" or other == task]
+        view = self._view
+        wanted = [other for other in view.present if view.intents[other]["want"] != "stop" and not view.drained(other)]
+        return [other for other in wanted if view.role(other) != "evaluator" or other == task]
 
     def _state_lost(self, tasks: List[str], why: List[Fact], wall: float) -> Optional[List[Fact]]:
         """Parameters live on ps tasks: without a checkpoint a ps that comes back would begin from nothing."""
@@ -278,12 +281,16 @@ class Recovery:
             return
         if self._view.lead in one["tasks"]:
             distrust = any(policy.names(policy.CANNOT_RESTORE, loss["why"]) for loss in (one, *one["collateral"]))
-            for text in self._services.repair_checkpoints(distrust):
-                self._record("decision", said(text))
-                self._view.warn(said(text))
+            self.repair_checkpoints(distrust=distrust)
         if any(self._view.role(task) in ("lead", "ps") for task in one["tasks"]):
             newest = self._services.newest_checkpoint()
             one["back_to"] = newest["step"] if newest else None
+
+    def repair_checkpoints(self, *, distrust: bool = False) -> None:
+        """Before the lead starts again."""
+        for text in self._services.repair_checkpoints(distrust):
+            self._record("decision", said(text))
+            self._view.warn(said(text))
 
     def _close(self, one: Incident, why: Fact) -> None:
         one["closed"] = sentence([why])

@@ -8,7 +8,7 @@ from ..records.run_state import Entry
 from ..records.spec import comes_back_alone
 from ..records.values import FINAL
 from ..records.whole_run import MOST_WARNINGS, RunView
-from ..run import goodput, hangs, intents, outcome
+from ..run import drains, goodput, hangs, intents, outcome
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ class View:
 
     def awaited(self, task: str) -> bool:
         """Others may wait for it to come back."""
-        return self.waited_for(task) and not self.final(task)
+        return self.waited_for(task) and not self.final(task) and not self.drained(task)
 
     def all_in_touch(self) -> bool:
         """All tasks that others wait for are in touch."""
@@ -198,6 +198,14 @@ class View:
     def final(self, task: str) -> bool:
         return self.state(task) in FINAL
 
+    def idle(self, task: str) -> bool:
+        """It waits to be let run, and nothing of an older generation is left."""
+        return self.state(task) == "pending" and self.current(task)
+
+    def drained(self, task: str) -> bool:
+        """It is held because of a host that is drained."""
+        return drains.is_drained(self.intents[task])
+
     def facts(self) -> outcome.Facts:
         """What the outcome follows from. Tasks of a host that was never in touch are lost, unless it is absent."""
         known = {task: self.entry(task) for task in self.roster}
@@ -213,7 +221,8 @@ class View:
     def waits(self, task: str) -> bool:
         """Others have to be ready before it can train: it is held, or was started early."""
         intent = self.intents[task]
-        return intent["want"] == "hold" or (intent["want"] == "run" and intent["early"])
+        waits = intent["want"] == "hold" or (intent["want"] == "run" and intent["early"])
+        return waits and not drains.is_drained(intent)
 
     def wanted(self, tasks: Iterable[str], **fields: Any) -> None:
         """Changes what is wanted of these tasks."""

@@ -2,7 +2,8 @@
 
 Not in the directory itself, where trainers look for checkpoints, and some will only begin in an empty one; nor beside
 it, where the user may not write. A directory is known by its path and its inode: one that was removed and made anew
-has never been written to. Hosts that share a directory and not a home have a mark each.
+has never been written to. Hosts that share a directory and not a home have a mark each. So does a storage URL, which
+nobody here can open: it counts as one that holds something.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import os
 from contextlib import suppress
 
 from ..records.answers import OutputMark
+from ..records.storage_urls import is_storage_url, paths_of
 from . import paths
 
 TYPE_CHECKING = False
@@ -66,7 +68,7 @@ def of_cluster(root: str, cluster: str, controller: str = "", file: str = "") ->
         same_file = bool(file) and mark is not None and (mark["controller"], mark["file"]) == (controller, file)
         if mark is not None and (mark["cluster"] == cluster or same_file):
             marks.append(mark)
-    return list(dict.fromkeys(mark["path"] for mark in sorted(marks, key=lambda one: one["time"], reverse=True)))
+    return paths_of(dict.fromkeys(mark["path"] for mark in sorted(marks, key=lambda one: one["time"], reverse=True)))
 
 
 def _mark(root: str, directory: str) -> Optional[OutputMark]:
@@ -81,13 +83,18 @@ def _mark(root: str, directory: str) -> Optional[OutputMark]:
 
 def _place(root: str, directory: str) -> Tuple[str, str, str]:
     """The mark's file, and the inode and path that it is for."""
-    path = os.path.realpath(directory)
-    inode = str(os.stat(path).st_ino)
+    if is_storage_url(directory):
+        path, inode = directory.rstrip("/"), "0"
+    else:
+        path = os.path.realpath(directory)
+        inode = str(os.stat(path).st_ino)
     name = hashlib.sha256(("%s %s" % (path, inode)).encode("utf-8", "surrogateescape")).hexdigest()
     return os.path.join(root, "outputs", name[:32] + ".json"), inode, path
 
 
 def _holds_something(directory: str) -> bool:
+    if is_storage_url(directory):
+        return True
     try:
         with os.scandir(directory) as entries:
             return next(entries, None) is not None

@@ -152,6 +152,7 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    strategy: Default[Optional[Line], None]
 
 
 class Spec(Inventory):
@@ -177,7 +178,6 @@ class Spec(Inventory):
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
     environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
-    strategy: Default[Optional[Line], None]
     coordinator: CoordinatorAddress
     stages: Default[AtMost[List[Stage], 1000], []]
     needs_checkpoint: Default[bool, False]
@@ -278,9 +278,25 @@ def ports_of(spec: Spec) -> List[int]:
     return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
 
 
+def gpus_of(task: TaskSpec) -> List[int]:
+    """Those that it may use, where it is given some."""
+    indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
+
+
 def comes_back_alone(role: Role, scope: Scope) -> bool:
     """Whether a task's agent may start it again without asking the coordinator: it holds no state of others."""
     return scope == "task" and role not in ("lead", "ps")
+
+
+def may_be_absent(role: Role, scope: Scope, strategy: Optional[str]) -> bool:
+    """Whether a run can begin, go on and succeed without the task: no task needs its state or waits for it.
+
+    That is so of a worker that trains by itself with the ps tasks. An evaluator only reads checkpoints.
+    """
+    if role == "evaluator":
+        return True
+    return strategy == "async-ps" and role in ("worker", "other") and scope == "task"
 
 
 def inventory_of(spec: Spec) -> Inventory:

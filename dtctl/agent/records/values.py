@@ -63,7 +63,7 @@ StopPhase = OneOf["waits", "saving", "killed", "ended", "away"]
 Want = OneOf["run", "hold", "finish", "stop"]
 Role = OneOf["lead", "ps", "worker", "evaluator", "other"]
 Scope = OneOf["task", "with-lead", "gang"]
-Outcome = OneOf["Created", "Running", "Restarting", "Succeeded", "Failed", "Stopped"]
+Outcome = OneOf["Created", "Running", "Restarting", "Suspended", "Succeeded", "Failed", "Stopped"]
 Phase = OneOf["starting", "running", "recovering", "finishing", "ended"]
 HistoryKind = OneOf["task", "contact", "decision", "condition", "request"]
 

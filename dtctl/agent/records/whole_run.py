@@ -22,7 +22,7 @@ from .values import (
 MOST_SPANS = 300
 """The newest; of those before only the seconds are known."""
 
-Spent = OneOf["kept", "again", "start", "wait", "stall", "away", "end", "unsaved"]
+Spent = OneOf["kept", "again", "start", "wait", "stall", "away", "pause", "end", "unsaved"]
 """What a second was spent on (run/goodput.py)."""
 
 
@@ -161,9 +161,11 @@ class PostedRequest(Because):
     """What a person asks of the coordinator, as a session has written it down."""
 
     serial: Count
-    kind: OneOf["stop", "restart"]
+    kind: OneOf["stop", "restart", "drain", "undrain"]
     tasks: Default[Optional[Tasks], None]
     """null: all."""
+    host: Default[Optional[Name], None]
+    """That is drained, or no longer."""
     grace_s: Default[Optional[Seconds], None]
     by: Default[By, ""]
 

@@ -15,16 +15,17 @@ from ..records.reasons import because, fact
 from ..records.spec import coordinates
 from ..records.values import FINAL
 from ..records.whole_run import MOST_REQUESTS, PostedRequest, RequestBook, RunView
-from ..run import intents, outcome
+from ..run import drains, intents, outcome
 from . import runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Optional, Tuple
+    from typing import Callable, Dict, List, Optional, Tuple
 
     from ..conversation import Conversation
     from ..records.answers import Survivor
-    from ..records.run_state import Entry, How, IntentFile, State
+    from ..records.run_state import Entry, How, IntentFile, Intents, State
+    from ..records.spec import Member
     from ..records.whole_run import Contact
 
 
@@ -78,14 +79,27 @@ class RunHandle:
         assert self._state is not None
         return self._state["tasks"][task]
 
+    def intents(self) -> Intents:
+        """Of the tasks that this knows of."""
+        return self._run.intent()["tasks"]
+
     def generation(self, task: str) -> Optional[int]:
-        return self._run.intent()["tasks"][task]["generation"]
+        intent = self.intents().get(task)
+        return intent["generation"] if intent is not None else None
 
     def unreached(self, tasks: List[str]) -> List[str]:
         return []
 
-    def refuse_restart(self) -> None:
+    def refuse_ended(self) -> None:
         """Whether the run has ended is for the coordinator to say."""
+
+    def waits(self, task: str) -> bool:
+        """Whether it cannot start yet: for a drained host, or for one that is away though others need its tasks.
+
+        Without its coordinator it waits for that.
+        """
+        intent = self.intents().get(task)
+        return intent is not None and intent["want"] == "hold"
 
     def missing(self) -> str:
         return ""
@@ -107,6 +121,33 @@ class RunHandle:
                 intents.change(entry, **again, grace_s=None, by=by, **because([fact("restart")]))
 
         return self._run.change(ask)
+
+    def post_drain(self, host: str, grace_s: Optional[float], by: str) -> int:
+        """The coordinator learns of it from this host's agent."""
+        why, members = fact(drains.DRAINED, host=host, by=by), self.members()
+
+        def ask(intent: IntentFile) -> None:
+            for task in self._own:
+                entry, wanted = self.entry(task), intent["tasks"][task]
+                if members[task]["host"] == host and wanted["want"] != "stop" and entry is not None:
+                    fields = drains.hold(wanted, entry, gang=members[task]["scope"] == "gang")
+                    intents.change(wanted, **fields, grace_s=grace_s, by=by, **because([why]))
+
+        return self._run.change(ask)
+
+    def post_undrain(self, host: str, by: str) -> int:
+        """The coordinator starts them, once it is back."""
+        members = self.members()
+
+        def ask(intent: IntentFile) -> None:
+            for task in drains.tasks_of(host, intent["tasks"]):
+                kind = drains.kind_of_return(members[task], self._run.spec["strategy"])
+                intents.change(intent["tasks"][task], grace_s=None, by=by, **because([fact(kind, host=host, by=by)]))
+
+        return self._run.change(ask)
+
+    def members(self) -> Dict[str, Member]:
+        return {member["task"]: member for member in self._run.spec["roster"]}
 
     def has_taken(self, serial: int) -> bool:
         return self._state is not None and self._state["intent_serial"] >= serial
@@ -200,21 +241,25 @@ class WholeRun(RunHandle):
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
-    def generation(self, task: str) -> Optional[int]:
+    def intents(self) -> Intents:
         assert self.view is not None
-        intent = self.view["intents"].get(task)
-        return intent["generation"] if intent is not None else None
+        return self.view["intents"]
 
     def unreached(self, tasks: List[str]) -> List[str]:
         """Hosts of these tasks that the coordinator has no contact with."""
         return list(dict.fromkeys(self.hosts[task] for task in tasks if not self._contact(task)["connected"]))
 
-    def refuse_restart(self) -> None:
+    def refuse_ended(self) -> None:
         """Raises Refused where the run has ended."""
         assert self.view is not None
         if self.view["condition"]["type"] in outcome.DECIDED:
             what = "%(type)s, %(reason)s" % self.view["condition"]
             raise Refused("run_ended", "run %s has ended: %s" % (self._run.id, what), hint=_NEW_RUN)
+
+    def waits(self, task: str) -> bool:
+        intent = self.intents()[task]
+        returning = [name for name, one in self.intents().items() if drains.is_returning(one)]
+        return drains.is_drained(intent) or (drains.is_returning(intent) and bool(self.unreached(returning)))
 
     def missing(self) -> str:
         """Who a start waits for, and why."""
@@ -228,6 +273,12 @@ class WholeRun(RunHandle):
         return self._post(
             made(PostedRequest, serial=0, kind="restart", tasks=tasks, by=by, **because([fact("restart")]))
         )
+
+    def post_drain(self, host: str, grace_s: Optional[float], by: str) -> int:
+        return self._post(made(PostedRequest, serial=0, kind="drain", host=host, grace_s=grace_s, by=by))
+
+    def post_undrain(self, host: str, by: str) -> int:
+        return self._post(made(PostedRequest, serial=0, kind="undrain", host=host, by=by))
 
     def _post(self, request: PostedRequest) -> int:
         """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
@@ -330,6 +381,25 @@ def refuse_strangers(handle: RunHandle, run: runs.Run, named: Optional[List[str]
         raise Refused("bad_request", "%s: no such task in run %s" % (", ".join(unknown[:10]), run.id))
 
 
+def refuse_drained(handle: RunHandle, tasks: List[str]) -> None:
+    """Tasks that are held because of a drained host."""
+    wanted = handle.intents()
+    for task in tasks:
+        if task in wanted and drains.is_drained(wanted[task]):
+            host = next(iter(drains.hosts({task: wanted[task]})))
+            hint = "dtctl undrain %s    lets its tasks run again" % host
+            raise Refused("not_started", "%s is held: %s" % (task, wanted[task]["reason"]), hint=hint)
+
+
 def has_ended(handle: RunHandle, task: str) -> bool:
     entry = handle.entry(task)
     return entry is not None and entry["state"] in FINAL
+
+
+def is_drained(handle: RunHandle, task: str) -> bool:
+    """Nothing of it is left, and it waits for the end of a drain; or it has ended."""
+    entry, intent = handle.entry(task), handle.intents().get(task)
+    if entry is None or intent is None or entry["state"] in FINAL:
+        return entry is not None and entry["state"] in FINAL
+    is_held = drains.is_drained(intent) and entry["generation"] >= intent["generation"]
+    return is_held and entry["state"] == "pending"

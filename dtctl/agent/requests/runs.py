@@ -356,3 +356,11 @@ def _used(
         if one is not None:
             used.add(one)
     return used
+
+
+def refuse_live(talk: Conversation, cluster: str) -> None:
+    for run in every(talk, cluster):
+        with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
+            if run.live():
+                hint = "dtctl stop    ends it; then type the same again"
+                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)

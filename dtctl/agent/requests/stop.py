@@ -14,13 +14,15 @@ from .run_handles import RunHandle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Optional
+    from typing import Callable, Dict, List, Optional
 
     from ..conversation import Conversation
     from ..records.answers import Leaving, RestartResult, Stopping, StopResult
     from ..records.requests import RestartRequest, StopRequest
     from ..records.run_state import How
     from ..records.values import StopPhase
+
+    HasEnded = Callable[[RunHandle, str], bool]
 
 
 END_LIMIT_S = 15.0
@@ -39,7 +41,7 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
     handle = run_handles.reached(talk, run)
     try:
         return end(run, handle, request["tasks"], how, request["others_ended"], talk)
-    except _NotTaken as away:
+    except NotTaken as away:
         return end(run, RunHandle(run, away), request["tasks"], how, request["others_ended"], talk)
 
 
@@ -48,7 +50,7 @@ def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> St
     return end(run, RunHandle(run), None, how, True, talk)
 
 
-class _NotTaken(Refused):
+class NotTaken(Refused):
     """Nobody has heeded the request."""
 
 
@@ -68,24 +70,33 @@ def end(
     to_stop = [task for task in open_ if task in first]
     if handle.waits_for(named, to_stop):
         grace_s = run.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
-        reporter = _Reporter(talk, handle, to_stop, grace_s)
+        reporter = Reporter(talk, handle, to_stop, grace_s)
         serial = handle.post_stop(named, to_stop, how)
-        limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
-        if handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
-            _await_end(handle, to_stop, limit_s, reporter)
-        elif handle.view is not None:
-            why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
-            raise _NotTaken("not_answering", why)
+        await_end(handle, to_stop, serial, grace_s, reporter)
     handle.refresh()
-    return _result(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
+    return result(run, handle, handle.tasks(named), to_stop, [task for task in open_ if task not in to_stop])
 
 
-def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, reporter: _Reporter) -> None:
+def await_end(
+    handle: RunHandle,
+    to_stop: List[str],
+    serial: int,
+    grace_s: float,
+    reporter: Reporter,
+    has_ended: HasEnded = run_handles.has_ended,
+) -> None:
+    """Raises NotTaken where the coordinator does not take the request."""
+    limit_s = handle.longest_end_s(grace_s) + END_LIMIT_S
+    if not handle.until(lambda: handle.has_taken(serial), min(limit_s, handle.answer_s)):
+        if handle.view is not None:
+            why = "the coordinator has not taken the request within %.0f s" % handle.answer_s
+            raise NotTaken("not_answering", why)
+        return
     patience = time.monotonic() + REACH_S
 
     def ended() -> bool:
         reporter.refresh()
-        open_ = [task for task in to_stop if not run_handles.has_ended(handle, task)]
+        open_ = [task for task in to_stop if not has_ended(handle, task)]
         away = handle.unreached(open_)
         waiting = [task for task in open_ if handle.hosts[task] not in away]
         return not waiting and not (away and time.monotonic() < patience)
@@ -94,33 +105,49 @@ def _await_end(handle: RunHandle, to_stop: List[str], limit_s: float, reporter: 
     reporter.finish()
 
 
-def _result(run: runs.Run, handle: RunHandle, tasks: List[str], to_stop: List[str], waiting: List[str]) -> StopResult:
+def result(
+    run: runs.Run,
+    handle: RunHandle,
+    tasks: List[str],
+    to_stop: List[str],
+    waiting: List[str],
+    has_ended: HasEnded = run_handles.has_ended,
+) -> StopResult:
     entries = {task: entry for task in tasks for entry in [handle.entry(task)] if entry is not None}
-    stopped = [task for task in to_stop if task in entries and entries[task]["state"] == "stopped"]
+    asked = [task for task in to_stop if task in entries and entries[task]["state"] in ("stopped", "pending")]
+    stopped = [task for task in asked if has_ended(handle, task)]
     exits = {task: entries[task]["exit"] for task in stopped}
     survivors = handle.survivors([task for task in tasks if task not in waiting])
     return {
         "run": run.id,
         "stopped": stopped,
         "killed": {task: end["killed_after_s"] for task, end in exits.items() if end and end["killed_after_s"]},
-        "already": [task for task in tasks if run_handles.has_ended(handle, task) and task not in stopped],
+        "already": [task for task in tasks if has_ended(handle, task) and task not in stopped],
         "waiting": waiting,
         "survivors": survivors[:MOST_PROCESSES],
         "omitted": max(0, len(survivors) - MOST_PROCESSES),
-        "unreached": handle.unreached([task for task in tasks if not run_handles.has_ended(handle, task)]),
+        "unreached": handle.unreached([task for task in tasks if not has_ended(handle, task)]),
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),
     }
 
 
-class _Reporter:
+class Reporter:
     """Reports to the controller which tasks still save, for how long, and how others have ended: at most once a second.
 
     Most stops are over before, and have nothing to report but their result. Made before anything is asked of the tasks.
     """
 
-    def __init__(self, talk: Optional[Conversation], handle: RunHandle, tasks: List[str], grace_s: float) -> None:
+    def __init__(
+        self,
+        talk: Optional[Conversation],
+        handle: RunHandle,
+        tasks: List[str],
+        grace_s: float,
+        has_ended: HasEnded = run_handles.has_ended,
+    ) -> None:
+        self._has_ended = has_ended
         self._talk = talk
         self._handle = handle
         self._tasks = tasks
@@ -172,7 +199,7 @@ class _Reporter:
 
     def _way(self, task: str) -> StopPhase:
         entry = self._handle.entry(task)
-        if run_handles.has_ended(self._handle, task):
+        if self._has_ended(self._handle, task):
             return "ended"
         if entry is None or self._handle.unreached([task]):
             return "away"
@@ -191,13 +218,22 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     run_handles.refuse_strangers(handle, run, request["tasks"])
     tasks = handle.tasks(request["tasks"])
     handle.refresh()
-    handle.refuse_restart()
+    handle.refuse_ended()
+    run_handles.refuse_drained(handle, tasks)
     serial = handle.post_restart(tasks, request["by"]) if tasks else 0
+    return await_begin(talk, run, handle, request["tasks"], serial)
+
+
+def await_begin(
+    talk: Conversation, run: runs.Run, handle: RunHandle, named: Optional[List[str]], serial: int
+) -> RestartResult:
+    """Until the tasks have new attempts, less those of hosts that are away, and those that wait for them."""
+    tasks = handle.tasks(named)
 
     def all_begun() -> bool:
         open_ = [task for task in tasks if not _has_begun(handle, task)]
         away = handle.unreached(open_)
-        return handle.has_taken(serial) and all(handle.hosts[task] in away for task in open_)
+        return handle.has_taken(serial) and all(handle.hosts[task] in away or handle.waits(task) for task in open_)
 
     if not handle.until(all_begun, run.spec["grace_s"] + RESTART_LIMIT_S):
         why = handle.missing() or "it goes on trying"
@@ -212,7 +248,7 @@ def restart(talk: Conversation, request: RestartRequest) -> RestartResult:
     return {
         "run": run.id,
         "tasks": {task: entry for task in here for entry in [handle.entry(task)] if entry is not None},
-        "unreached": unreached + handle.absent(request["tasks"]),
+        "unreached": unreached + handle.absent(named),
         "coordination": handle.view,
         "away": handle.away.fields() if handle.away else None,
         "inventory": inventory_of(run.spec),

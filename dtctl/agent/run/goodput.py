@@ -12,6 +12,7 @@ Each second belongs to one part, so that the parts add up to the elapsed time:
     stall    no step was reported though all ran, for more than 30 s and more than 10 times the usual gap between two;
              and from the last step until a task was taken for hung
     away     no step was reported, and a host was away
+    pause    all tasks that train are held, because a host is drained; it counts for no share of the time
     end      after the last step of a run that has succeeded: the last save, the last evaluation
     unsaved  after the last step of a run that has failed; the controller adds the steps past the last checkpoint
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.whole_run import Spent
 
-PARTS: "List[Spent]" = ["kept", "start", "wait", "again", "stall", "away", "end", "unsaved"]
+PARTS: "List[Spent]" = ["kept", "start", "wait", "again", "stall", "away", "pause", "end", "unsaved"]
 
 STALL_S = 30.0
 AWAY_S = 10.0
@@ -61,16 +62,17 @@ def account_for(
 ) -> None:
     """Accounts for the time that has passed since the look before, by what the coordinator sees of it.
 
-    `situation`: train, away, start or wait. `reported`: the steps since; `last`: those before. `lost`: a task has ended
-    unasked; `hung`: because it did nothing any more.
+    `situation`: train, away, start, wait or pause. `reported`: the steps since; `last`: those before. `lost`: a task
+    has ended unasked; `hung`: because it did nothing any more.
     """
     before_s = account["seconds"]
     account["seconds"] += passed_s
-    if reported and situation != "wait":
+    if reported and situation not in ("wait", "pause"):
         _take_steps(account, reported, last)
-    elif situation in ("start", "wait"):
+    elif situation in ("start", "wait", "pause"):
         _interrupt(account, before_s, reported, lost=lost, hung=hung)
-        _close(account, "start" if situation == "start" else "wait", account["seconds"])
+        what: Spent = "start" if situation == "start" else "pause" if situation == "pause" else "wait"
+        _close(account, what, account["seconds"])
     elif not account["training"]:
         _close(account, "away" if situation == "away" else "start", account["seconds"])
     else:
@@ -114,17 +116,18 @@ def unjudged(account: Account) -> Spent:
 
 
 def summary(seconds: Mapping[Spent, float]) -> List[Fact]:
-    """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first."""
-    elapsed_s = sum(seconds.values()) or 1.0
+    """As facts: goodput 93 %: starts 4 %, steps done again 2 %. The largest parts first; a pause counts for none."""
+    paused_s = seconds.get("pause", 0.0)
+    elapsed_s = sum(seconds.values()) - paused_s or 1.0
     shares = {what: round(100 * seconds.get(what, 0.0) / elapsed_s) for what in PARTS}
     facts = [fact("goodput", count=shares["kept"])]
     for what in sorted(PARTS[1:], key=lambda one: -seconds.get(one, 0.0)):
-        if shares[what]:
+        if shares[what] and what != "pause":
             facts += [
                 *([fact("comma")] if len(facts) > 1 else []),
                 fact("spent_" + what, count=shares[what]),
             ]
-    return facts
+    return [*facts, fact("and"), fact("spent_pause", seconds=paused_s)] if paused_s else facts
 
 
 def is_known(account: Optional[Account]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..records.reasons import fact, headline, why_of
 from ..records.values import FINAL
+from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,6 +112,10 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
     if restarting:
         return Judgement("Restarting", restarting)
+    trains = [task for task in facts.present if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
+    going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
+    if going and all(drains.is_drained(facts.intents[task]) for task in going):
+        return Judgement("Suspended", why_of(facts.intents[going[0]]))
     running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
     return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
 

@@ -82,6 +82,8 @@ class Task:
         """Observes, decides and acts, once, without waiting."""
         if self.entry["version"] != intent["version"]:
             self.entry["version"] = intent["version"]
+            if intent["want"] == "hold" and self.entry["state"] == "pending":
+                explain(self.entry, why_of(intent))
             self._context.touched(True)
         if self._attempt is None:
             self._step_idle(intent, now, wall)

@@ -63,7 +63,7 @@ def dashboard(
             exit_without_run(report.errors, report.status.record, report.status.without_run)
         run, board, door = report.status.record.run, Board(), Door()
         board.put({**parts(report), **unknown(None)})
-        scope.remember_end(report.status)
+        scope.memory.remember_end(report.status)
         stack.enter_context(hang_up_interrupts())
         continues = "" if report.status.verdict.outcome.decided else ", and the run continues"
         stack.enter_context(scope.on_interrupt(f"the dashboard has ended{continues}"))
@@ -81,7 +81,7 @@ def dashboard(
                 board.put(unknown(event))
                 continue
             board.put({**parts(event), **unknown(None)})
-            scope.remember_end(event.status)
+            scope.memory.remember_end(event.status)
         raise DtctlError("the server of the dashboard has ended by itself")
 
 

@@ -41,7 +41,7 @@ def status(
                 time.sleep(2.0)
     with scope.dialling():
         found = ask(record, scope.transport)
-    scope.remember_end(found)
+    scope.memory.remember_end(found)
     _show(found, output, every=every)
 
 
@@ -166,7 +166,7 @@ def top(scope: Scope) -> None:
         run.close()
         loss.close()
     if status is not None:
-        scope.remember_end(status)
+        scope.memory.remember_end(status)
     if code is not None:
         raise typer.Exit(code)
 

@@ -25,7 +25,7 @@ from dtctl.operations.client.conversation import Progress, Report, about, final,
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.outputs import strangers
 from dtctl.operations.run_record import RunRecord
-from dtctl.plan.hosts import on_host
+from dtctl.plan.hosts import checkpoint_places, on_host
 from dtctl.plan.roster import RunPlan, restoring_hosts
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Message, Session, Transport
@@ -207,6 +207,12 @@ def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
     found = []
     for host in restoring_hosts(plan):
         named = (on_host(into, plan.cluster.name),) if into is not None and elsewhere else plan.checkpoint_dirs[host]
+        if not named and (urls := checkpoint_places(plan.cluster, plan.dirs[host])):
+            raise PreflightError(
+                f"{plan.cluster.name} looks for checkpoints in {urls[0]}: dtctl writes to no storage URL",
+                detail="nothing was sent",
+                hint="copy it there with the tools of that storage; or name a directory on the hosts: --into DIR",
+            )
         if not named:
             raise PreflightError(
                 f"no setting of {plan.cluster.file} says where {plan.cluster.name} looks for checkpoints",

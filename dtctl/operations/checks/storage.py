@@ -7,6 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.storage_urls import paths_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
@@ -33,7 +34,7 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQue
 def _first(context: CheckContext, host: str) -> StorageQuestion:
     plan = context.plan
     saves = list(plan.checkpoint_dirs[host]) if host in savers(plan) else []
-    written = [path for name, path in plan.dirs[host].items() if name != "data"]
+    written = paths_of(place for name, place in plan.dirs[host].items() if name != "data")
     return made(
         StorageQuestion,
         token=context.token,

@@ -49,6 +49,10 @@ class Progress:
     """done and total are bytes, or 0 where the phase cannot be measured."""
     text: str = ""
 
+    def __str__(self) -> str:
+        measured = f" {self.done} of {self.total} bytes" if self.total else ""
+        return f"{self.host}: {self.phase}{measured} {self.text}".rstrip()
+
 
 def silent(progress: Progress) -> None:
     """The report of a caller that shows no progress."""

@@ -64,6 +64,11 @@ class LogLines(NamedTuple):
     log: Log
     data: bytes
 
+    def texts(self) -> list[str]:
+        """A line each; of a progress bar that redraws itself its last state."""
+        lines = self.data.decode("utf-8", "replace").removesuffix("\n").split("\n")
+        return [line.rstrip("\r").rpartition("\r")[2] for line in lines]
+
 
 @dataclass(frozen=True)
 class LogsRead:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 
 from dtctl.agent.records.answers import Log, RunResult
 from dtctl.errors import DtctlError
@@ -31,15 +32,26 @@ _SEARCH_S = 5 * PATIENCE_S
 def read_logs(
     record: RunRecord, transport: Transport, wanted: LogRequest, show: Callable[[LogLines], None]
 ) -> LogsRead:
-    """Shows what is there now, by its time (to the second). Needs a connection to every host at the same time."""
+    """Shows what is there now, as `log_lines`."""
+    with closing(log_lines(record, transport, wanted)) as lines:
+        while True:
+            try:
+                one = next(lines)
+            except StopIteration as ended:
+                found: LogsRead = ended.value
+                return found
+            show(one)
+
+
+def log_lines(record: RunRecord, transport: Transport, wanted: LogRequest) -> Generator[LogLines, None, LogsRead]:
+    """What is there now, by its time (to the second). Needs a connection to every host at the same time."""
     known, unknown = record.routes_to(hosts_of(record, wanted.tasks))
     most_bytes = MERGED_BYTES if wanted.lines is None else ANSWER_BYTES
     with Merging([host.name for host in known], most_bytes) as merging:
         reading = _Reading(record, transport, wanted, merging)
         try:
             reading.begin(known)
-            for lines in merging.all():
-                show(lines)
+            yield from merging.all()
         finally:
             reading.end()
     answered = tuple(host.name for host in known if host.name not in reading.errors)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
-import dtctl
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
@@ -50,7 +49,6 @@ class Report:
 
     made: float
     """Epoch seconds of this machine."""
-    dtctl: str
     python: str
     """Of this machine."""
     status: RunStatus
@@ -161,7 +159,6 @@ def put_together(
     errors = _first_of_each_host(found.errors, events.errors, scalars.errors)
     return Report(
         made=time.time(),
-        dtctl=dtctl.__version__,
         python=f"{platform.python_version()}, {platform.system()} {platform.release()}",
         status=found,
         goodput=goodput_of(found, points_of(scalars.series)),

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from dtctl.agent.records.answers import PortsResult, Prepared
+from dtctl.agent.records.spec import may_be_absent
 from dtctl.config.cluster import Cluster
 from dtctl.config.ranges import fold
-from dtctl.config.strategies import Strategy, may_be_absent
+from dtctl.config.strategies import Strategy
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import CHOSEN_PORT, Host, TaskId
 from dtctl.operations.client.conversation import Request

@@ -24,7 +24,7 @@ from dtctl.operations.environments import environment_files
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
-from dtctl.plan.hosts import output_directories
+from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import RunPlan
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
@@ -108,6 +108,7 @@ def prepare_launch(
     adopt_output: bool = False,
     check: bool = False,
     allow_missing: int | None = None,
+    make_local: Callable[[Cluster], Cluster] = make_local,
 ) -> Start:
     """Raises PreflightError for code that cannot be sent and for secrets that are nowhere to be found.
 
@@ -138,7 +139,7 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=context_of(plan, brief=True, allowed_here=True, bundle=bundle.id) if check else None,
+        context=context_of(plan, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None,
         allow_missing=allow_missing,
         environment_files=environment_files(cluster),
     )
@@ -164,7 +165,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
         "withheld": list(dict.fromkeys(name for hook in hooks for name in hook.variables)),
         "replace": launch.replace,
         "file": os.path.realpath(launch.plan.cluster.file),
-        "outputs": list(output_directories(launch.plan.dirs[host.name], launch.plan.checkpoint_dirs[host.name])),
+        "outputs": list(output_places(launch.plan.cluster, launch.plan.dirs[host.name])),
     }
 
 

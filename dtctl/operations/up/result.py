@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
@@ -59,6 +60,8 @@ def present(seen: Coordination) -> list[TaskStatus]:
 
 
 def _is_to_come(task: TaskStatus) -> bool:
+    if task.drained is not None:
+        return False
     if task.state in (TaskState.PENDING, TaskState.STARTING):
         return True
     return task.state is TaskState.BACKOFF and bool(task.entry["history"]) and task.entry["history"][-1]["early"]
@@ -172,6 +175,8 @@ class UpResult:
     """Why its tasks could not be started for good, as far as they were watched."""
     joined: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
     """Tasks of hosts that have joined a run that was there already, and was started without them."""
+    drained: Mapping[TaskId, TaskStatus] = field(default_factory=dict)
+    """Tasks of a run that was there already, and that are held because a host is drained."""
 
 
 class GoingOn:
@@ -221,10 +226,16 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
     return newest if newest and newest.report["newest_complete"] else None
 
 
+def saved_at_url(facts: CheckFacts | None) -> bool:
+    """Whether a host has seen a checkpoint at a storage URL that the run writes to."""
+    tried = facts["urls"]["tried"] if facts is not None and facts["urls"] is not None else ()
+    return any(one["saved"] for one in tried)
+
+
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
     """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
     lead = record.coordinator
-    if earlier(prepared):
+    if earlier(prepared) or any(saved_at_url(answer["facts"]) for answer in prepared.values()):
         return None
     unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
     if unused:

@@ -291,13 +291,16 @@ class Starting:
     def _started(self, host: Host) -> answers.Started:
         return readying.started(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
 
-    def ended(self, prepared: Mapping[str, answers.Prepared]) -> tuple[TaskId, ...]:
-        """The run's final tasks, and all tasks of a host that was asked and where it does not continue."""
+    def not_running(
+        self, prepared: Mapping[str, answers.Prepared]
+    ) -> tuple[tuple[TaskId, ...], Mapping[TaskId, TaskStatus]]:
+        """The run's final tasks, with all of a host that was asked and where it does not continue; and drained ones."""
         hosts = [host for host in self._hosts if host.name in prepared and prepared[host.name]["unchanged"]]
         started = fan_out(hosts, self._start).or_raise("look")
         roster = {task: host for task, host in self.launch.record.roster.items() if host in prepared}
         there = statuses(roster, started)
-        return tuple(task for task in roster if task not in there or there[task].state.final)
+        ended = tuple(task for task in roster if task not in there or there[task].state.final)
+        return ended, {task: one for task, one in there.items() if one.drained is not None}
 
     def _start(self, host: Host) -> answers.Started:
         self._sessions[host.name].send({"type": "start"})

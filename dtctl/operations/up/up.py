@@ -132,7 +132,8 @@ def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
     run = _unchanged(there)
     if run is None:
         return None
-    found = UpResult(run, {}, starting.ended(there), absent=starting.absent)
+    ended, drained = starting.not_running(there)
+    found = UpResult(run, {}, ended, absent=starting.absent, drained=drained)
     if joining is None or not new:
         return found
     hosts = starting.give_back(new)

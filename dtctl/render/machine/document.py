@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.reasons import Fact, sentence, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
+from dtctl.plan.hosts import checkpoint_places
 from dtctl.plan.roster import shown
 from dtctl.render.format import iso_utc
 from dtctl.render.terminal import console
@@ -134,7 +135,9 @@ def plan(
             for hook in value.cluster.hooks.values()
         ],
         "dirs": {host: {name: shown(path) for name, path in value.dirs[host].items()} for host in value.hosts},
-        "checkpointDirs": {host: [shown(path) for path in value.checkpoint_dirs[host]] for host in value.hosts},
+        "checkpointDirs": {
+            host: [shown(place) for place in checkpoint_places(value.cluster, value.dirs[host])] for host in value.hosts
+        },
         "tasks": [
             {
                 **picked(task, "id=task host address gpus"),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dtctl.operations.replace import Replacement
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.snapshot import RunStatus
+    from dtctl.operations.stop import StopResult
     from dtctl.operations.trust import KeyScan, NewKeys
     from dtctl.operations.up.result import UpResult
     from dtctl.transport.fanout import Outcomes
@@ -37,6 +38,12 @@ def down(outcome: DownResult) -> dict[str, Any]:
         "kept": [document.written(one) for one in outcome.kept],
         "notAsked": list(outcome.unasked),
     }
+
+
+def drain(host: str, outcome: StopResult) -> dict[str, Any]:
+    roster = outcome.known.roster if outcome.known is not None else {}
+    others = [task for task in (*outcome.stopped, *outcome.already) if roster.get(task) != host]
+    return {"host": host, "pausesRun": bool(others), **document.stop(outcome)}
 
 
 def allow(programs: Sequence[Program], new: Sequence[Program]) -> dict[str, Any]:

@@ -6,11 +6,13 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 
+from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render import goodput as goodput_text
+from dtctl.render import gpus
 from dtctl.render.events import event_line
 from dtctl.render.format import count
 from dtctl.render.metrics import sparkline
@@ -120,7 +122,10 @@ def _events(report: Report) -> Iterator[str]:
 
 def _hosts(report: Report) -> Iterator[str]:
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
-    yield from ("", f"This report is by dtctl {report.dtctl} on Python {_text(report.python)}.")
+    known = list(gpus.rows(report.status))
+    if known:
+        yield from ("", *_table(gpus.HEADINGS, known))
+    yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 
 def _configuration(report: Report) -> Iterator[str]:

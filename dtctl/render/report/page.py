@@ -7,6 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
+from dtctl import __version__
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render.format import local_time
@@ -37,7 +38,7 @@ def page(report: Report) -> str:
         tag("header", tag("h1", run), tag("p", about(report), class_="soft")),
         nav({at: name for at, name, _ in parts}),
         tag("main", [section(at, name, held) for at, name, held in parts]),
-        tag("footer", tag("p", f"dtctl {report.dtctl}")),
+        tag("footer", tag("p", f"dtctl {__version__}")),
     )
     return f"<!DOCTYPE html>\n{MARK} -->\n" + tag("html", head, body, lang="en") + "\n"
 

@@ -252,6 +252,9 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
         yield _line("yellow", "waiting", coordination.view["missing"])
     if coordination.lost_hosts:
         yield _line("magenta", f"{fold(coordination.lost_hosts)} away", "their agents do not answer the coordinator")
+    if coordination.drained_hosts:
+        command = f"dtctl undrain {coordination.drained_hosts[0]}"
+        yield _line("yellow", f"{fold(coordination.drained_hosts)} drained", "", command)
     named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in snapshot.problem.ended}
     open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:

@@ -168,6 +168,30 @@ def test_a_coordinator_that_was_away_when_the_run_was_stopped_hears_of_it(cluste
     assert (condition["type"], condition["reason"]) == ("Stopped", "stopped by ada")
 
 
+def test_a_drained_host_stays_drained_when_its_agent_is_killed_and_can_be_asked_itself(cluster: Cluster) -> None:
+    cluster.up()
+    eventually(cluster.running, what="the start")
+    lead, worker = cluster.hosts["b"], cluster.hosts["c"]
+    asked = {"drained": "c", "by": "anna@desk"}
+    assert lead.ask("drain", **asked)["stopped"] == ["worker:0"]
+    before = worker.supervisor(cluster.specs["c"])
+    cluster.kill_agent("c")
+    eventually(lambda: worker.supervisor(cluster.specs["c"]) not in (0, before), what="the next agent")
+    answer = lead.ask("drain", drained="a", by="bob@desk")
+    assert (answer["stopped"], answer["already"]) == (["ps:0", "chief:0"], ["worker:0"])
+    condition = cluster.view()["condition"]
+    assert (condition["type"], condition["reason"]) == ("Suspended", "a is drained by bob@desk")
+    ended = [line["task"] for line in cluster.story() if line["kind"] == "task" and line["to"] == "pending"]
+    assert ended == ["worker:0", "chief:0", "ps:0"], "the chief still had its ps when it ended"
+    assert lead.ask("undrain", drained="a", by="bob@desk")["tasks"]["chief:0"]["attempt"] == 2
+    thaw = cluster.freeze_agent("b")
+    assert worker.ask("undrain", **asked)["tasks"]["worker:0"]["state"] == "pending"
+    thaw()
+    eventually(lambda: cluster.running(ps=2, chief=2, worker=2), 30, "all to train again")
+    asked_for = [line["reason"] for line in cluster.story() if line["kind"] == "request"]
+    assert asked_for == ["up", "drain c", "drain a", "undrain a", "started again by anna@desk, who had drained c"]
+
+
 @pytest.mark.parametrize("asked", ["stop", "replace"])
 def test_a_host_that_was_away_when_its_run_was_ended_does_not_meddle_with_the_next(
     cluster: Cluster, asked: str

@@ -13,11 +13,12 @@ import pytest
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import StopResult, Survivor
 from dtctl.agent.records.kinds import checked, made
-from dtctl.agent.records.requests import RestartRequest, StopRequest, WatchRequest
+from dtctl.agent.records.reasons import because, fact
+from dtctl.agent.records.requests import DrainRequest, RestartRequest, StopRequest, UndrainRequest, WatchRequest
 from dtctl.agent.records.run_state import Entry, IntentFile, State
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import PostedRequest, RunView
-from dtctl.agent.requests import run_handles, runs, status, stop
+from dtctl.agent.requests import drain, run_handles, runs, status, stop
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
 from tests.unit.agent.test_records import LED
@@ -155,6 +156,8 @@ def coordinator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Coordinator:
 REQUESTS: dict[Any, tuple[str, Any]] = {
     stop.stop: ("stop", StopRequest),
     stop.restart: ("restart", RestartRequest),
+    drain.drain: ("drain", DrainRequest),
+    drain.undrain: ("undrain", UndrainRequest),
     status.watch: ("watch", WatchRequest),
 }
 
@@ -246,6 +249,45 @@ def test_a_run_that_is_decided_restarts_nothing(coordinator: Coordinator) -> Non
     with pytest.raises(Refused, match="has ended: Succeeded") as refused:
         ask(stop.restart, tasks=["worker:1"])
     assert refused.value.code == "run_ended"
+
+
+def test_what_is_drained_is_not_restarted(coordinator: Coordinator) -> None:
+    why = because([fact("drained", host="c", by="anna@desk")])
+    coordinator.view["intents"]["worker:1"].update(want="hold", **why)
+    coordinator.save()
+    with pytest.raises(Refused, match="worker:1 is held: c is drained by anna@desk") as refused:
+        ask(stop.restart, tasks=["worker:0", "worker:1"])
+    assert "dtctl undrain c" in refused.value.hint
+
+
+@pytest.mark.parametrize(("host", "what"), [("x", "x has no task in run r-1"), ("c", "c has no part in run r-1")])
+def test_a_host_that_has_nothing_of_the_run_is_not_drained(coordinator: Coordinator, host: str, what: str) -> None:
+    coordinator.view["hosts"]["c"]["absent"] = True
+    coordinator.save()
+    with pytest.raises(Refused, match=what):
+        ask(drain.drain, drained=host, by="me")
+    with pytest.raises(Refused, match=what):
+        ask(drain.undrain, drained=host, by="me")
+
+
+def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator: Coordinator) -> None:
+    why = because([fact("drained", host="c", by="anna@desk")])
+    for task in TASKS:
+        coordinator.view["intents"][task].update(want="hold", **why)
+        coordinator.set(task, state="pending")
+
+    def takes(one: Coordinator) -> None:
+        for request in one.requests():
+            for task in TASKS:
+                again = because([fact("undrained", host="c", by="me")])
+                one.view["intents"][task].update(want="hold", **again)
+            one.view["request_serial"] = request["serial"]
+
+    coordinator.does = takes
+    coordinator.cut("c", heard=time.time())
+    answer = ask(drain.undrain, drained="c", by="me")
+    assert answer["unreached"] == ["c"]
+    assert {entry["state"] for entry in answer["tasks"].values()} == {"pending"}
 
 
 def test_watch_tells_each_change_and_ends_with_the_run(coordinator: Coordinator) -> None:

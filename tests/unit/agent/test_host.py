@@ -204,6 +204,17 @@ def test_a_directory_is_known_by_whatever_links_lead_to_it(root: str, output: Pa
     assert owners(root, output) == ["a"]
 
 
+def test_a_storage_url_has_the_owner_that_wrote_last_and_no_directory_is_made(
+    root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outputs.write(root, ["gs://b/run/"], "a", "a-1", "me@desk", "/p/cluster.yaml", 1.0)
+    assert [mark["path"] for mark in outputs.found(root, ["gs://b/run"], lambda: ())] == ["gs://b/run"]
+    assert outputs.found(root, ["gs://b/other", "s3://b/run"], lambda: ()) == []
+    assert outputs.of_cluster(root, "a") == []  # nothing there that a host could read
+    assert [path.name for path in tmp_path.iterdir()] == ["root"]
+
+
 @pytest.mark.parametrize("text", ["", "{}", '{"path": "/else"}', "[" * 100_000])
 def test_a_mark_that_another_process_has_damaged_is_none(root: str, output: Path, text: str) -> None:
     write(root, output)

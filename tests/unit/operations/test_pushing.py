@@ -107,6 +107,12 @@ def test_where_no_setting_says_where_that_is_it_has_to_be_named() -> None:
     assert {one.directory for one in targets(planned(), "/other")} == {"/other"}
 
 
+def test_a_storage_url_is_not_written_to() -> None:
+    with pytest.raises(PreflightError, match="looks for checkpoints in gs://b/run: dtctl writes to no storage URL"):
+        targets(planned(dirs={"output": "gs://b/run"}), None)
+    assert {one.directory for one in targets(planned(dirs={"output": "gs://b/run"}), "/other")} == {"/other"}
+
+
 @pytest.mark.parametrize("into", ["a/b", "..", ".", ""])
 def test_a_directory_in_that_of_the_checkpoints_is_one_name(into: str) -> None:
     with pytest.raises(PreflightError, match="is not the name of a directory"):

@@ -14,7 +14,7 @@ from dtctl.agent.records.spec import Spec
 from dtctl.config.cluster import Cluster, Job, Launch, Recovery, TfConfig, Trainer
 from dtctl.errors import PreflightError
 from dtctl.model import TaskId
-from dtctl.plan.hosts import on_this_machine
+from dtctl.plan.hosts import on_this_machine, output_places
 from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.run import plan_run
 from dtctl.plan.spec import digest, host_spec, run_spec
@@ -140,6 +140,24 @@ def test_fields_in_arguments_are_filled_and_other_braces_are_the_users_own() -> 
     launch = Launch(command=("./train",), args=("--out={output_dir}", '--json={"a": {b}}'), dialect="none")
     plan = planned(cluster(job("worker", ["a"], [2222], launch=launch), dirs={"output": "out"}))
     assert [shown(word) for word in plan.tasks[0].argv] == ["./train", "--out=~/dtctl/digits/out", '--json={"a": {b}}']
+
+
+def test_storage_urls_reach_the_trainer_as_they_are_and_the_agent_not_at_all() -> None:
+    launch = Launch(
+        command=("./train",),
+        args=("--in={data_dir}", "--model_dir=s3://b/m"),
+        dialect="none",
+        platform=("output_dir", "OUTPUT_DIR"),
+    )
+    dirs = {"output": "gs://b/run/", "data": "https://h/digits", "log": "logs"}
+    plan = planned(cluster(job("worker", ["a"], [2222], launch=launch), dirs=dirs))
+    (only,) = plan.tasks
+    assert only.argv[1:] == ("--in=https://h/digits", "--model_dir=s3://b/m", "--output_dir=gs://b/run/")
+    assert only.env["OUTPUT_DIR"] == "gs://b/run/"
+    made = {"run": "digits-1", "digest": "d", "bundle": None, "created": 1.0}
+    spec = host_spec(plan, "a", run_spec(plan, **made, controller="me@here", replaced={}))  # type: ignore[arg-type]
+    assert (spec["dirs"], spec["brought_along"], spec["checkpoint_dirs"]) == (["\0HOME/dtctl/digits/logs"], [], [])
+    assert output_places(plan.cluster, plan.dirs["a"]) == ("gs://b/run/",)
 
 
 def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:

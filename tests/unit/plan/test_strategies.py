@@ -218,6 +218,7 @@ def test_an_agent_restarts_by_itself_only_what_comes_back_alone_and_holds_no_sta
         (of("ps", "worker", dirs={"output": "out"}), True),
         (of("ps", "worker", checkpoint_dir="/c", strategy="sync-ps"), True),
         (of("ps", "worker"), False),
+        (of("ps", "worker", checkpoint_dir="gs://b/c"), False),
         (of("ps", "worker", checkpoint_dir="/c", recovery=Recovery(allow_scratch=True)), False),
         (of("worker", checkpoint_dir="/c"), False),
         (of("ps", "worker", checkpoint_dir="/c", strategy="kvstore"), False),

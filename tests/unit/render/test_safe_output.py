@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
+from dtctl.agent.records.answers import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
@@ -45,6 +46,7 @@ from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.consent import Program
+from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -55,6 +57,7 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -63,10 +66,12 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
+from dtctl.plan.data import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
+    data,
     diagnosis,
     dump,
     errors,
@@ -254,7 +259,7 @@ UP = UpResult(
     aside={"a": ("/path",)},
     absent={"b": ERROR},
 )
-SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED})
+SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED}, drained={TASK: FAILED})
 UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
@@ -305,6 +310,12 @@ OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" 
 PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
 _GONE = {"removed": [CHECKPOINT], "kept": [CHECKPOINT], "freed_bytes": 10, "problem": "no room", "listed": False}
 PRUNED = Pruning((("a", made(Pruned, dir="/dir", **_GONE)),), {"b": ERROR})
+DATA_PLACE = DataPlace("a", "/data")
+DATA_STATES = [
+    PlaceState(DATA_PLACE, made(DataHeld, dir="/data", there=True, files=2, missing=1, examples=["x"]), state)
+    for state in get_args(DataState)
+]
+DATA_PUSHED = PushedData(poisoned(DATA_PLACE), 2, made(DataPushResult, bundle="0" * 64, sent_files=1, found_files=1))
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
@@ -405,6 +416,10 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
+    "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
+    "show_data_pushed": lambda: data.show_data_pushed({"a": [DATA_PUSHED]}),
+    "show_data_dropped": lambda: data.show_data_dropped(poisoned({"a": [made(DataDropped, dir="/data")]})),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
     "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
@@ -416,6 +431,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_replacement": lambda: starting.show_replacement(poisoned(EXCHANGE)),
     "show_kept": lambda: result.show_kept(poisoned(WRITTEN)),
     "show_stop": lambda: result.show_stop(poisoned(STOP)),
+    "show_drained": lambda: result.show_drained(f"a{BAD}", poisoned(STOP)),
     "show_left_out": lambda: plans.show_left_out(LEFT_OUT),
     "show_exposure": lambda: plans.show_exposure(poisoned(Exposure(Path("file"), "is open", "close it"))),
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
@@ -462,7 +478,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
     "events": tell_events,
 }
-HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 

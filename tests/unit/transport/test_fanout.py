@@ -41,7 +41,11 @@ def test_every_outcome_is_kept_in_the_order_asked() -> None:
 
     outcomes = fan_out(range(6), work, name=str)
     assert list(outcomes.results.items()) == [("1", 10), ("3", 30), ("5", 50)]
-    assert [str(error) for error in outcomes.errors.values()] == ["host 0 is down", "host 2 is down", "host 4 is down"]
+    assert [error.summary for error in outcomes.errors.values()] == [
+        "host 0 is down",
+        "host 2 is down",
+        "host 4 is down",
+    ]
 
 
 def test_things_are_known_by_their_names() -> None:

@@ -190,10 +190,12 @@ class World:
     def tell_step(self, name: str, step: int) -> None:
         self.tasks[name].entry["step"] = step
 
-    def request(self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop") -> None:
+    def request(
+        self, kind: str, tasks: Sequence[str] | None = None, by: str = "train@laptop", host: str | None = None
+    ) -> None:
         serial = self.data["request_serial"] + 1
         reason = f"{kind} by {by}"
-        asked = {"serial": serial, "kind": kind, "tasks": tasks, "grace_s": None, "reason": reason, "by": by}
+        asked = {"serial": serial, "kind": kind, "tasks": tasks, "host": host, "reason": reason, "by": by}
         self.coordinator.request(made(PostedRequest, **asked), self.now, self.wall)
 
     def run_for(self, seconds: float) -> None:

@@ -1,0 +1,60 @@
+"""The reference of docs/python-api.md, from the docstrings of what `import dtctl` offers."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+from typing import Any
+
+from record_tables import grid, told
+
+import dtctl
+
+HEAD = "## Reference\n\n"
+FUNCTIONS = (dtctl.load, dtctl.up, dtctl.attach)
+VALUES = (
+    dtctl.Cluster,
+    dtctl.Status,
+    dtctl.Task,
+    dtctl.Checkpoint,
+    dtctl.LogLine,
+    dtctl.Series,
+    dtctl.Point,
+    dtctl.Progress,
+)
+OWN = ("checked", "overrides", "transport")
+"""Fields of Cluster that are for dtctl itself."""
+
+
+def python_api(page: str) -> str:
+    """The page, with the reference at its end as the docstrings have it."""
+    methods = [_function(one, "Run.") for name, one in vars(dtctl.Run).items() if not name.startswith("_")]
+    parts = [
+        "<!-- Written by docs/generate.py from the docstrings in dtctl/api; change them there. -->",
+        *(_function(one) for one in FUNCTIONS),
+        f"### Run\n\n{inspect.getdoc(dtctl.Run)}",
+        *methods,
+        *map(_values, VALUES),
+    ]
+    return page.partition(HEAD)[0] + HEAD + "\n\n".join(parts) + "\n"
+
+
+def _function(function: Any, owner: str = "") -> str:
+    signature = inspect.signature(function)
+    own = [one for one in signature.parameters.values() if one.name != "self"]
+    plain = str(signature.replace(parameters=own)).replace("'", "")
+    shown = re.sub(r"<function (\w+) at \w+>", r"\1", plain)
+    return f"### {owner}{function.__name__}\n\n    {function.__name__}{shown}\n\n{inspect.getdoc(function)}"
+
+
+def _values(kind: Any) -> str:
+    about, meanings = told(inspect.getmodule(kind))[kind.__name__]  # type: ignore[arg-type]
+    names = [one.name for one in dataclasses.fields(kind)] if dataclasses.is_dataclass(kind) else kind._fields
+    rows = [(f"`{name}`", _type(kind, name), meanings.get(name, "")) for name in names if name not in OWN]
+    return f"### {kind.__name__}\n\n{about}\n\n{grid(('field', 'type', 'meaning'), rows)}".rstrip()
+
+
+def _type(kind: Any, name: str) -> str:
+    written = inspect.get_annotations(kind)[name]
+    return " or ".join(f"`{one}`" for one in getattr(written, "__forward_arg__", written).split(" | "))

@@ -1,0 +1,130 @@
+"""Draining hosts for maintenance: holds their tasks, and those that cannot continue without them, until it is undone.
+
+Servers are held when the others have ended, because those still save what is on them. After `undrain` all tasks that
+need each other start at once, from the newest checkpoint, as soon as every one of their hosts is in touch.
+"""
+
+from __future__ import annotations
+
+from ..records.reasons import because, fact, why_of
+from ..run import drains
+from . import incidents
+from .lifecycle import END_LIMIT_S
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Dict, List, Optional
+
+    from ..records.reasons import Fact
+    from ..records.run_state import How
+    from .view import View
+
+
+class Draining:
+    """`record(kind, why, **fields)` adds to the run's history. Times are of the monotonic clock."""
+
+    def __init__(self, view: View, record: Callable[..., None], repair: Callable[[], None]) -> None:
+        """`repair` sets damaged checkpoints aside, before the lead starts again."""
+        self._view = view
+        self._record = record
+        self._repair = repair
+        self._since: Optional[float] = None
+        """Since when servers wait for the others to end."""
+
+    def drain(self, host: str, how: How, now: float) -> None:
+        """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
+        if host not in drains.hosts(self._view.intents):
+            self._hold(
+                {**drains.hosts(self._view.intents), host: fact(drains.DRAINED, host=host, by=how["by"])}, how, now
+            )
+
+    def undrain(self, host: str, by: str) -> None:
+        """What no other drained host holds may run again."""
+        view, drained = self._view, drains.hosts(self._view.intents)
+        if drained.pop(host, None) is None:
+            return
+        held = self._held(drained)
+        for task in [task for task in view.present if view.drained(task)]:
+            kind = drains.kind_of_return(view.roster[task], view.spec["strategy"])
+            why = held.get(task) or [fact(kind, host=host, by=by)]
+            view.wanted([task], want="hold", by=by, grace_s=None, **because(why))
+
+    def step(self, now: float) -> None:
+        """Holds those that had to wait for others, or have joined, and lets those run that nothing holds any more."""
+        drained = drains.hosts(self._view.intents)
+        if drained:
+            intent = next(filter(drains.is_drained, self._view.intents.values()))
+            self._hold(drained, {"by": intent["by"], "grace_s": intent["grace_s"], **because([])}, now)
+        returning = self.returning()
+        if returning and all(self._is_cleared(task) for task in returning):
+            if self._view.lead in returning:
+                self._repair()
+            for task in returning:
+                one = why_of(self._view.intents[task])[0]
+                why = fact(drains.RESUMED, host=one["host"], by=one["by"])
+                self._view.wanted([task], want="hold", **because([why]))
+
+    def returning(self) -> List[str]:
+        """Tasks that nothing holds, and that wait until all of them that need each other can start."""
+        return [task for task in self._view.present if drains.is_returning(self._view.intents[task])]
+
+    def missing(self) -> List[Fact]:
+        """Whom they wait for."""
+        away = [task for task in self.returning() if not self._view.reached(task)]
+        return [fact("waits_for_host", task=task, host=self._view.roster[task]["host"]) for task in away[:1]]
+
+    def _held(self, drained: Dict[str, Fact]) -> Dict[str, List[Fact]]:
+        """Every task that these hosts hold, and why."""
+        view = self._view
+        members = [view.roster[task] for task in view.present]
+        ended = {task for task in view.present if view.final(task)}
+        by: Dict[str, List[Fact]] = {}
+        for host, one in drained.items():
+            for task in drains.held_by(host, members, view.spec["strategy"], view.intents, ended):
+                by.setdefault(task, []).append(one)
+        return {task: drains.why_held(view.roster[task]["host"], facts) for task, facts in by.items()}
+
+    def _hold(self, drained: Dict[str, Fact], how: How, now: float) -> None:
+        view, held = self._view, self._held(drained)
+        waits = self._servers_wait(list(held), how, now)
+        new = []
+        for task, why in held.items():
+            if view.drained(task):
+                if why_of(view.intents[task]) != why:
+                    view.wanted([task], **because(why))
+            elif not (waits and view.roster[task]["serves"]):
+                fields = drains.hold(view.intents[task], view.entry(task), gang=view.roster[task]["scope"] == "gang")
+                view.wanted([task], **fields, grace_s=how["grace_s"], by=how["by"], **because(why))
+                new.append(task)
+        going = [task for task in new if not view.final(task)]
+        if new:
+            self._leave_incidents(new)
+        if going:
+            self._record("decision", [*held[going[0]], fact("holds", tasks=going)])
+
+    def _servers_wait(self, held: List[str], how: How, now: float) -> bool:
+        """For the others of these tasks that still run. Hosts that are away are not waited for."""
+        view = self._view
+        going = [
+            task
+            for task in held
+            if not view.roster[task]["serves"] and view.reached(task) and not (view.final(task) or view.idle(task))
+        ]
+        if not going:
+            self._since = None
+            return False
+        self._since = now if self._since is None else self._since
+        grace_s = view.spec["grace_s"] if how["grace_s"] is None else how["grace_s"]
+        return now - self._since < grace_s + END_LIMIT_S
+
+    def _leave_incidents(self, tasks: List[str]) -> None:
+        """What was lost before is not waited for any more."""
+        for one in list(incidents.still_open(self._view)):
+            rest = [task for task in one["tasks"] if task not in tasks]
+            if rest:
+                one["tasks"] = rest
+            else:
+                one["closed"] = self._view.intents[one["tasks"][0]]["reason"]
+
+    def _is_cleared(self, task: str) -> bool:
+        return self._view.reached(task) and (self._view.final(task) or self._view.idle(task))

@@ -1,0 +1,61 @@
+"""drain and undrain: the maintenance of one host while the run goes on, or pauses for it."""
+
+from __future__ import annotations
+
+from ..host.errors import Refused
+from ..run import drains
+from . import run_handles, runs, stop
+from .run_handles import RunHandle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..conversation import Conversation
+    from ..records.answers import RestartResult, StopResult
+    from ..records.requests import DrainRequest, UndrainRequest
+
+
+def drain(talk: Conversation, request: DrainRequest) -> StopResult:
+    """Returns when the tasks that it holds have ended wherever they can be reached, or it is clear that some do not."""
+    run = runs.need(talk, request)
+    handle = run_handles.reached(talk, run)
+    try:
+        return _drain(talk, run, handle, request)
+    except stop.NotTaken as away:
+        return _drain(talk, run, RunHandle(run, away), request)
+
+
+def _drain(talk: Conversation, run: runs.Run, handle: RunHandle, request: DrainRequest) -> StopResult:
+    handle.refresh()
+    handle.refuse_ended()
+    _refuse_stranger(handle, run, request["drained"])
+    ended = {task for task in handle.tasks(None) if run_handles.has_ended(handle, task)}
+    members = [handle.members()[task] for task in handle.tasks(None)]
+    tasks = drains.held_by(request["drained"], members, run.spec["strategy"], handle.intents(), ended)
+    open_ = [task for task in tasks if not run_handles.is_drained(handle, task)]
+    grace_s = run.spec["grace_s"] if request["grace_s"] is None else request["grace_s"]
+    reporter = stop.Reporter(talk, handle, open_, grace_s, run_handles.is_drained)
+    if tasks:
+        serial = handle.post_drain(request["drained"], request["grace_s"], request["by"])
+        stop.await_end(handle, open_, serial, grace_s, reporter, run_handles.is_drained)
+    handle.refresh()
+    return stop.result(run, handle, tasks, open_, [], run_handles.is_drained)
+
+
+def undrain(talk: Conversation, request: UndrainRequest) -> RestartResult:
+    """Returns when the tasks run again, or wait for a host that is away, or for the end of another drain."""
+    run = runs.need(talk, request)
+    handle = run_handles.reached(talk, run)
+    handle.refresh()
+    handle.refuse_ended()
+    _refuse_stranger(handle, run, request["drained"])
+    tasks = drains.tasks_of(request["drained"], handle.intents())
+    serial = handle.post_undrain(request["drained"], request["by"]) if tasks else 0
+    return stop.await_begin(talk, run, handle, tasks, serial)
+
+
+def _refuse_stranger(handle: RunHandle, run: runs.Run, host: str) -> None:
+    tasks = [task for task, place in handle.hosts.items() if place == host]
+    if not tasks:
+        raise Refused("bad_request", "%s has no task in run %s" % (host, run.id))
+    if handle.absent(tasks):
+        raise Refused("bad_request", "%s has no part in run %s, which was started without it" % (host, run.id))

@@ -1,0 +1,230 @@
+"""A run, as one that was started or found again: each call asks its hosts."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from dtctl.api.cluster import Cluster, log, memory
+from dtctl.api.values import Checkpoint, LogLine, Status, checkpoints_of, status_of
+from dtctl.errors import DtctlError, UsageError
+from dtctl.operations.client.conversation import controller_name
+from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.selection import select_tasks
+from dtctl.operations.snapshot import RunStatus
+from dtctl.plan.roster import plan_roster
+
+if TYPE_CHECKING:
+    from dtctl.operations.history import Memory
+    from dtctl.operations.metrics import Series
+    from dtctl.operations.stop import StopResult
+    from dtctl.transport.seam import Transport
+
+
+class Run:
+    """One run of a cluster, made by `up` or `attach`. It continues whatever becomes of this object.
+
+    Its methods may be called from several threads at once. Each raises errors.TransportError when no host can be
+    reached, and errors.AgentError for what a host refuses.
+    """
+
+    def __init__(self, record: RunRecord, transport: Transport, remembered: Memory) -> None:
+        """Not for callers: `up` and `attach` make runs."""
+        assert record.run is not None
+        self._record, self._transport, self._memory = record, transport, remembered
+        self.id = record.run
+        """As `dtctl runs` lists it, for `--run`."""
+        self.cluster = record.cluster
+        """The name of its cluster."""
+
+    def __repr__(self) -> str:
+        return f"<dtctl.Run {self.id}>"
+
+    def status(self) -> Status:
+        """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
+        from dtctl.operations.status import status
+
+        found = status(self._record, self._transport)
+        if not found.time:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        return self._seen(found)
+
+    def wait(self, timeout: float | None = None, *, progress: Callable[[Status], None] | None = None) -> Status:
+        """Waits until the run has ended. Its outcome is in the result; a run that fails is no exception.
+
+        `timeout` in seconds: raises TimeoutError then, and the run continues. `progress` is called, in this thread,
+        with each change. An interrupt ends the wait, never the run. Hooks of the file that run commands here do not
+        run: the caller can act on the result.
+        """
+        from dtctl.operations.follow import Ended, follow_for
+
+        events = follow_for(self._record, self._transport, LogRequest(()), timeout)
+        with closing(events):
+            for event in events:
+                if isinstance(event, Ended):
+                    return self._seen(event.status)
+                if isinstance(event, RunStatus) and progress is not None:
+                    progress(status_of(event))
+        raise AssertionError("following ends with Ended")
+
+    def logs(
+        self,
+        *tasks: str,
+        follow: bool = False,
+        lines: int | None = 100,
+        since: float | None = None,
+        grep: str | None = None,
+        errors: bool = False,
+        all_attempts: bool = False,
+    ) -> Iterator[LogLine]:
+        """What tasks have printed, merged by time.
+
+        `tasks`: such as worker:1, worker, worker:0-3 or @HOST; all if none is named. `follow`: goes on until the run
+        has ended. `lines`: the newest of each task; None: all. `since`: in epoch seconds. `grep`: a regular expression,
+        which the hosts search for. `errors`: tracebacks, errors and last lines alone. `all_attempts`: earlier attempts,
+        too. Hosts that give no answer are logged as warnings. Raises errors.UsageError for a task that is not there.
+        """
+        wanted = LogRequest(
+            select_tasks(self._record, tasks),
+            lines=lines,
+            since=since,
+            grep=grep,
+            errors=errors,
+            all_attempts=all_attempts or errors,
+        )
+        return self._followed(wanted) if follow else self._read(wanted)
+
+    def metrics(self, *tags: str, points: int = 1000) -> list[Series]:
+        """The scalars that its trainers write for TensorBoard, a series for each tag and directory.
+
+        `tags`: names or patterns such as 'eval*'; all if none is named. `points`: the most of each series, evenly
+        spread, up to 2000. A point is (step, time, value), with its time in epoch seconds. Hosts that give no answer
+        are logged as warnings. Raises errors.DtctlError if no host knows the run.
+        """
+        if not 1 <= points <= 2000:
+            raise UsageError(f"points is {points}, expected 1 to 2000")
+        from dtctl.operations.metrics import read_metrics
+
+        found = read_metrics(self._record, self._transport, tags, points=points)
+        if found.run is None:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        _warn(found.errors)
+        return list(found.series)
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
+        from dtctl.operations.checkpoints import each_once
+        from dtctl.operations.coordinator import status_of_hosts
+
+        found = status_of_hosts(self._record, self._transport, guess=True)
+        if not found.time:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        _warn(found.errors)
+        return checkpoints_of(each_once(found.checkpoints))
+
+    def stop(self, *tasks: str, grace: float | None = None) -> tuple[str, ...]:
+        """Stops tasks (all, if none is named) and makes sure of it. Returns those that ran.
+
+        `grace`: seconds from SIGTERM to SIGKILL; None: as in the cluster file. Raises errors.DtctlError if a process
+        outlives SIGKILL, or a host cannot be asked.
+        """
+        from dtctl.operations.stop import StopOrder, stop
+
+        result = stop(
+            self._record,
+            self._transport,
+            select_tasks(self._record, tasks),
+            StopOrder(controller_name(), grace),
+        )
+        _check(result)
+        if not tasks and result.stopped:
+            self._memory.change(self._record, outcome="Stopped")
+        return tuple(map(str, result.stopped))
+
+    def down(self, *, grace: float | None = None) -> None:
+        """Stops it, and removes its logs and code from the hosts; what the trainers wrote is kept. Raises as `stop`."""
+        from dtctl.operations.down import down
+        from dtctl.operations.stop import StopOrder
+
+        result = down(self._record, self._transport, StopOrder(controller_name(), grace, "taken_down"))
+        _check(result.stop)
+        self._memory.forget_removed(self._record.cluster, result.removed)
+
+    def _seen(self, found: RunStatus) -> Status:
+        self._memory.remember_end(found)
+        return status_of(found)
+
+    def _read(self, wanted: LogRequest) -> Iterator[LogLine]:
+        from dtctl.operations.logs.reading import log_lines
+
+        with closing(log_lines(self._record, self._transport, wanted)) as parts:
+            while True:
+                try:
+                    part = next(parts)
+                except StopIteration as ended:
+                    return _warn(ended.value.errors)
+                yield from _lines_of(part)
+
+    def _followed(self, wanted: LogRequest) -> Iterator[LogLine]:
+        from dtctl.operations.client.streams import Disconnected
+        from dtctl.operations.follow import follow
+
+        with closing(follow(self._record, self._transport, wanted)) as events:
+            for event in events:
+                if isinstance(event, LogLines):
+                    yield from _lines_of(event)
+                elif isinstance(event, Disconnected):
+                    _warn({event.host: event.error})
+
+
+def attach(cluster: Cluster, run: str | None = None) -> Run:
+    """A run that is there already, started here or by a colleague: after a restart of Python, or in another notebook.
+
+    `run`: its id; None: the newest of the cluster that its hosts know. Raises errors.DtctlError if they know none,
+    errors.UsageError for an id that no host knows.
+    """
+    from dtctl.operations.runs import check_known
+    from dtctl.operations.status import status
+
+    remembered = memory()
+    known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file)
+    record = known or remembered.place_of(cluster.file) or record_of(plan_roster(cluster.checked.cluster))
+    record = dataclasses.replace(remembered.follow(record).record, run=run)
+    if run is not None and known is None:
+        check_known(record, cluster.transport, [])
+    found = status(record, cluster.transport)
+    if not found.time:
+        raise next(iter(found.errors.values()), _gone(record))
+    return Run(found.record, cluster.transport, remembered)
+
+
+def _gone(record: RunRecord) -> DtctlError:
+    what = f"run {record.run}" if record.run else f"a run of {record.cluster}"
+    return DtctlError(f"no host knows {what}", hint="dtctl.up(cluster)    starts one; dtctl runs    lists them")
+
+
+def _lines_of(part: LogLines) -> Iterator[LogLine]:
+    for text in part.texts():
+        yield LogLine(part.log["task"], text, part.log["time"], part.log["attempt"])
+
+
+def _warn(errors: Mapping[str, DtctlError]) -> None:
+    for host, error in errors.items():
+        log.warning("%s: %s", host, error)
+
+
+def _check(result: StopResult) -> None:
+    """Raises DtctlError, with the command's exit code, for what was not ended."""
+    from dtctl.render.result import stop_exit_code, stopped_tasks
+
+    code = stop_exit_code(result)
+    if not code:
+        return
+    survivors = [f"{one.task} on {one.host}: process {one.pid} is still there" for one in result.survivors]
+    failed = [f"{host}: {error.summary}" for host, error in result.errors.items()]
+    error = DtctlError(f"not everything was stopped: {stopped_tasks(result)}", detail="\n".join([*survivors, *failed]))
+    error.exit_code = code
+    raise error

@@ -1,0 +1,169 @@
+"""`up`: as the command, with its progress passed to a function."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import os
+import threading
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
+
+from dtctl.api.cluster import Cluster, log, memory
+from dtctl.api.run import Run
+from dtctl.config.load import Checked
+from dtctl.errors import DtctlError
+from dtctl.operations.client.conversation import Progress, silent
+from dtctl.operations.consent import Consents, programs_of_hosts
+from dtctl.operations.history import Memory, of_other_directory
+from dtctl.operations.up.readying import Interrupted
+from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpResult
+
+if TYPE_CHECKING:
+    from dtctl.bundle import Bundle
+    from dtctl.operations.checks.checking import Checked as CheckedHosts
+    from dtctl.operations.up.launch import Start
+
+
+def up(
+    cluster: Cluster,
+    *,
+    local: bool = False,
+    replace: bool = False,
+    adopt_output: bool = False,
+    check: bool = True,
+    force: bool = False,
+    allow_missing: int = 0,
+    progress: Callable[[Progress], None] = silent,
+) -> Run:
+    """Pushes the code, starts every task, and returns when all have begun.
+
+    A run that continues and has not changed is returned as it is. `local`: all hosts are this machine, without SSH.
+    `replace`: a live run that differs is stopped first. `adopt_output`: continue in an output directory that another
+    cluster has written. `check`: check versions, GPUs, disks and the network first; what is found is logged as
+    warnings of the logger `dtctl`. `force`: start even if that finds what will make tasks fail. `allow_missing`: start
+    without up to so many worker hosts. `progress` is called once at a time, from other threads.
+
+    Raises errors.ConfigError for what in the file cannot work; errors.PreflightError, before anything is started, for
+    what hosts or this machine lack; errors.TransportError if a host cannot be reached; errors.UsageError; and
+    errors.DtctlError for a start that has failed, with the task that is to blame and the end of its log. An interrupt
+    cancels the start until every host runs its tasks; afterwards the run continues, and `attach` finds it. The
+    KeyboardInterrupt says which.
+    """
+    from dtctl.operations.local import LocalPorts, make_local
+    from dtctl.operations.up.launch import prepare_launch
+    from dtctl.operations.up.up import up as start
+
+    remembered, ports = memory(), LocalPorts()
+    launch = prepare_launch(
+        cluster.checked.cluster,
+        cluster.transport.hostname,
+        os.environ,
+        _reviewed(cluster, local=local, force=force),
+        local=local,
+        replace=replace,
+        adopt_output=adopt_output,
+        check=check,
+        allow_missing=allow_missing,
+        make_local=lambda config: make_local(config, ports),
+    )
+    report = _Report(launch, remembered, progress, force=force)
+    previous = remembered.newest_of(cluster.file)
+    try:
+        outcome = start(launch, cluster.transport, report, remembered, previous=previous)
+        _warn(outcome)
+        _await_tasks(launch, outcome, cluster, remembered)
+    except Interrupted as interrupted:
+        from dtctl.render.starting import what_is_left
+
+        left = what_is_left(interrupted.left, cluster.file, brought=cluster.transport.reached)
+        raise KeyboardInterrupt("\n".join(left)) from None
+    finally:
+        ports.give_back()
+    return Run(dataclasses.replace(launch.record, run=outcome.run), cluster.transport, remembered)
+
+
+def _reviewed(cluster: Cluster, *, local: bool, force: bool) -> Bundle:
+    """The code, with the consent to what starts here."""
+    from dtctl.operations.local import exposure
+    from dtctl.operations.up.review import review
+
+    config = cluster.checked.cluster
+    checked = Checked(config, copy.deepcopy(cluster.checked.findings))  # a review adds its own
+    reviewed = review(checked, os.environ, local=local, force=force)
+    for doubt in reviewed.doubts:
+        log.warning("%s: %s %s", doubt.place, doubt.summary, f"({doubt.hint})" if doubt.hint else "")
+    if (exposed := exposure(config)) is not None:
+        log.warning("%s %s (%s)", exposed.file, exposed.what, exposed.remedy)
+    consents = Consents()
+    wanted = consents.missing(programs_of_hosts(config, cluster.overrides, local=local))
+    if wanted and not local:
+        from dtctl.render.starting import not_allowed
+
+        raise not_allowed(config, wanted, local=local)
+    consents.allow(wanted)
+    return reviewed.bundle
+
+
+class _Report(UpReport):
+    def __init__(self, launch: Start, remembered: Memory, progress: Callable[[Progress], None], *, force: bool) -> None:
+        self._record, self._memory, self._progress, self._force = launch.record, remembered, progress, force
+        self._one_at_a_time = threading.Lock()
+
+    def __call__(self, progress: Progress) -> None:
+        with self._one_at_a_time:
+            self._progress(progress)
+
+    def checked(self, checked: CheckedHosts) -> None:
+        from dtctl.render.checks import refuse_certain_failure, worded
+
+        for one in checked.found:
+            log.warning("%s", "\n".join(worded(one)))
+        if not self._force:
+            refuse_certain_failure(checked, hint="up(..., force=True)    starts them all the same")
+
+    def at_zero(self, unseen: UnusedCheckpoint) -> None:
+        from dtctl.render.starting import at_step_zero
+
+        log.warning("%s", "\n".join(at_step_zero(unseen)))
+
+    def consent(self, runs: Collection[str]) -> None:
+        for run in runs:
+            if (other := self._memory.other_file_of(run, self._record)) is not None:
+                raise of_other_directory(run, other, self._record.file, hint=f"dtctl.load({str(other)!r})")
+
+
+def _warn(outcome: UpResult) -> None:
+    for host, error in outcome.absent.items():
+        log.warning("the run continues without %s: %s", host, error)
+    if outcome.unremembered is not None:
+        log.warning("%s", outcome.unremembered)
+
+
+def _await_tasks(launch: Start, outcome: UpResult, cluster: Cluster, remembered: Memory) -> None:
+    """Until the tasks of a run that was started have begun. The run goes on if its coordinator cannot be followed."""
+    if not outcome.started:
+        if outcome.lead is not None:
+            outcome.lead.close()
+        return None
+    from dtctl.operations.follow import follow
+    from dtctl.operations.logs import LogRequest
+    from dtctl.operations.up.awaiting import Awaiting
+    from dtctl.render.starting import failed_start
+
+    record = dataclasses.replace(launch.record, run=outcome.run)
+    waiting = Awaiting(launch, record, cluster.transport)
+    try:
+        for event in follow(record, GoingOn(cluster.transport, outcome.lead), LogRequest(())):
+            if waiting.is_over(event):
+                break
+        ended = waiting.end(waiting.failed) if waiting.failed is not None else ""
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"run {outcome.run} continues: dtctl.attach(cluster) finds it") from None
+    except DtctlError as error:
+        return log.warning("%s", error)
+    if waiting.failed is not None:
+        if ended:
+            remembered.change(record, outcome=ended)
+        raise failed_start(waiting.failed, waiting.tail(waiting.failed))
+    return None

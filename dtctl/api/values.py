@@ -1,0 +1,186 @@
+"""What the API returns: frozen values without references to hosts. Times are in epoch seconds, durations in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from dtctl.agent.records.reasons import sentence
+from dtctl.operations.checkpoints import every
+from dtctl.operations.goodput import goodput_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from dtctl.errors import DtctlError
+    from dtctl.model import TaskState
+    from dtctl.operations.checkpoints import Checkpoints, Found
+    from dtctl.operations.snapshot import Outcome, RunStatus, TaskStatus
+
+
+@dataclass(frozen=True)
+class Task:
+    """One task at one moment."""
+
+    name: str
+    """JOB:INDEX, as worker:1."""
+    host: str
+    state: TaskState
+    """A `str`: pending, starting, running, backoff, stalled, succeeded, failed, stopped, or lost (unknown)."""
+    why: str
+    """The reason for its state; empty if there is nothing to say."""
+    attempt: int
+    """How many times its process was started."""
+    exit_code: int | None
+    """Of its newest attempt; None while that runs, and where a signal has ended it."""
+    signal: int | None
+    step: int | None
+    """The newest training step that its log or its event files report; None if they report none."""
+    steps_per_second: float | None
+    loss: float | None
+    log_tail: str
+    """The last lines of an attempt that has ended."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One checkpoint on a host."""
+
+    path: str
+    """Without the suffixes of its files, as TensorFlow restores it."""
+    step: int | None
+    time: float
+    """When it was written, in epoch seconds of its host."""
+    size_bytes: int
+    complete: bool
+    """All its parts are there, on one host or on several."""
+    hosts: tuple[str, ...]
+    """Those that have parts of it."""
+    problem: str
+    """Why it is not complete; empty if it is."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """A run at one moment."""
+
+    run: str
+    cluster: str
+    outcome: Outcome
+    """A `str`: Created, Running, Restarting, Suspended, Succeeded, Failed or Stopped."""
+    why: str
+    cause: str | None
+    """The task whose failure came first; of a failed run only."""
+    tasks: Mapping[str, Task]
+    """By their names, in the order of the cluster file."""
+    started: float
+    """In epoch seconds of the machine that has started it."""
+    step: int | None
+    target_step: int | None
+    """The step at which the training ends, if the trainer's arguments say so."""
+    steps_per_second: float | None
+    """Now; None while no task reports it."""
+    seconds_left: float | None
+    loss: float | None
+    """The newest that the lead task has reported."""
+    checkpoint: Checkpoint | None
+    """The newest complete one."""
+    goodput: float | None
+    """The share of the elapsed time that went into steps that were kept, from 0 to 1; None while unknown."""
+    over: bool
+    """The outcome is certain, and no task runs any more."""
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Host -> why it gave no answer. Its tasks may be `lost`: their state is unknown."""
+
+    @property
+    def succeeded(self) -> bool:
+        return self.outcome.value == "Succeeded"
+
+    def __str__(self) -> str:
+        of = f" of {self.target_step}" if self.target_step is not None else ""
+        step = f", step {self.step}{of}" if self.step is not None else ""
+        return f"{self.run}: {self.outcome.value}, {self.why}{step}"
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """One line that a task has printed. `str` has the name of its task, and is safe for a terminal."""
+
+    task: str
+    text: str
+    """Without its end; of a progress bar that redraws itself its last state. As the trainer wrote it."""
+    time: float
+    """Not after it was written, and not long before, in epoch seconds of its host."""
+    attempt: int
+
+    def __str__(self) -> str:
+        from dtctl.render.terminal.safe import one_line
+
+        return f"{self.task} | {one_line(self.text)}"
+
+
+def status_of(found: RunStatus) -> Status:
+    progress, newest = found.progress, found.newest_checkpoint
+    complete = [one for one in checkpoints_of([newest]) if one.complete] if newest is not None else []
+    goodput = goodput_of(found)
+    return Status(
+        run=found.record.run or "",
+        cluster=found.record.cluster,
+        outcome=found.verdict.outcome,
+        why=sentence(found.verdict.why),
+        cause=str(found.verdict.cause) if found.verdict.cause else None,
+        tasks={str(task): _task_of(one) for task, one in found.tasks.items()},
+        started=found.record.created,
+        step=progress.step,
+        target_step=progress.target,
+        steps_per_second=progress.rate,
+        seconds_left=progress.left_s,
+        loss=_number(progress.loss),
+        checkpoint=complete[0] if complete else None,
+        goodput=goodput.share if goodput is not None else None,
+        over=found.is_over,
+        errors=found.errors,
+    )
+
+
+def _task_of(task: TaskStatus) -> Task:
+    entry = task.entry
+    return Task(
+        name=str(task.id),
+        host=task.host,
+        state=task.state,
+        why=sentence(task.why),
+        attempt=entry["attempt"],
+        exit_code=task.exit["code"],
+        signal=task.exit["signal"],
+        step=entry["step"],
+        steps_per_second=entry["rate"],
+        loss=_number(entry["loss"]),
+        log_tail=task.exit["tail"],
+    )
+
+
+def _number(text: str | None) -> float | None:
+    """A loss as logs write it; `nan` is one."""
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        return None
+
+
+def checkpoints_of(found: Sequence[Checkpoints]) -> list[Checkpoint]:
+    """The newest first."""
+    return [_checkpoint_of(one) for one in every(found)]
+
+
+def _checkpoint_of(one: Found) -> Checkpoint:
+    return Checkpoint(
+        path=one.path,
+        step=one.checkpoint["step"],
+        time=one.checkpoint["time"],
+        size_bytes=one.checkpoint["size_bytes"],
+        complete=one.whole,
+        hosts=one.hosts,
+        problem="" if one.whole else one.checkpoint["problem"] or "",
+    )

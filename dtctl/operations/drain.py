@@ -1,0 +1,167 @@
+"""Take a host out of a run for its maintenance, and back in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from dtctl.agent.records import answers as records
+from dtctl.agent.records.values import FINAL
+from dtctl.agent.run import drains
+from dtctl.errors import DtctlError, TransportError, UsageError
+from dtctl.model import Host, TaskId
+from dtctl.operations.client.conversation import Request, ask
+from dtctl.operations.client.plausible import check_part, check_tasks
+from dtctl.operations.coordinator import First, Own, ask_coordinator, ask_run, ask_whole_run
+from dtctl.operations.restart import RestartResult, statuses, why_unreached
+from dtctl.operations.run_record import RunRecord
+from dtctl.operations.snapshot import CoordinatorUnreachable
+from dtctl.operations.stop import (
+    Before,
+    OnStopping,
+    StopOrder,
+    StopResult,
+    check_ended,
+    ending,
+    listener,
+    once,
+    result_by_hosts,
+    unseen,
+)
+from dtctl.transport.seam import Transport
+from dtctl.transport.timeouts import PATIENCE_S
+
+if TYPE_CHECKING:
+    from dtctl.agent.records.spec import Inventory
+    from dtctl.agent.records.whole_run import RunView
+    from dtctl.transport.seam import Session
+
+R = TypeVar("R")
+
+Held = Callable[["Inventory", "RunView"], Collection[str]]
+"""The tasks that a request is about, by what the coordinator knows."""
+
+
+def drain(
+    record: RunRecord,
+    transport: Transport,
+    host: str,
+    order: StopOrder,
+    report: OnStopping = unseen,
+    before: Before = lambda found: None,
+) -> StopResult:
+    """Ends the host's tasks and holds them, with all that cannot continue without them.
+
+    By the coordinator; where that is away, or does not reach the host, the host is asked itself, about its own tasks.
+    `before` is called with the tasks that will be held.
+    """
+
+    def request(asked: RunRecord, own: Own) -> records.StopResult:
+        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, _to_be_held(host), before))
+
+    def wanted(asked: RunRecord) -> Request[records.StopResult]:
+        fields = {"drained": host, "by": order.by, "grace_s": order.grace_s}
+        heard = listener(asked, report)
+
+        def check(at: Host, answer: records.StopResult) -> None:
+            check_ended(answer, check_part(asked, at, answer))
+
+        return Request("drain", records.StopResult, lambda _: fields, check, order.patience_s(asked), heard)
+
+    before = once(before)
+    try:
+        record, answer, own = ask_run(record, transport, request)
+    except CoordinatorUnreachable as away:
+        known = away.found.record if away.found is not None else record
+        _check_place(known, host)
+        before(ending(known, known.tasks_on(host)))
+        direct = _ask_directly(known, transport, wanted(known), host, away.own)
+        return dataclasses.replace(result_by_hosts(known, *direct), away=away, known=known)
+    known = record.as_known(answer["inventory"])
+    result = dataclasses.replace(result_by_hosts(known, {**own, known.coordinator: answer}, {}), known=known)
+    if host in answer["unreached"]:
+        direct = _ask_directly(known, transport, wanted(known), host, {})
+        result = result.and_then(result_by_hosts(known, *direct))
+    promised = [one for one in answer["unreached"] if one != host or isinstance(result.errors.get(one), TransportError)]
+    return dataclasses.replace(result, promised=tuple(promised))
+
+
+def undrain(
+    record: RunRecord, transport: Transport, host: str, *, by: str, before: Before = lambda found: None
+) -> RestartResult:
+    """Lets everything run again that the host's drain holds, and no other's."""
+
+    def request(asked: RunRecord, own: Own) -> records.RestartResult:
+        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, _held_now(host), before))
+
+    def wanted(asked: RunRecord) -> Request[records.RestartResult]:
+        def check(at: Host, answer: records.RestartResult) -> None:
+            check_tasks("tasks", answer["tasks"], check_part(asked, at, answer))
+
+        patience_s = PATIENCE_S + 2 * asked.grace_s
+        fields = {"drained": host, "by": by}
+        return Request("undrain", records.RestartResult, lambda _: fields, check, patience_s)
+
+    before = once(before)
+    try:
+        record, answer, own = ask_run(record, transport, request)
+    except CoordinatorUnreachable as away:
+        known = away.found.record if away.found is not None else record
+        _check_place(known, host)
+        before(ending(known, known.tasks_on(host)))
+        answers, errors = _ask_directly(known, transport, wanted(known), host, away.own)
+        return RestartResult(statuses(known, tuple(known.roster), list(answers.values())), errors, away)
+    record = record.as_known(answer["inventory"])
+    return RestartResult(
+        tasks=statuses(record, tuple(record.roster), [*own.values(), answer]),
+        errors={away: why_unreached(away, answer["coordination"]) for away in answer["unreached"]},
+    )
+
+
+def _ask_directly(
+    record: RunRecord, transport: Transport, wanted: Request[R], host: str, own: Mapping[str, R]
+) -> tuple[Mapping[str, R], Mapping[str, DtctlError]]:
+    """The host's own answer, unless it has given one already."""
+    if host in own:
+        return {host: own[host]}, {}
+    outcomes = ask(record, transport, wanted, [host])
+    return outcomes.results, outcomes.errors
+
+
+def _pinned(host: str, held: Held, before: Before) -> First:
+    """Asks the coordinator first which tasks it is about, and pins the request to the run that is current."""
+
+    def first(record: RunRecord, session: Session) -> RunRecord:
+        found, answer = ask_whole_run(record, session)
+        assert answer["inventory"] is not None
+        assert answer["coordination"] is not None
+        _check_place(found, host)
+        before(ending(found, [TaskId.parse(task) for task in held(answer["inventory"], answer["coordination"])]))
+        return dataclasses.replace(record, run=found.run)
+
+    return first
+
+
+def _to_be_held(host: str) -> Held:
+    def held(run: Inventory, view: RunView) -> Collection[str]:
+        here = [host for host, contact in view["hosts"].items() if not contact["absent"]]
+        members = [one for one in run["roster"] if one["host"] in here and one["task"] in view["intents"]]
+        states = [contact["state"] for contact in view["hosts"].values() if contact["state"] is not None]
+        ended = {task for state in states for task, entry in state["tasks"].items() if entry["state"] in FINAL}
+        tasks = drains.held_by(host, members, run["strategy"], view["intents"], ended)
+        return [task for task in tasks if task not in ended]
+
+    return held
+
+
+def _held_now(host: str) -> Held:
+    return lambda run, view: drains.tasks_of(host, view["intents"])
+
+
+def _check_place(record: RunRecord, host: str) -> None:
+    """Raises UsageError for a host that has nothing of the run."""
+    if record.tasks_on(host):
+        return
+    hosts = dict.fromkeys(record.roster.values())
+    raise UsageError(f"{host} has no task in {record.run or record.cluster}", hint=f"its hosts: {', '.join(hosts)}")
