@@ -357,6 +357,8 @@ class Cluster(Settings):
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
     """Host -> how the file has it reached, where the command line overrides that."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Its keys as they are written, with what the command line overrides: see settings_of."""
 
     @property
     def lead(self) -> TaskId:

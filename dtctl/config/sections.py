@@ -217,7 +217,8 @@ class ClusterFile(Settings):
     """where the ports begin that nothing else says: that of the coordinator and those of jobs without `port`, so that
     every task takes the first one that no other task of its machine has; `auto`: free ones that each host chooses
     before the start, outside of those that its system hands out to outgoing connections. If it is left out, the
-    coordinator takes 2221, and tasks count from 2222"""
+    coordinator takes 2221, and tasks count from 2222; where another run or program has one of these, the hosts choose
+    as with `auto`"""
     trainer: TrainerEntry = key(TrainerEntry())
     """the training program"""
     dirs: DirsEntry = key(DirsEntry())

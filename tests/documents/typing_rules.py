@@ -35,6 +35,7 @@ BY_NIGHT = "`make nightly PARTS=documents` types it"
 NOT_TYPED = {
     ("README.md", "make demo"): f"installs TensorFlow: {BY_NIGHT}",
     ("README.md", "make test"): "this is it",
+    ("README.md", "dtctl compare A B"): "A and B are runs: tests/local/test_python_api.py has two",
     ("README.md", "dtctl top"): "fills the screen: tests/local/test_top.py has a terminal",
     ("README.md", "dtctl dashboard"): "serves until Ctrl-C: tests/local/test_dashboard.py opens it",
     ("README.md", "dtctl dump worker:1"): "the run may have ended by then: tests/local/test_live.py asks live trainers",

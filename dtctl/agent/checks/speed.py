@@ -166,6 +166,8 @@ class _States:
     def __init__(self) -> None:
         self._found: Dict[int, List[Gpu]] = {}
         self._over = threading.Event()
+        self._reader = Reader(every_s=_LOOK_EVERY_S)
+        self._reader.start(time.monotonic())  # before the thread: it forks
         self._thread = threading.Thread(target=self._inspect, daemon=True)
         self._thread.start()
 
@@ -175,13 +177,11 @@ class _States:
         return self._found
 
     def _inspect(self) -> None:
-        reader = Reader(every_s=_LOOK_EVERY_S)
-        reader.start(time.monotonic())
         while not self._over.wait(_LOOK_EVERY_S):
-            known = reader.read(time.monotonic())
+            known = self._reader.read(time.monotonic())
             for gpu in known["each"] if known is not None else ():
                 self._found.setdefault(gpu["index"], []).append(gpu)
-        reader.close()
+        self._reader.close()
 
 
 def _highest(samples: List[Gpu]) -> GpuSpeed:

@@ -22,6 +22,7 @@ from .tensorboard import (
 )
 from .values import (
     MOST_TASKS,
+    By,
     Count,
     Epoch,
     ExitCode,
@@ -302,6 +303,8 @@ class KnownRun(Record):
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
     """As its coordinator last recorded it; null on the other hosts."""
+    by: Default[By, ""]
+    """user@host of whoever has started it."""
 
 
 class DamagedRun(Record):

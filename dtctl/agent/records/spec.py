@@ -152,6 +152,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    settings: Default[AtMost[Dict[Line, Line], 4096], {}]
+    """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
 
 

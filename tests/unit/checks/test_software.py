@@ -184,6 +184,11 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
         ({"packages": {"tensorflow": "2.21.0"}, "cuda": "packages of pip"}, None),
         ({"packages": {"tensorflow-cpu": "2.21.0"}}, "tensorflow_without_gpus"),
         ({"packages": {"torch": "2.2.0"}}, None),
+        (
+            {"packages": {"tensorflow": "2.21.0"}, "imported": {"tensorflow": {"seconds": 9, "gpus": 0}}},
+            "gpus_not_seen",
+        ),
+        ({"imported": {"torch": {"seconds": 9, "gpus": 1}, "json": {"seconds": 0}}}, None),
         ({}, None),
     ],
 )
