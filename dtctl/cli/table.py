@@ -47,6 +47,7 @@ GROUPS = {
         "report": Entry("browser", Effect.READS, "Write one page about the run"),
         "wait": Entry("status", Effect.READS, "Wait for the run to finish; its result is the exit code"),
         "runs": Entry("status", Effect.READS, "List the cluster's runs"),
+        "compare": Entry("status", Effect.READS, "Show runs side by side: settings, outcome, speed, metrics"),
     },
     "Repair": {
         "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),

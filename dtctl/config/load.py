@@ -21,6 +21,7 @@ from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
+from dtctl.config.settings import settings_of
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
 
@@ -70,7 +71,8 @@ class _Parsed:
     findings: Findings
 
     def built(self) -> Cluster:
-        return dataclasses.replace(build(self.sections, self.file.absolute(), self.findings), file_sha256=self.sha256)
+        cluster = build(self.sections, self.file.absolute(), self.findings)
+        return dataclasses.replace(cluster, file_sha256=self.sha256, settings=settings_of(self.findings.document.data))
 
 
 def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:

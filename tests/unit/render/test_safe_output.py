@@ -45,6 +45,7 @@ from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
+from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
@@ -86,12 +87,13 @@ from dtctl.render import (
 from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
+from dtctl.render.compare import show_comparison
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
-from dtctl.render.machine import document
+from dtctl.render.machine import document, results
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
@@ -246,6 +248,10 @@ def plan() -> Any:
     )
 
 
+_STARTED = dataclasses.replace(run_status(), record=dataclasses.replace(record(), settings={"grace": "1m"}))
+COMPARISON = Comparison(
+    {"demo-1": compared(run_status(), METRICS), "demo-2": compared(_STARTED, METRICS)}, {"demo-3": ERROR}
+)
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
 UP = UpResult(
     "run",
@@ -405,6 +411,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
     "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
+    "show_comparison": lambda: show_comparison(poisoned(COMPARISON)),
     "show_runs": lambda: status.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
@@ -416,6 +423,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_moving_ports": lambda: starting.show_moving_ports(poisoned(ERROR)),
     "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
     "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
     "show_data_pushed": lambda: data.show_data_pushed({"a": [DATA_PUSHED]}),
@@ -448,6 +456,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_next_url": lambda: page.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
     "show_end": lambda: tensorboard.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
+    "show_setup_logs": lambda: logs.show_setup_logs(
+        {f"a{BAD}": [{"path": f"/x{BAD}", "text": f"line{BAD}"}], f"b{BAD}": []}, None, as_json=False
+    ),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
@@ -518,6 +529,7 @@ def test_what_is_shown_holds_no_poison(name: str, color: Any, capsys: pytest.Cap
 def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) -> None:
     bodies: list[Mapping[str, Any]] = [
         machine_status.run_status(poisoned(run_status())),
+        results.comparison(poisoned(COMPARISON)),
         document.started(f"c{BAD}", poisoned(UP)),
         machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
         machine_checks.checked(CHECKED),
