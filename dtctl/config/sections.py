@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import DataKeys, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
@@ -59,7 +59,7 @@ class DirsEntry(Section):
     themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
     that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
     they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
-    there already: every host with a task that is no `ps` is looked at."""
+    there already, on every host with a task that is no `ps`; or dtctl brings it: `data.from`."""
 
     where: ClassVar[str] = "dirs"
 
@@ -99,7 +99,7 @@ class HostEntry(Section):
     gpus: v.Gpus = key(0, "2")
     """how many GPUs its tasks share"""
     python: v.Text | None = key(None, "/opt/py311/bin/python")
-    """interpreter of its trainers in place of `trainer.python`"""
+    """interpreter of its trainers in place of `trainer.python`, or of `trainer.environment.python`"""
     env: v.Env = key({}, "{OMP_NUM_THREADS: 8}")
     """variables of its trainers, over those of `trainer` and the job"""
     dirs: DirsEntry = key(DirsEntry(), "{data: /ssd/digits}")
@@ -242,6 +242,7 @@ SECTIONS: tuple[type[Section], ...] = (
     HostSsh,
     JobEntry,
     TrainerEntry,
+    Environment,
     DirsEntry,
     DataEntry,
     TfConfig,

@@ -303,6 +303,10 @@ class Host:
         yield {"type": "output", "stream": 2}, b"and a warning\n"
         yield {"type": "result", "exit_code": 0, "signal": None}, b""
 
+    def _setup_logs(self, request: Fields) -> Answer:
+        log = {"path": "/home/train/.dtctl/environments/uv-1.log", "text": f"installed {MARK} {self.name}\n"}
+        yield {"type": "result", "logs": [log]}, b""
+
     def _gc(self, request: Fields) -> Answer:
         dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}
         orphan = {"pid": 77, "command": f"python train.py {MARK} {self.name}", "run": "demo-0"}

@@ -10,7 +10,6 @@ import time
 from ..host import machine
 from ..records.checks import GpuSpeed
 from ..records.kinds import made
-from ..run import environment
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
 from ..vitals.neighbours import Others
@@ -67,7 +66,7 @@ print("\\n" + json.dumps({"kind": kind, "flops": flops, "copied_bytes": copied})
 
 
 def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
-    python = Python(question["python"], environment.Marks(None))
+    python = Python(talk.root, question["python"])
     load, others = MachineLoad(), Others(time.monotonic())
     load.sample(time.time())
     answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
