@@ -91,9 +91,14 @@ _SPEED = (
     "Only with `--deep`. Each host multiplies matrices for some seconds, with NumPy on all processors, and with "
     "TensorFlow or PyTorch on each GPU if the programs import them. A host below 0.8 of the median (far below, if the "
     "others differ much) is named, with what is different there. The GPU part was tested with stand-ins for "
-    "`nvidia-smi` and the framework, not on a GPU. For slow networks see [network](#network).",
+    "NVML and the framework, not on a GPU. For slow networks see [network](#network).",
 )
-_INTRODUCED = {"network": _NETWORK, "ssh": _SSH, "speed": _SPEED}
+_URLS = (
+    "The trainers' own Python is asked to write, read, list and remove at the storage URLs of the run, with the "
+    "trainers' variables and secrets: see [Storage in a bucket](storage-urls.md#before-the-start). `dtctl up` asks "
+    "this, too.",
+)
+_INTRODUCED = {"network": _NETWORK, "urls": _URLS, "ssh": _SSH, "speed": _SPEED}
 """What stands above the signatures of a topic."""
 
 
@@ -117,7 +122,7 @@ def checks() -> str:
         "the check removes, or, if it was killed, the next one.",
         "`dtctl up` runs the cheap part of it without extra connections: versions, disks, memory, clocks, and the "
         "tasks' ports. It warns and starts all the same, except where tasks are certain to fail (a missing Python, "
-        "module or GPU, a syntax error); `dtctl up --no-check` skips it.",
+        "module or GPU, a syntax error, a bucket that cannot be used); `dtctl up --no-check` skips it.",
         *(part for topic in TOPICS for part in _topic(topic)),
     )
 

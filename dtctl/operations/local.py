@@ -35,7 +35,7 @@ _OF_TOOLS = ("uv-receipt.toml", "pipx_metadata.json")
 
 
 def scan_code(cluster: Cluster) -> Bundle:
-    """The cluster's code, without the files that hold secrets or keys."""
+    """The cluster's code, without the files that hold secrets or keys, and without its data."""
     from dtctl.bundle import scan
 
     over_ssh = [host.reach for host in cluster.hosts.values() if isinstance(host.reach, SshSettings)]
@@ -45,6 +45,7 @@ def scan_code(cluster: Cluster) -> Bundle:
         cluster.trainer.code,
         cluster=cluster.name,
         secret_files=[*env_file, *(Path(key).expanduser() for key in set(keys))],
+        without=[cluster.data.source] if cluster.data.source else [],
     )
 
 
@@ -159,15 +160,20 @@ class Exposure:
 
 def find_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
     """The secrets' values, from the env file first. Raises PreflightError with the names of those that are missing."""
-    names = cluster.trainer.secrets
-    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
-    missing = [name for name in names if name not in known]
+    known = known_secrets(cluster, environ)
+    missing = [name for name in cluster.trainer.secrets if name not in known]
     if missing:
         raise PreflightError(
             f"no value for the secret{'s' if len(missing) > 1 else ''} {', '.join(missing)}",
             hint=f"export {missing[0]}=...    or write it to the trainer's env_file",
         )
-    return {name: known[name] for name in names}
+    return known
+
+
+def known_secrets(cluster: Cluster, environ: Mapping[str, str]) -> dict[str, str]:
+    """Those that have values. Raises PreflightError for an env file that cannot be used."""
+    known = {**environ, **(read_env_file(cluster.trainer.env_file) if cluster.trainer.env_file else {})}
+    return {name: known[name] for name in cluster.trainer.secrets if name in known}
 
 
 def find_hooks(cluster: Cluster, environ: Mapping[str, str]) -> tuple[Post, ...]:

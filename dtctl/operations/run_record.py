@@ -59,7 +59,9 @@ class RunRecord:
     outcome: str = ""
     """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
-    """As a host of the run reports it."""
+    """As a host of the run reports it; so the next one."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
 
     @property
     def project(self) -> Path | None:
@@ -128,6 +130,7 @@ class RunRecord:
                 TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
             },
             target_step=inventory["target_step"],
+            settings=inventory["settings"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

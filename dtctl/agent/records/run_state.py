@@ -18,6 +18,7 @@ from .values import (
     Tail,
     TaskName,
     TaskState,
+    Variables,
     Want,
 )
 from .vitals import Complaint, Machine, Processors, Share
@@ -263,6 +264,16 @@ class Start(Record):
     argv: Default[List[str], []]
 
 
+class MadeEnvironment(Record):
+    """environment.json: written last, so an environment without it is not whole."""
+
+    python: Path
+    path: Default[AtMost[List[Path], 100], []]
+    """Directories that come first in PATH."""
+    variables: Default[Variables, {}]
+    """Others that it sets."""
+
+
 MOST_PATHS = 1_000_000
 
 
@@ -272,6 +283,18 @@ class Copy(Record):
     sha256: BundleId
     signature: AtMost[str, 100]
     """Size, times of modification and of change in ns, and inode: more digits than every reader of JSON can hold."""
+
+
+class DataFolder(Record):
+    """place.json of a directory of data."""
+
+    dir: Path
+    bundle: BundleId
+    """Of the newest push."""
+    made: bool
+    """The directory was made for it."""
+    of_others: Default[AtMost[List[Path], MOST_PATHS], []]
+    """What of the bundle was there before."""
 
 
 class Code(Record):

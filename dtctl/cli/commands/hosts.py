@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -23,7 +25,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.errors import ExitCode, UsageError
+from dtctl.errors import ExitCode, PreflightError, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -156,7 +158,7 @@ def check(
     """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
     from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.local import make_local
+    from dtctl.operations.local import known_secrets, make_local
     from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checks, errors
@@ -173,7 +175,12 @@ def check(
 
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
     allowed = may_start(cluster, overrides, local=local)
-    context = context_of(plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed)
+    known: Mapping[str, str] = {}
+    with suppress(PreflightError):  # of an env file that cannot be used `up` tells
+        known = known_secrets(cluster, os.environ)
+    context = context_of(
+        plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed, secrets=known
+    )
     record = record_of(plan)
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),

@@ -62,6 +62,10 @@ def logs(
     all_attempts: Annotated[
         bool, typer.Option("-a", "--all-attempts", help="Earlier attempts, too, each under its number.")
     ] = False,
+    setup: Annotated[
+        bool,
+        typer.Option("--setup", help="What the last start printed that made environments and ran the setup."),
+    ] = False,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Lines without the names of their tasks.")] = False,
     save: Annotated[
         Path | None, typer.Option("--save", metavar="DIR", help="Into a new directory, a file for each attempt.")
@@ -83,6 +87,10 @@ def logs(
     _refuse_together({"-p": previous, "--all-attempts": all_attempts})
     if context and not errors and grep is None:
         raise UsageError("-C is about lines that are found", hint="add -g PATTERN, or --errors")
+    if setup:
+        _refuse_together({"--setup": setup, "-f": follow})
+        _refuse_together({"--setup": setup, "TASKS": tasks})
+        return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
     record, now = scope.record(), time.time()
     some = chosen(record, tasks)
     wanted = LogRequest(
@@ -118,6 +126,18 @@ def logs(
     show_host_errors(found.errors)
     exit_for(found.errors, others=found.answered)
     return None
+
+
+def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
+    from dtctl.agent.records.answers import SetupLogsResult
+    from dtctl.operations.client.conversation import Request, ask
+    from dtctl.render.errors import show_host_errors
+    from dtctl.render.logs import show_setup_logs
+
+    found = ask(scope.record(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
+    show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
+    show_host_errors(found.errors)
+    exit_for(found.errors, others=found.results)
 
 
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
+import secrets as randomness
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import machine, software, speed, ssh, storage
+from dtctl.operations.checks import data, machine, software, speed, ssh, storage, urls
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
@@ -26,7 +26,9 @@ from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
+from dtctl.operations.data import data_set
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan.roster import RunPlan
@@ -37,14 +39,21 @@ from dtctl.transport.timeouts import PATIENCE_S
 TOPICS: tuple[Topic[Any, Any], ...] = (
     tasks.TOPIC,
     storage.TOPIC,
+    data.TOPIC,
+    urls.TOPIC,
     software.TOPIC,
     machine.TOPIC,
     speed.TOPIC,
     ssh.TOPIC,
 )
 
-STOPPING = ("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent")
-"""What makes tasks fail for certain: `up` starts nothing."""
+STOPPING = (
+    *("python_missing", "modules_missing", "syntax_error"),
+    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
+    *data.MISSING,
+    *("url_missing", "url_denied", "url_scheme_unknown"),
+)
+"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -267,10 +276,13 @@ def context_of(
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
+    bundle: str | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
-    `allowed_here`: the user lets the file start its programs on this machine.
+    `allowed_here`: the user lets the file start its programs on this machine. `bundle`: the code that the hosts have
+    been sent. `secrets`: those of the trainers.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return CheckContext(
@@ -279,13 +291,17 @@ def context_of(
         brief,
         deep,
         network_speed,
-        token=secrets.token_hex(8),
-        nonce=secrets.token_hex(16),
+        token=randomness.token_hex(8),
+        nonce=randomness.token_hex(16),
         reached_at={
             name: hostname(reach)
             for name, reach in reaches.items()
             if hostname is not None and isinstance(reach, SshSettings)
         },
         allowed_here=allowed_here,
+        data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
         own_python=local_python(os.environ),
+        bundle=bundle,
+        environment_files=environment_files(plan.cluster),
+        secrets=secrets or {},
     )

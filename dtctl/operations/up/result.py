@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dtctl.agent.records.answers import Prepared
 from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.run_state import Past
 from dtctl.agent.run.policy import fingerprint
@@ -200,6 +201,9 @@ class UpReport:
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
 
+    def moving_ports(self, taken: DtctlError) -> None:
+        """Ports that the file does not set are taken, so the hosts choose others. May raise."""
+
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         """An earlier run has saved a checkpoint that this one does not see."""
 
@@ -225,10 +229,16 @@ def earlier(prepared: Mapping[str, Prepared]) -> Checkpoints | None:
     return newest if newest and newest.report["newest_complete"] else None
 
 
+def saved_at_url(facts: CheckFacts | None) -> bool:
+    """Whether a host has seen a checkpoint at a storage URL that the run writes to."""
+    tried = facts["urls"]["tried"] if facts is not None and facts["urls"] is not None else ()
+    return any(one["saved"] for one in tried)
+
+
 def unseen(prepared: Mapping[str, Prepared], record: RunRecord, previous: RunRecord | None) -> UnusedCheckpoint | None:
     """The newest checkpoint that is out of sight, where none is in sight. `previous`: the last run of this file."""
     lead = record.coordinator
-    if earlier(prepared):
+    if earlier(prepared) or any(saved_at_url(answer["facts"]) for answer in prepared.values()):
         return None
     unused = [(host, one) for host, answer in prepared.items() for one in answer["saved"] if not one["seen"]]
     if unused:

@@ -46,6 +46,8 @@ RULED = (
     "Points",
     "MetricsResult",
     "UpRequest",
+    "DataPushRequest",
+    "DataRequest",
     "ExecRequest",
     "LogsRequest",
     "StoreRequest",
@@ -134,6 +136,7 @@ EXAMPLES = [
     "PATH",
     "A B",
     "task_failed",
+    "gs://bucket/run",
 ]
 
 

@@ -1,0 +1,163 @@
+"""Whether trainers can use the run's storage URLs from here: their own Python is asked, as it is started for them."""
+
+from __future__ import annotations
+
+from ..host.secrets import Masks
+from ..records.checks import PythonAsked, UrlTried
+from ..records.kinds import made
+from ..records.values import CODE
+from ..run import environment
+from .software import Python
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict
+
+    from ..conversation import Conversation
+    from ..records.checks import UrlsFacts, UrlsQuestion
+
+
+LIMIT_S = 90.0
+"""Of one Python: it imports TensorFlow, which takes its time, and a storage far away does not answer at once."""
+
+_PROBE = """\
+import sys
+if sys.path[:1] == [""]:
+    del sys.path[0]
+import json, os, re
+asked = json.loads(sys.argv[1])
+os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+# tensorflow/core/platform/cloud (tsl): it tries ten times otherwise, for minutes
+os.environ.update(GCS_RETRY_CONFIG_MAX_RETRIES="1", GCS_REQUEST_CONNECTION_TIMEOUT_SECS="15",
+    GCS_METADATA_REQUEST_TIMEOUT_SECS="15", GCS_WRITE_REQUEST_TIMEOUT_SECS="20", GCS_READ_REQUEST_TIMEOUT_SECS="20")
+
+class ByTensorflow:
+    def __init__(self):
+        import tensorflow
+        self.name = "TensorFlow " + tensorflow.__version__
+        self.files = tensorflow.io.gfile
+        if "tensorflow_io" in asked["modules"]:
+            import tensorflow_io
+    def write(self, url):
+        with self.files.GFile(url, "w") as file:
+            file.write("x")
+    def read(self, url):
+        with self.files.GFile(url) as file:
+            file.read()
+    def list(self, url):
+        # an empty answer does not say why
+        if not self.files.isdir(url) and not self.files.exists(url):
+            self.files.listdir(url)
+    def has(self, url):
+        return self.files.exists(url)
+    def remove(self, url):
+        self.files.remove(url)
+
+class ByFsspec:
+    def __init__(self):
+        import fsspec
+        self.name = "fsspec " + fsspec.__version__
+        self.open = lambda url: fsspec.core.url_to_fs(url, skip_instance_cache=True)
+    def write(self, url):
+        system, path = self.open(url)
+        system.pipe_file(path, b"x")
+    def read(self, url):
+        system, path = self.open(url)
+        system.cat_file(path)
+    def list(self, url):
+        system, path = self.open(url)
+        if not system.exists(path):
+            raise FileNotFoundError(path + " is not there")
+    def has(self, url):
+        system, path = self.open(url)
+        return system.exists(path)
+    def remove(self, url):
+        system, path = self.open(url)
+        system.rm_file(path)
+
+KINDS = {"NotFoundError": "missing", "FileNotFoundError": "missing", "NoSuchBucket": "missing",
+    "PermissionDeniedError": "denied", "UnauthenticatedError": "denied", "PermissionError": "denied",
+    "NoCredentialsError": "denied", "PartialCredentialsError": "denied", "DefaultCredentialsError": "denied",
+    "RefreshError": "denied", "UnimplementedError": "scheme", "ImportError": "scheme", "ModuleNotFoundError": "scheme"}
+
+def words(error):
+    text = " ".join(str(error).replace("/" + asked["name"], "").split())
+    said = re.search(r'"message": *"([^"]{1,400})"', text)
+    code = re.search(r"HTTP response code [0-9]+", text)
+    short = code.group() + ": " + said.group(1) if said and code else text
+    return (short or type(error).__name__)[:500]
+
+def kind(error):
+    if str(getattr(error, "code", "")) in ("401", "403"):
+        return "denied"
+    names = [one.__name__ for one in type(error).__mro__]
+    return next((KINDS[name] for name in names if name in KINDS), "other")
+
+library, problem = None, ""
+for make in (ByTensorflow, ByFsspec) if asked["tensorflow"] else (ByFsspec, ByTensorflow):
+    try:
+        library = make()
+        break
+    except ImportError as error:
+        problem = problem or words(error)
+    except BaseException as error:
+        problem = "%s: %s" % (type(error).__name__, words(error))
+answer = {"library": library.name if library else "", "problem": "" if library else problem, "tried": []}
+for one in asked["urls"] if library else ():
+    url = one["url"].rstrip("/")
+    probe = "%s/%s" % (url, asked["name"])
+    found = {"url": one["url"], "doing": "", "kind": "", "said": "", "saved": False}
+    written = False
+    try:
+        if one["write"]:
+            found["doing"] = "write"
+            library.write(probe)
+            written = True
+            found["doing"] = "read"
+            library.read(probe)
+        found["doing"] = "list"
+        library.list(url)
+        found["saved"] = one["write"] and library.has(url + "/checkpoint")
+        found["doing"] = ""
+    except Exception as error:
+        found["kind"], found["said"] = kind(error), words(error)
+    if written:
+        try:
+            library.remove(probe)
+        except Exception as error:
+            if not found["kind"]:
+                found["doing"], found["kind"], found["said"] = "remove", kind(error), words(error)
+    answer["tried"].append(found)
+print("\\n" + json.dumps(answer))
+"""
+
+
+def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
+    path, made_of = question["variables"].get("PATH", ""), question["environment"]
+    python = Python(talk.root, made(PythonAsked, program=question["program"], path=path, environment=made_of))
+    name = ".dtctl-check-%s-%s" % (question["token"], question["host"])
+    wanted = {
+        "urls": question["urls"],
+        "name": name,
+        "tensorflow": question["tensorflow"],
+        "modules": question["modules"],
+    }
+    answer = python.run(_PROBE, wanted, LIMIT_S, _variables(question, python.marks))
+    masks = Masks(question["secrets"].values())
+    hide = masks.hide_text
+    if not isinstance(answer, dict):
+        return {"path": python.found["path"], "library": "", "problem": hide(python.found["problem"]), "tried": []}
+    tried = [made(UrlTried, **dict(one, said=hide(one["said"]))) for one in answer["tried"]]
+    return {
+        "path": python.found["path"],
+        "library": answer["library"],
+        "problem": hide(answer["problem"]),
+        "tried": tried,
+    }
+
+
+def _variables(question: UrlsQuestion, marks: environment.Marks) -> Dict[str, str]:
+    """As the trainers have them, but for what names the code, which is not there yet."""
+    proxies = {name: value for name, value in environment.base().items() if name.lower() in environment.PROXIES}
+    given = {name: value for name, value in question["variables"].items() if CODE not in value}
+    return {**(proxies if question["keep_proxy"] else {}), **marks.values(given), **question["secrets"]}

@@ -1,0 +1,133 @@
+"""Who is asked about the storage URLs of a run, and what the answers mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.checks import UrlsFacts
+from dtctl.agent.records.kinds import checked
+from dtctl.config.cluster import Launch, Trainer
+from dtctl.operations.checks.checking import STOPPING
+from dtctl.operations.checks.topic import Answers, CheckContext
+from dtctl.operations.checks.urls import TOPIC
+from dtctl.render.diagnosis import remedies
+from tests.unit.checks.contexts import context, judged, sentence
+from tests.unit.clusters import cluster, job
+
+OUT, DATA = "gs://runs/digits", "s3://data/digits"
+PYTHON = Launch(command=("python3", "train.py"))
+
+
+def of(dirs: dict[str, str], jobs: Iterable[str] = ("ps", "worker"), **fields: Any) -> CheckContext:
+    """A job has a host of its first letter, and the workers one more, `x`."""
+    hosts = {name: [name[0], "x"] if name == "worker" else [name[0]] for name in jobs}
+    made = [job(name, own, [2222] * len(own), launch=PYTHON) for name, own in hosts.items()]
+    return context(cluster(*made, dirs=dirs, **fields))
+
+
+def urls(value: CheckContext) -> dict[str, list[tuple[str, bool]]]:
+    """Host -> its URLs, and whether it writes there."""
+    asked = TOPIC.ask(value, Answers())
+    return {host: [(one["url"], one["write"]) for one in question["urls"]] for host, question in asked.items()}
+
+
+@pytest.mark.parametrize(
+    ("dirs", "jobs", "asked"),
+    [
+        ({"output": OUT}, ("ps", "worker"), {"p": [(OUT, True)], "w": [(OUT, True)]}),
+        ({"output": OUT}, ("worker",), {"w": [(OUT, True)], "x": [(OUT, True)]}),
+        ({"output": OUT}, ("ps", "worker", "evaluator"), {host: [(OUT, True)] for host in "pwe"}),
+        ({"data": DATA}, ("ps", "worker"), {"w": [(DATA, False)], "x": [(DATA, False)]}),
+        ({"log": OUT}, ("ps", "worker"), {host: [(OUT, True)] for host in "pwx"}),
+        ({"data": OUT, "output": OUT}, ("ps", "worker"), {"p": [(OUT, True)], "w": [(OUT, True)], "x": [(OUT, False)]}),
+        ({"data": "https://h/digits", "output": "/data"}, ("ps", "worker"), {}),
+    ],
+)
+def test_those_are_asked_who_will_save_or_read_there(
+    dirs: dict[str, str], jobs: tuple[str, ...], asked: dict[str, list[tuple[str, bool]]]
+) -> None:
+    assert urls(of(dirs, jobs)) == asked
+
+
+def test_the_question_has_what_the_trainer_is_given_and_is_asked_once() -> None:
+    value = context(
+        cluster(
+            job("worker", ["a"], [2222], launch=Launch(command=("python3", "t.py"), env={"AWS_REGION": "eu"})),
+            dirs={"output": OUT},
+            trainer=Trainer(code=Path("/p"), secrets=("KEY", "UNKNOWN"), keep_proxy=True),
+        ),
+        modules=("torch",),
+        secrets={"KEY": "v", "OTHER": "w"},
+    )
+    (question,) = TOPIC.ask(value, Answers()).values()
+    assert (question["secrets"], question["keep_proxy"]) == ({"KEY": "v"}, True)
+    assert question["variables"]["AWS_REGION"] == "eu"
+    assert (question["tensorflow"], question["modules"]) == (False, ["torch"])
+    assert "secrets={" not in repr(value)
+    assert TOPIC.ask(value, Answers([{}])) == {}
+
+
+def facts(kind: str = "", said: str = "", library: str = "TensorFlow 2.21.0", **fields: Any) -> UrlsFacts:
+    one = {"url": OUT, "doing": "write" if kind else "", "kind": kind, "said": said}
+    return checked(UrlsFacts, {"path": "/usr/bin/python3", "library": library, "tried": [{**one, **fields}]})
+
+
+def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
+    refused = facts("denied", "HTTP response code 401: Anonymous caller")
+    (one,) = judged(TOPIC, of({"output": OUT}), {"p": refused, "w": refused, "x": facts()})
+    assert sentence(one) == (
+        "p,w may not write in gs://runs/digits: HTTP response code 401: Anonymous caller (TensorFlow 2.21.0)"
+    )
+    assert one.signature.name in STOPPING
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "means", "remedy"),
+    [
+        (
+            "missing",
+            {},
+            "there is no gs://runs, or nothing in",
+            "gcloud storage buckets create gs://runs    makes the bucket",
+        ),
+        ("missing", {"url": "s3://data/x"}, "there is no s3://data", "aws s3 mb s3://data    makes the bucket"),
+        ("denied", {}, "may not write", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("denied", {"url": "s3://data/x"}, "may not write", "AWS_ACCESS_KEY_ID"),
+        ("scheme", {"url": "s3://data/x"}, "TensorFlow 2.21.0 on w opens no s3://", "up to TensorFlow 2.16"),
+        ("scheme", {"url": "abfs://c@a/x", "library": "fsspec 1"}, "opens no abfs://", "-m pip install adlfs"),
+        ("other", {}, "w could not write in gs://runs/digits: words", "dtctl up --force"),
+    ],
+)
+def test_each_refusal_has_the_hosts_message_and_the_next_command(
+    kind: str, fields: dict[str, Any], means: str, remedy: str
+) -> None:
+    (one,) = judged(TOPIC, of({"output": OUT}), {"w": facts(kind, "words", **fields)})
+    assert means in sentence(one)
+    assert "words" in sentence(one)
+    assert remedy in "\n".join(remedies(one))
+    assert (one.signature.name in STOPPING) is (kind != "other")
+
+
+def test_a_key_that_is_named_is_looked_for_first() -> None:
+    launch = Launch(command=("python3", "t.py"), env={"GOOGLE_APPLICATION_CREDENTIALS": "/keys/runs.json"})
+    value = context(cluster(job("worker", ["a"], [2222], launch=launch), dirs={"output": OUT}))
+    (one,) = judged(TOPIC, value, {"a": facts("denied", "401")})
+    assert remedies(one)[0].startswith("dtctl exec @a -- ls -l /keys/runs.json")
+
+
+def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -> None:
+    silent: Any = {"w": {"path": "/usr/bin/python3", "library": "", "problem": "No module named 'fsspec'", "tried": []}}
+    (one,) = judged(TOPIC, of({"output": OUT}), silent)
+    assert (one.signature.name, one.signature.name in STOPPING) == ("url_not_tried", False)
+    assert (
+        judged(TOPIC, of({"output": OUT}, trainer=Trainer(code=Path("/p"), setup="pip install fsspec")), silent) == []
+    )
+
+
+def test_what_can_be_used_is_a_fact() -> None:
+    (line,) = TOPIC.describe(of({"output": OUT}), Answers([{"w": facts(), "p": facts("denied", "401")}]))
+    assert (line.what, line.values) == (OUT, {"w": "usable", "p": "not usable"})  # type: ignore[union-attr]
