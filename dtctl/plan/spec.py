@@ -18,7 +18,7 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.storage_urls import paths_of
+from dtctl.agent.records.values import paths_of
 from dtctl.plan.hosts import brought_along
 
 if TYPE_CHECKING:

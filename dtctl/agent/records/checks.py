@@ -1,10 +1,9 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
-from .storage_urls import READ, pattern
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName, Variables
+from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
 from .vitals import Busy, Disk, Gpu, Machine
 
 MOST_PYTHONS = 20
@@ -12,7 +11,6 @@ MOST_MODULES = 1000
 MOST_PLACES = 200
 
 Module = AtMost[str, 200]
-StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import UrlAsked, UrlsFacts, UrlsQuestion, UrlTried
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import urls_of
+from dtctl.agent.records.values import urls_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS
 from dtctl.operations.checks.programs import Needs, runs_python
 from dtctl.operations.checks.storage import savers
