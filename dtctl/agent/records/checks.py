@@ -226,8 +226,8 @@ class UrlsQuestion(Record):
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]
-    tensorflow: Default[bool, True]
-    """TensorFlow is asked where there is one; else fsspec first."""
+    libraries: Default[AtMost[List[OneOf["tensorflow", "fsspec"]], 2], ["tensorflow", "fsspec"]]
+    """The first that is there and knows the scheme is asked."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That the program imports."""
     urls: AtMost[List[UrlAsked], 20]
@@ -237,6 +237,8 @@ class UrlTried(Record):
     """What came of a URL. `kind` empty: everything could be done."""
 
     url: StorageUrl
+    library: Line
+    """With its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
     kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
     said: Default[Line, ""]
@@ -248,8 +250,6 @@ class UrlsFacts(Record):
     """In the order of the question; nothing where the Python has no library that opens them."""
 
     path: Default[Line, ""]
-    library: Default[Line, ""]
-    """With its version."""
     problem: Default[Line, ""]
     tried: Default[AtMost[List[UrlTried], 20], []]
 

@@ -26,7 +26,7 @@ from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
 
 if TYPE_CHECKING:
-    from dtctl.operations.storage.fetching import Download
+    from dtctl.operations.checkpoints.download import Download
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def _sources(
     record: RunRecord, transport: Transport, found: Found, names: Mapping[str, str], landing: Landing, report: Report
 ) -> Sequence[_Fetching | Download]:
     if found.is_url:
-        from dtctl.operations.storage.fetching import Download
+        from dtctl.operations.checkpoints.download import Download
 
         return [Download(found, landing.have(names), landing.put, report)]
     return [

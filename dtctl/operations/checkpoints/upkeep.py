@@ -132,10 +132,10 @@ def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified
     checked: list[Verified] = []
     errors: dict[str, DtctlError] = {}
     for one in wanted:
-        from dtctl.operations.storage import fetching
+        from dtctl.operations.checkpoints import download
 
         try:
-            checked.append(Verified(one, fetching.verify(one, limit_s)))
+            checked.append(Verified(one, download.verify(one, limit_s)))
         except DtctlError as error:
             errors[one.host] = error
         except OSError as error:

@@ -1,7 +1,7 @@
 """What lies at a storage URL, listed and read on this machine by fsspec. Nothing is written or removed there.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/metrics) read files: what they need of a place
-is copied into a directory here (checkpoints.py, events.py), and they judge it as they judge one on a host.
+is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dtctl.errors import DtctlError
 
 MOST_OBJECTS = 100_000
 MOST_DIRECTORIES = 200
+PIECE_BYTES = 8 << 20
 EVERY_S = 60.0
 """A place is listed once in so long at most, unless somebody asks for its checkpoints."""
 
@@ -107,6 +108,15 @@ class Place:
     def piece(self, name: str, begin: int, end: int) -> bytes:
         with self._told():
             return bytes(self._system.cat_file(f"{self._path}/{name}", start=begin, end=end))
+
+    def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
+        """Its content from there on, each piece with its own offset."""
+        while offset < one.size:
+            data = self.piece(one.name, offset, min(offset + PIECE_BYTES, one.size))
+            if not data:
+                return  # it has become shorter meanwhile
+            yield offset, data
+            offset += len(data)
 
     @contextmanager
     def _told(self) -> Iterator[None]:

@@ -21,7 +21,6 @@ from dtctl.agent.records.metrics import MetricsResult
 from dtctl.folder import PRIVATE, Folder
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.storage import EVERY_S, LIMIT_S, Object, Place, StorageError, label, within
-from dtctl.operations.storage.fetching import pieces
 from dtctl.paths import cache_directory
 
 MARK = "tfevents"
@@ -119,7 +118,8 @@ def _with_room(there: list[Object], files: Folder) -> Iterator[tuple[Object, int
     """How many bytes of each are fetched now; the newest first."""
     room = _MOST_BYTES
     for one in sorted(there, key=lambda each: each.time, reverse=True):
-        lacking = max(0, one.size - _size(files.path / one.name))
+        have = _size(files.path / one.name)
+        lacking = one.size - have if have <= one.size else one.size
         yield one, min(room, lacking)
         room = max(0, room - lacking)
 
@@ -143,7 +143,7 @@ def _copy(place: Place, one: Object, files: Folder, room: int) -> int:
         if room <= 0:
             return one.size - have
         with folder.append(name) as file:
-            for _, data in pieces(place, one, have):
+            for _, data in place.pieces(one, have):
                 file.write(data)
                 have += len(data)
                 room -= len(data)

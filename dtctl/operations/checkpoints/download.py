@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.records.checkpoints import Arrived, FilePart, Verified
@@ -13,8 +13,6 @@ from dtctl.folder import temporary_folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.client.conversation import Progress, Report
 from dtctl.operations.storage import Object, Place, label
-
-_PIECE_BYTES = 8 << 20
 
 
 def objects_of(place: Place, found: Found) -> list[Object]:
@@ -27,16 +25,6 @@ def objects_of(place: Place, found: Found) -> list[Object]:
 
     mine = [one for one in place.objects(1, lambda below: below != directory) if belongs(one)]
     return sorted(mine, key=lambda one: (one.name.endswith(".index"), one.name))
-
-
-def pieces(place: Place, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
-    """From this offset on, each with its own."""
-    while offset < one.size:
-        data = place.piece(one.name, offset, min(offset + _PIECE_BYTES, one.size))
-        if not data:
-            return  # it has become shorter meanwhile
-        yield offset, data
-        offset += len(data)
 
 
 class Download:
@@ -59,7 +47,7 @@ class Download:
             name = one.name.rpartition("/")[2]
             had = self._have.get(name)
             offset = int(str(had["size"])) if had is not None and had["identity"] == one.version else 0
-            for at, data in pieces(place, one, offset):
+            for at, data in place.pieces(one, offset):
                 self._put({"name": name, "offset": at, "total": one.size, "identity": one.version}, data)
                 self.sent_bytes += len(data)
                 self._report(Progress(bucket, "pull", at + len(data), one.size, name))
@@ -96,7 +84,7 @@ def _read(found: Found, until: float) -> verifying.Verdict:
         folder.refuse_without_room(sum(one.size for one in objects))
         for one in objects:
             with folder.new(one.name.rpartition("/")[2]) as file:
-                for _, data in pieces(place, one):
+                for _, data in place.pieces(one):
                     file.write(data)
                     whole.read_bytes += len(data)
                     if time.monotonic() > until:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from dtctl.agent.checkpoints import formats, reading
+from dtctl.agent.checkpoints.tensor_bundle import number_in
 from dtctl.agent.records.checkpoints import CheckpointReport
 from dtctl.agent.records.kinds import InvalidValue, checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
@@ -76,8 +77,12 @@ def _wanted(found: Sequence[Object]) -> list[Object]:
         directory = one.name.rpartition("/")[0]
         if (prefix := directory if directory in marked else reading.prefix_of(one.name)) is not None:
             groups.setdefault(prefix, []).append(one)
-    newest = sorted(groups.values(), key=lambda group: max(one.time for one in group), reverse=True)
-    return [one for group in newest[: 2 * _MOST] for one in group]
+
+    def newness(prefix: str) -> tuple[float, int, str]:
+        return max(one.time for one in groups[prefix]), number_in(prefix) or 0, prefix
+
+    newest = sorted(groups, key=newness, reverse=True)[: 2 * _MOST]
+    return [one for prefix in newest for one in groups[prefix]]
 
 
 def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder) -> None:
