@@ -74,11 +74,16 @@ class IgnoreRules:
     """The rule of git's that leaves out what is in this directory and is not tracked."""
 
     @classmethod
+    def own(cls) -> IgnoreRules:
+        """Those of `.dtctlignore` files in the tree itself, and no others."""
+        return cls({OWN_FILE: ()}, TrackedFiles(None))
+
+    @classmethod
     def above(cls, code: Path) -> IgnoreRules:
         """The rules that apply to the code directory from outside, before its own."""
         own = _read(code / OWN_FILE, OWN_FILE)
         if own is not None and not (own and all(not rule.pattern.include for rule in own)):
-            return cls({OWN_FILE: ()}, TrackedFiles(None))
+            return cls.own()
         above = _above_in_repository(code)
         top = above[-1] if above else code
         within = code.relative_to(top).as_posix() + "/" if above else ""

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
@@ -44,6 +45,7 @@ def check_sections(content: ClusterFile, findings: Findings) -> None:
     check_recovery(content, findings)
     check_hooks(content, findings)
     check_waits(content, findings)
+    check_data(content, findings)
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
@@ -347,6 +349,25 @@ def check_waits(content: ClusterFile, findings: Findings) -> None:
             elif other not in jobs:
                 hint = did_you_mean(other, jobs) or f"jobs has {', '.join(jobs)}"
                 findings.add(path, f"{findings.name(*path)} names {other}, which is not in jobs", hint)
+
+
+def check_data(content: ClusterFile, findings: Findings) -> None:
+    """What is brought needs a place, and somebody who gets it."""
+    jobs = findings.names_in("jobs")
+    if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
+        summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
+        findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")
+    elif content.data.from_ is not None and is_storage_url(content.dirs.data or ""):
+        summary = "dirs.data is a storage URL, which trainers open themselves: there is nothing to bring there"
+        findings.add(("data", "from"), summary, "leave out data.from, or name a directory: dirs: {data: /data/digits}")
+    if content.data.from_ is None and content.data.shard != "none" and not findings.has("data", "from"):
+        summary = "data.shard deals out what dtctl brings to the hosts, but data.from is not set"
+        findings.add(("data", "shard"), summary, "write, for example, from: ~/datasets/digits")
+    for index, job in enumerate(content.data.jobs or ()):
+        if job not in jobs:
+            path = ("data", "jobs", index)
+            hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
+            findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
 
 
 def check_order(cluster: Cluster, findings: Findings) -> None:

@@ -17,6 +17,7 @@ from dtctl.config.section import Section, key
 from dtctl.model import (
     CHOSEN_PORT,
     VALUE,
+    DataShard,
     DeclaredStrategy,
     DeclaredSuccess,
     Dialect,
@@ -160,6 +161,18 @@ class TrainerKeys(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataKeys(Section):
+    """Who gets which of the data."""
+
+    shard: DataShard = key("none", "worker")
+    """`none`: every host gets all files; `worker`: the files are dealt out to the tasks that train, as
+    `Dataset.list_files(shuffle=False).shard(n, index)` would, and `{data_dir}` is a directory for each task below
+    `dirs.data`"""
+    jobs: v.JobList | None = key(None, "[worker, evaluator]")
+    """jobs whose hosts get it; if left out, all but those that serve (`ps`, and `scheduler` and `server` of MXNet)"""
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobKeys(Section):
     """What a job says of its tasks."""
 
@@ -247,6 +260,14 @@ class Trainer(TrainerKeys):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Data(DataKeys):
+    """The data that is brought to the hosts, if any."""
+
+    source: Path | None = None
+    """Absolute directory on the controller; None: the hosts have theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cluster(Settings):
     """Its settings, and what else the file says, worked out."""
 
@@ -259,6 +280,7 @@ class Cluster(Settings):
     trainer: Trainer
     dirs: Mapping[str, str] = field(default_factory=dict)
     """Some of DIRECTORY_NAMES; a relative path lies under ~/dtctl/NAME on its host."""
+    data: Data = field(default_factory=Data)
     checkpoint_dir: str | None = None
     """None: the output directory."""
     log_limit_bytes: int | None = 10**9
@@ -272,6 +294,8 @@ class Cluster(Settings):
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
     """Host -> how the file has it reached, where the command line overrides that."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Its keys as they are written, with what the command line overrides: see settings_of."""
 
     @property
     def lead(self) -> TaskId:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
@@ -71,6 +71,15 @@ class DirsEntry(Section):
     """scratch space"""
     log: v.WrittenPlace | None = key(None, "logs")
     """logs that the trainers themselves write"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataEntry(DataKeys):
+    """Where the data in `dirs.data` comes from, if dtctl is to bring it to the hosts: `dtctl data push` does, and `up`
+    checks that it is there ([data.md](data.md)). With `--local` the trainers read `from` itself."""
+
+    from_: v.LocalPath | None = key(None, "~/datasets/digits")
+    """a directory of this machine; relative to the directory of this file. If left out, the hosts have their data"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,11 +217,14 @@ class ClusterFile(Settings):
     """where the ports begin that nothing else says: that of the coordinator and those of jobs without `port`, so that
     every task takes the first one that no other task of its machine has; `auto`: free ones that each host chooses
     before the start, outside of those that its system hands out to outgoing connections. If it is left out, the
-    coordinator takes 2221, and tasks count from 2222"""
+    coordinator takes 2221, and tasks count from 2222; where another run or program has one of these, the hosts choose
+    as with `auto`"""
     trainer: TrainerEntry = key(TrainerEntry())
     """the training program"""
     dirs: DirsEntry = key(DirsEntry())
     """directories on the hosts"""
+    data: DataEntry = key(DataEntry())
+    """the data that is brought to the hosts"""
     checkpoint: CheckpointEntry = key(CheckpointEntry())
     """where checkpoints are looked for"""
     logs: LogsEntry = key(LogsEntry())
@@ -231,6 +243,7 @@ SECTIONS: tuple[type[Section], ...] = (
     JobEntry,
     TrainerEntry,
     DirsEntry,
+    DataEntry,
     TfConfig,
     CheckpointEntry,
     Recovery,

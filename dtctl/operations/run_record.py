@@ -60,7 +60,9 @@ class RunRecord:
     outcome: str = ""
     """How the run has ended, if this machine has heard of it."""
     target_step: int | None = None
-    """As a host of the run reports it."""
+    """As a host of the run reports it; so the next one."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
     checkpoint_urls: tuple[str, ...] = ()
     event_urls: tuple[str, ...] = ()
     """Storage URLs of the lead's host, as the cluster file has them: what hosts report is not opened here."""
@@ -132,6 +134,7 @@ class RunRecord:
                 TaskId.parse(member["task"]): member["address"] for member in inventory["roster"] if member["address"]
             },
             target_step=inventory["target_step"],
+            settings=inventory["settings"],
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

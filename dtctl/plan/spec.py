@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
-_PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
+_PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:
@@ -41,7 +41,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         values["trainer"]["code"],
         values["trainer"]["env_file"],
     )
-    del values["own_coordinator_port"]
+    del values["own_coordinator_port"], values["settings"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
@@ -60,10 +60,11 @@ def run_spec(
     created: float,
     controller: str,
     replaced: Mapping[str, str],
+    code: str = "",
 ) -> Spec:
     """What the specs of all hosts have in common: its size grows with their number, so it is made once.
 
-    The fields of one host are missing.
+    The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
     """
     return _record(
         Spec,
@@ -84,6 +85,7 @@ def run_spec(
         stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
+        settings={**plan.cluster.settings, "trainer.code": code},
         replaced=dict(replaced),
     )
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import PreflightError
+from dtctl.operations.checks.data import MISSING
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
@@ -133,11 +134,14 @@ def show_brief(checked: Checked) -> None:
 
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
     """Raises PreflightError for what makes tasks fail as soon as they start; `hint`: how to start them all the same."""
-    if checked.certain_failures:
+    certain = checked.certain_failures
+    if certain:
+        lack_data = all(one.signature.name in MISSING for one in certain)
+        what = "the hosts do not have the data" if lack_data else "tasks would fail as soon as they start"
         raise PreflightError(
-            "tasks would fail as soon as they start, so nothing was started",
-            detail="\n".join(worded(one)[0] for one in checked.certain_failures),
-            hint=hint,
+            f"{what}, so nothing was started",
+            detail="\n".join(worded(one)[0] for one in certain),
+            hint="\n".join(["dtctl data push    brings it"] * lack_data + [hint]),
         )
 
 

@@ -189,7 +189,8 @@ def _own(host: Host) -> str:
 
 
 def _command_lines(plan: RunPlan) -> list[str]:
-    listed = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
+    listed = {name for host in plan.hosts for name in plan.cluster.hosts[host].env}
+    listed |= {"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
     groups: dict[tuple[str, str], list[str]] = {}
     for name in plan.cluster.jobs:
         tasks = [task for task in plan.tasks if task.id.job == name]

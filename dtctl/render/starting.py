@@ -229,6 +229,14 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
     )
 
 
+def show_moving_ports(taken: DtctlError) -> None:
+    """Before anything is started, where a bar may be moving."""
+    from dtctl.render.terminal.moving import still
+
+    with still():
+        note(f"{taken.summary}; the hosts choose other ports", *taken.detail.splitlines())
+
+
 def show_unseen(unseen: UnusedCheckpoint) -> None:
     """Before anything is started, where a bar may be moving."""
     from dtctl.render.terminal.moving import still

@@ -109,6 +109,11 @@ def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
         asked = await asyncio.gather(*(asyncio.to_thread(run.status) for run in runs * 4))
         assert {one.run for one in asked} == {run.id for run in runs}
         ends = await asyncio.gather(*(asyncio.to_thread(run.wait, 60) for run in runs))
+        compared = home.dtctl("compare", *(run.id for run in runs))
+        assert "Succeeded" in compared
+        assert [line.split() for line in compared.splitlines() if line.startswith("name ")] == [
+            ["name", "demo", "other"]
+        ]
         await asyncio.gather(*(asyncio.to_thread(run.down) for run in runs))
         return ends
 

@@ -73,13 +73,24 @@ if sys.path[:1] == [""]:
     del sys.path[0]
 import importlib, json, time
 answer = {}
-for name in json.loads(sys.argv[1]):
+names, gpus = json.loads(sys.argv[1])
+for name in names:
     began, problem = time.time(), ""
     try:
         importlib.import_module(name)
     except BaseException as error:  # some call sys.exit
         problem = "%s: %s" % (type(error).__name__, error)
-    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
+    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096], "gpus": None}
+counts = {
+    "tensorflow": lambda: len(sys.modules["tensorflow"].config.list_physical_devices("GPU")),
+    "torch": lambda: sys.modules["torch"].cuda.device_count(),
+}
+for name in counts if gpus else ():
+    if name in answer and not answer[name]["problem"]:
+        try:
+            answer[name]["gpus"] = counts[name]()
+        except Exception as error:
+            answer[name]["problem"] = "%s: %s" % (type(error).__name__, error)
 print("\\n" + json.dumps(answer))
 """
 
@@ -123,7 +134,7 @@ class Python:
     def import_all(self) -> None:
         lacking = set(self.found["missing"])
         wanted = [name for name in self._asked["modules"] if name not in lacking]
-        answer = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
+        answer = self.run(_IMPORTS, [wanted, self._asked["cuda"]], IMPORT_S) if wanted else None
         if answer is not None:
             self.found["imported"] = answer
 

@@ -79,6 +79,19 @@ def close_descriptors(but: Iterable[int] = ()) -> None:
     os.closerange(lowest, MOST_DESCRIPTORS)
 
 
+def isolate(name: str, but: Iterable[int]) -> None:
+    """For a process that runs what is not dtctl's: it has only these descriptors, and leaves no core."""
+    import resource
+
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # a session's are those of the conversation with the controller
+        os.dup2(null, stream)
+    close_descriptors(but)
+    rename(name)
+    restore_signals()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
 def restore_signals() -> None:
     """Every signal does what it does in a program started by hand."""
     for number in range(1, signal.NSIG):

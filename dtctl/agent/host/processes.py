@@ -188,6 +188,16 @@ def bears(pid: int, key: str) -> bool:
     return _bears(pid, {_mark(key)})
 
 
+def owner(pid: int) -> Optional[Tuple[str, str]]:
+    """The run and the task that a process of this user's was started for; None for any other process."""
+    try:
+        own = os.stat("/proc/%d" % pid).st_uid == os.geteuid()
+    except OSError:
+        return None
+    variables = environment(pid) if own else {}
+    return (variables.get("DTCTL_RUN", ""), variables.get("DTCTL_TASK", "")) if "DTCTL_KEY" in variables else None
+
+
 def _mark(key: str) -> bytes:
     return b"DTCTL_KEY=" + key.encode("utf-8", "surrogateescape")
 

@@ -6,6 +6,7 @@ from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
+from .checks import DataHeld as DataHeld
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
 from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
@@ -21,6 +22,7 @@ from .tensorboard import (
 )
 from .values import (
     MOST_TASKS,
+    By,
     Count,
     Epoch,
     ExitCode,
@@ -228,6 +230,38 @@ class PushResult(Record):
     sent_files: Count
 
 
+class DataPushResult(Record):
+    """What was sent, and what was there already, put by others."""
+
+    bundle: Line
+    sent_files: Count
+    found_files: Default[Count, 0]
+    removed_files: Default[Count, 0]
+    """That an earlier push had put there, and that the data set has no more."""
+
+
+class DataResult(Record):
+    """In the order in which the directories were asked for."""
+
+    at: AtMost[List[DataHeld], requests.MOST_PLACES]
+
+
+class DataDropped(Record):
+    """What has become of a directory's files."""
+
+    dir: Path
+    removed_files: Default[Count, 0]
+    freed_bytes: Default[Count, 0]
+    kept_files: Default[Count, 0]
+    """That others have put there, or have changed since."""
+
+
+class DataDropResult(Record):
+    """In the order in which the directories were asked for."""
+
+    at: AtMost[List[DataDropped], requests.MOST_PLACES]
+
+
 class Coordinated(Record):
     """What every answer says of the run's coordinator, on its host."""
 
@@ -269,6 +303,8 @@ class KnownRun(Record):
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
     """As its coordinator last recorded it; null on the other hosts."""
+    by: Default[By, ""]
+    """user@host of whoever has started it."""
 
 
 class DamagedRun(Record):
@@ -481,6 +517,10 @@ EXCHANGES = {
     "up": Exchange("up.up", requests.UpRequest, UpResult),
     "ports": Exchange("starting.choose_ports", requests.PortsRequest, PortsResult),
     "push": Exchange("up.push", requests.PushRequest, PushResult),
+    "data_push": Exchange("data.push", requests.DataPushRequest, DataPushResult),
+    "data_status": Exchange("data.status", requests.DataRequest, DataResult),
+    "data_verify": Exchange("data.verify", requests.DataRequest, DataResult),
+    "data_drop": Exchange("data.drop", requests.DataRequest, DataDropResult),
     "status": Exchange("status.status", requests.StatusRequest, StatusResult),
     "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
     "logs": Exchange("logs.logs", requests.LogsRequest, RunResult),

@@ -3,12 +3,13 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Paths
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
-from .vitals import Busy, Disk, Gpu, Machine
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
+from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
 MOST_PLACES = 200
+MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
 Version = AtMost[str, 200]
@@ -25,7 +26,7 @@ class PythonAsked(Record):
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That their programs import."""
     cuda: Default[bool, False]
-    """CUDA's libraries are looked for, because trainers are given GPUs."""
+    """CUDA's libraries are looked for, and GPUs that frameworks see are counted: trainers are given some."""
     isolated: Default[bool, False]
     """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
     may_start: Default[bool, True]
@@ -47,6 +48,8 @@ class Imported(Record):
 
     seconds: Count
     problem: Default[Line, ""]
+    gpus: Default[Optional[Count], None]
+    """How many a framework sees; null: it is none, or was not asked."""
 
 
 class PythonFound(Record):
@@ -79,20 +82,20 @@ class MachineQuestion(Record):
     places: Default[AtMost[List[Path], MOST_PLACES], []]
     """Where the run writes, with marks; what is not there yet stands for the directory above it."""
     gpus: Default[bool, False]
-    """nvidia-smi is asked."""
+    """They are read."""
     rights: Default[bool, False]
     """What may end processes, or limits them, is looked at."""
     cluster: Default[Optional[Name], None]
     """What tasks of its earlier runs took is looked up."""
 
 
-class GpuUser(Record):
-    """A process that has memory of a GPU."""
+class GpuTaken(Record):
+    """A GPU that a task of a live run of this user may use."""
 
     gpu: Count
-    pid: Count
-    name: AtMost[str, 100]
-    user: AtMost[str, 100]
+    cluster: Name
+    run: Name
+    task: TaskName
 
 
 class Rights(Record):
@@ -123,12 +126,7 @@ class MachineFacts(TaskMemory):
     disks: Default[AtMost[List[Disk], 100], []]
     silent: Default[Paths, []]
     """Places on file systems that do not answer."""
-    drivers: Default[bool, False]
-    """A driver of GPUs has made its device, whether nvidia-smi is there or not."""
-    nvidia_smi: Default[bool, False]
-    """There is such a program."""
-    gpus: Default[AtMost[List[Gpu], 64], []]
-    gpu_users: Default[AtMost[List[GpuUser], 1000], []]
+    gpus_taken: Default[AtMost[List[GpuTaken], MOST_TAKEN], []]
     rights: Default[Optional[Rights], None]
 
 
@@ -191,6 +189,37 @@ class Data(Record):
     digest: Default[Line, ""]
     """Of all names and sizes, and of the beginnings and ends of some files."""
     problem: Default[Line, ""]
+
+
+class DataHeld(Record):
+    """What a push has put into a directory, and what is left of it."""
+
+    dir: Path
+    """As it was asked for."""
+    there: bool
+    bundle: Default[Optional[BundleId], None]
+    """Of the newest push, also of one that was cut off; null: there was none."""
+    files: Default[Count, 0]
+    """That the bundle has."""
+    size_bytes: Default[Count, 0]
+    missing: Default[Count, 0]
+    missing_bytes: Default[Count, 0]
+    changed: Default[Count, 0]
+    examples: Default[AtMost[List[Path], 10], []]
+    """Of what is missing or changed."""
+
+
+class DataQuestion(Record):
+    """Directories that `data push` fills."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
+class DataFacts(Record):
+    """In the order in which they were asked for."""
+
+    at: AtMost[List[DataHeld], MOST_PLACES]
 
 
 class CheckpointSize(Record):
@@ -264,7 +293,7 @@ class SpeedQuestion(Record):
 
 
 class GpuSpeed(Record):
-    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not report it."""
+    """What one GPU came to, and in what state it was meanwhile. null: its driver does not report it."""
 
     gpu: Count
     name: Default[AtMost[str, 200], ""]
@@ -304,6 +333,7 @@ class Questions(Record):
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]
     storage: Default[Optional[StorageQuestion], None]
+    data: Default[Optional[DataQuestion], None]
     urls: Default[Optional[UrlsQuestion], None]
     speed: Default[Optional[SpeedQuestion], None]
     network: Default[Optional[NetworkQuestion], None]
@@ -316,6 +346,7 @@ class CheckFacts(Record):
     software: Default[Optional[SoftwareFacts], None]
     machine: Default[Optional[MachineFacts], None]
     storage: Default[Optional[StorageFacts], None]
+    data: Default[Optional[DataFacts], None]
     urls: Default[Optional[UrlsFacts], None]
     speed: Default[Optional[SpeedFacts], None]
     network: Default[Optional[NetworkFacts], None]

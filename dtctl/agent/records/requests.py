@@ -1,7 +1,7 @@
 """What a controller asks of an agent: one record for each request and for each further word of a conversation."""
 
 from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
-from .checks import Questions
+from .checks import MOST_PLACES, Questions
 from .hooks import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
 from .metrics import FolderAt
@@ -87,6 +87,23 @@ class PushRequest(Request):
     """Brings a bundle."""
 
     bundle: BundleId
+
+
+class DataPushRequest(Request):
+    """Brings a bundle's files into a directory."""
+
+    dir: Path
+    """With marks."""
+    bundle: BundleId
+    overwrite: Default[bool, False]
+    """Files that others have put there, and that differ, are replaced."""
+
+
+class DataRequest(Request):
+    """What dtctl has put into these directories: to be looked at, hashed or removed."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
 
 
 class StatusRequest(Request):
@@ -382,6 +399,16 @@ def _is_whole(request: StoreRequest) -> None:
     for number, name in enumerate(names):
         if not is_part(request["name"], name):
             raise InvalidValue.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
+
+
+@also(DataPushRequest)
+def _is_a_place(request: DataPushRequest) -> None:
+    refuse_unfit(("dir",), [request["dir"]])
+
+
+@also(DataRequest)
+def _are_places(request: DataRequest) -> None:
+    refuse_unfit(("dirs",), request["dirs"])
 
 
 @also(ExecRequest)

@@ -274,6 +274,18 @@ class Copy(Record):
     """Size, times of modification and of change in ns, and inode: more digits than every reader of JSON can hold."""
 
 
+class DataFolder(Record):
+    """place.json of a directory of data."""
+
+    dir: Path
+    bundle: BundleId
+    """Of the newest push."""
+    made: bool
+    """The directory was made for it."""
+    of_others: Default[AtMost[List[Path], MOST_PATHS], []]
+    """What of the bundle was there before."""
+
+
 class Code(Record):
     """code.json. A trainer may write to it, as to all that is its user's: what it claims is looked at again."""
 

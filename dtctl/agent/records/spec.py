@@ -131,6 +131,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    settings: Default[AtMost[Dict[Line, Line], 4096], {}]
+    """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
 
 
@@ -250,6 +252,12 @@ def coordinators_port(spec: Spec) -> Optional[int]:
 def ports_of(spec: Spec) -> List[int]:
     """All that is going to listen on this host."""
     return [port for port in (coordinators_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
+
+
+def gpus_of(task: TaskSpec) -> List[int]:
+    """Those that it may use, where it is given some."""
+    indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:

@@ -343,3 +343,11 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
         if bundle is not None:
             used.add(bundle)
     return used
+
+
+def refuse_live(talk: Conversation, cluster: str) -> None:
+    for run in every(talk, cluster):
+        with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
+            if run.live():
+                hint = "dtctl stop    ends it; then type the same again"
+                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)

@@ -110,6 +110,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
         "live": not state["finished"],
         "tasks": {task: entry["state"] for task, entry in state["tasks"].items()},
         "condition": _condition(run),
+        "by": run.spec["controller"],
     }
 
 

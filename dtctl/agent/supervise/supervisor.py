@@ -12,6 +12,7 @@ from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
 from ..records.spec import coordinates, ports_of
 from ..run import intents
+from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
 from . import rebuilding
 from .context import TaskContext
@@ -79,6 +80,7 @@ class Supervisor:
         self._role = take_role(self._files, self._spec, now, rebooted=rebooted)
         self._context.may_start = self._role.may_start
         self._load = MachineLoad()
+        self._gpus = Reader(self._spec["tasks"], LOAD_S)
         self._next_load = 0.0
 
     def run(self, at_each_look: Callable[[], None]) -> None:
@@ -127,13 +129,14 @@ class Supervisor:
         self._files.events.write_waiting()
 
     def _sample(self, now: float, wall: float) -> None:
-        """How busy the host is: sent with the next news; that something becomes short is news itself."""
+        """How busy the host is: sent with the next news. GPUs are news themselves, as is that something is short."""
         if now < self._next_load:
             return
         self._next_load = now + LOAD_S
         before, sample = self.state["machine"], self._load.sample(wall)
         self.state["machine"] = sample
-        if before is None or presses(before) != presses(sample):
+        sample["gpus"] = self._gpus.read(now)
+        if before is None or presses(before) != presses(sample) or sample["gpus"] != before["gpus"]:
             self._progress = True
 
     def _has_new_orders(self, now: float, wall: float) -> bool:
@@ -198,6 +201,7 @@ class Supervisor:
                 self.state["finished"] = False
                 return False
             os.close(self._wake)
+        self._gpus.close()
         self._role.close()
         return True
 

@@ -103,7 +103,16 @@ def up(
 
     try:
         previous = scope.memory.newest_of(cluster.file)
-        outcome = start(scope, launch, quiet=quiet, output=output, first=first, previous=previous, force=force)
+        outcome = start(
+            scope,
+            launch,
+            quiet=quiet,
+            output=output,
+            first=first,
+            previous=previous,
+            force=force,
+            keep_ports=require_private,  # it has looked at these
+        )
     except DtctlError as error:
         _name_replaced_hosts(scope, launch, error)
         raise

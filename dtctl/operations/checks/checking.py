@@ -18,7 +18,7 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import machine, software, speed, ssh, storage, urls
+from dtctl.operations.checks import data, machine, software, speed, ssh, storage, urls
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
@@ -26,6 +26,7 @@ from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
+from dtctl.operations.data import data_set
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
@@ -37,6 +38,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 TOPICS: tuple[Topic[Any, Any], ...] = (
     tasks.TOPIC,
     storage.TOPIC,
+    data.TOPIC,
     urls.TOPIC,
     software.TOPIC,
     machine.TOPIC,
@@ -45,10 +47,12 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
 )
 
 STOPPING = (
-    *("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent"),
+    *("python_missing", "modules_missing", "syntax_error"),
+    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
+    *data.MISSING,
     *("url_missing", "url_denied", "url_scheme_unknown"),
 )
-"""What makes tasks fail for certain: `up` starts nothing."""
+"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -292,6 +296,7 @@ def context_of(
             if hostname is not None and isinstance(reach, SshSettings)
         },
         allowed_here=allowed_here,
+        data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
         own_python=local_python(os.environ),
         secrets=secrets or {},
     )

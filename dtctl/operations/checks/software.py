@@ -88,7 +88,8 @@ def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
     yield from _different(there)
     yield from _traps(context, there)
     if not context.brief:
-        yield from _without_cuda(there)
+        counted = list(_sees(context, there))
+        yield from counted or _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]
@@ -183,6 +184,17 @@ def _without_cuda(each: list[Found]) -> Iterator[Finding]:
             tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
             row = "tensorflow_without_gpus" if package == "tensorflow-cpu" else "cuda_missing"
             yield found(row, _hosts(group), tasks, python=_python(group), package=package)
+
+
+def _sees(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
+    """Frameworks that see another number of GPUs than the cluster file says that there are."""
+    for host, python, tasks in each:
+        wanted = context.host(host).gpus
+        for module, imported in python["imported"].items() if wanted else ():
+            if imported["gpus"] is not None and imported["gpus"] < wanted:
+                own = [task.id for task in tasks if task.gpus]
+                fields = {"python": python["path"], "module": module, "sees": imported["gpus"], "have": wanted}
+                yield found("gpus_not_seen", [host], own, **fields)
 
 
 def _blind(python: PythonFound) -> str:

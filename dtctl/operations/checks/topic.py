@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
@@ -15,6 +15,9 @@ from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan.roster import RunPlan
+
+if TYPE_CHECKING:
+    from dtctl.operations.data import DataSet
 
 Q = TypeVar("Q")
 F = TypeVar("F")
@@ -42,6 +45,8 @@ class CheckContext:
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
     """The user lets the file start its programs on this machine (operations/consent.py)."""
+    data: DataSet | None = None
+    """Where the file has dtctl bring data; as far as it is known without reading it."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)

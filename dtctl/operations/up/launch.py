@@ -77,6 +77,7 @@ class Start:
             created=self.record.created,
             controller=self.controller,
             replaced=self.record.replaced,
+            code=self.bundle.code_id[:12],
         )
 
     @property

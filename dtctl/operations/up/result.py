@@ -201,6 +201,9 @@ class UpReport:
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
 
+    def moving_ports(self, taken: DtctlError) -> None:
+        """Ports that the file does not set are taken, so the hosts choose others. May raise."""
+
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         """An earlier run has saved a checkpoint that this one does not see."""
 

@@ -24,6 +24,7 @@ from dtctl.operations.up.conflicts import (
     ports_request,
     refuse_taken_ports,
     with_chosen,
+    without_ports,
 )
 from dtctl.operations.up.launch import Start, up_request
 from dtctl.operations.up.readying import Left, Rollback, end
@@ -86,7 +87,9 @@ class Joining:
             session.close()
 
     def _converse(self, session: Session, host: Host) -> answers.Started:
-        asked = up_request(self._launch, host, self._joining["inventory"]["absent"])
+        live = self._joining["inventory"]
+        asked = up_request(self._launch, host, live["absent"])
+        asked["spec"] = {**asked["spec"], "settings": live["settings"]}  # the same values may be written otherwise now
         self._check_same(host, asked["spec"])
         asked = {**asked, "credentials": self._joining["credentials"][host.name]}
         record = self._launch.record
@@ -225,6 +228,20 @@ class Starting:
                 raise explained(SomeHostsFailed("choose ports", asked.errors, len(self._hosts)), _SAY_PORTS)
             chosen = asked.or_raise("choose ports")
             self.launch = dataclasses.replace(self.launch, plan=self.launch.replan(with_chosen(cluster, chosen)))
+
+    def move_ports(self) -> dict[str, answers.Prepared]:
+        """Ports that the file does not set are taken: all hosts give up what they have prepared, choose others, and
+        prepare again."""
+        assert self.launch.replan is not None
+        hosts = self._hosts
+        self.give_back([host.name for host in hosts])
+        self._hosts = hosts
+        plan, context = self.launch.replan(without_ports(self.launch.plan.cluster)), self.launch.context
+        context = context and dataclasses.replace(context, plan=plan)
+        self.launch = dataclasses.replace(self.launch, plan=plan, context=context)
+        self._passing = InPassing(context)
+        self.choose_ports()
+        return self.prepare_everywhere()
 
     def _session(self, host: Host) -> Session:
         if host.name not in self._sessions:

@@ -12,7 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.stop import StopResult
-from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
+from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
@@ -73,6 +73,7 @@ def _start(
     prepared: Prepared = starting.prepare_everywhere()
     if (there := _already_there(starting, prepared)) is not None:
         return there
+    prepared = _move_ports(starting, report, prepared)
     brief = starting.check(prepared)
     prepared = _refuse_conflicts(starting, prepared)
     out_of_sight = unseen(prepared, record, previous)
@@ -157,6 +158,20 @@ def _unchanged(prepared: Prepared) -> str | None:
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()
+
+
+def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Prepared:
+    """Where others have ports that the file does not set, the hosts choose others: once, and only if none may be
+    missing, as each has to be asked.
+
+    The digest stays that of the file, so the next `up` finds the run unchanged.
+    """
+    launch = starting.launch
+    if launch.replan is None or launch.allow_missing or not may_move(prepared, launch.plan.cluster):
+        return prepared
+    if (taken := taken_ports(prepared, launch.plan.cluster)) is not None:
+        report.moving_ports(taken)
+    return starting.move_ports()
 
 
 def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:

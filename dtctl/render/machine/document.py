@@ -173,7 +173,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
         **picked(run, "run cluster created@ live"),
         "result": run.verdict.outcome.value if run.verdict else None,
         "reason": sentence(run.verdict.why) if run.verdict else None,
-        **picked(run, "hosts tasks"),
+        **picked(run, "by=startedBy? hosts tasks"),
     }
 
 
