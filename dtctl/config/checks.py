@@ -40,6 +40,7 @@ def check_sections(content: ClusterFile, findings: Findings) -> None:
     check_presence(content, findings)
     check_secrets(content, findings)
     check_success(content, findings)
+    check_environment(content, findings)
     check_strategy(content, findings)
     check_kvstore(content, findings)
     check_recovery(content, findings)
@@ -86,6 +87,30 @@ def check_secrets(content: ClusterFile, findings: Findings) -> None:
 def check_success(content: ClusterFile, findings: Findings) -> None:
     if content.success == "all-workers" and content.jobs and "worker" not in findings.names_in("jobs"):
         findings.add(("success",), "success is all-workers, but there is no job 'worker'", "write success: lead")
+
+
+def check_environment(content: ClusterFile, findings: Findings) -> None:
+    said, path = content.trainer.environment, ("trainer", "environment")
+    if said is None or path in findings or any(findings.has(*path, key) for key in said.known_keys()):
+        return
+    kinds = list(said.kinds)
+    if len(kinds) != 1:
+        summary = f"trainer.environment has {' and '.join(kinds) or 'nothing to make it of'}, expected one of"
+        findings.add(
+            path, f"{summary} requirements, uv, conda, modules", "write, for example, requirements: requirements.txt"
+        )
+        return
+    for key in ("python", "venv"):
+        if getattr(content.trainer, key) is not None:
+            summary = f"trainer.{key} stands beside trainer.environment, expected one of them"
+            findings.add(("trainer", key), summary, "trainer.environment.python is what makes the environment")
+    if kinds == ["conda"]:
+        places = {(*path, "python"): said.python}
+        places |= {("hosts", name, "python"): host.python for name, host in content.hosts.items()}
+        for place, python in places.items():
+            if python is not None:
+                summary = f"{findings.name(*place)} is {python!r}, but conda brings a Python of its own"
+                findings.add(place, summary, f"leave it out, and name the version in {said.what}")
 
 
 def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import DataKeys, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
@@ -99,7 +99,7 @@ class HostEntry(Section):
     gpus: v.Gpus = key(0, "2")
     """how many GPUs its tasks share"""
     python: v.Text | None = key(None, "/opt/py311/bin/python")
-    """interpreter of its trainers in place of `trainer.python`"""
+    """interpreter of its trainers in place of `trainer.python`, or of `trainer.environment.python`"""
     env: v.Env = key({}, "{OMP_NUM_THREADS: 8}")
     """variables of its trainers, over those of `trainer` and the job"""
     dirs: DirsEntry = key(DirsEntry(), "{data: /ssd/digits}")
@@ -242,6 +242,7 @@ SECTIONS: tuple[type[Section], ...] = (
     HostSsh,
     JobEntry,
     TrainerEntry,
+    Environment,
     DirsEntry,
     DataEntry,
     TfConfig,

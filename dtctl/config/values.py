@@ -175,6 +175,44 @@ _HOST_PATH = path(
 HostPath = Annotated[str, _HOST_PATH]
 WrittenPlace = Annotated[str, place(_HOST_PATH, URL_SCHEMES)]
 ReadPlace = Annotated[str, place(_HOST_PATH, READ_SCHEMES)]
+_CODE_PATH = text(
+    "a path within the code directory",
+    r"(?![/~])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
+    "it travels with the code: trainer.code names the directory",
+)
+CodePath = Annotated[str, _CODE_PATH]
+
+
+def _read_project(raw: Any) -> object:
+    if isinstance(raw, Scalar) and raw.value is True:
+        return "."
+    return _CODE_PATH.read(raw)
+
+
+CodeProject = Annotated[
+    str,
+    Kind(
+        "true, or the path of a directory within the code directory",
+        _read_project,
+        {"anyOf": [{"enum": [True]}, _CODE_PATH.schema]},
+        {"true": "."},
+    ),
+]
+CondaEnvironment = Annotated[
+    str,
+    text(
+        "an environment file within the code directory, or the name of an environment on the hosts",
+        r"(?![/~-])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
+    ),
+]
+Modules = Annotated[
+    tuple[str, ...],
+    ListOf(
+        text("the name of a module", r"[A-Za-z0-9][A-Za-z0-9._/+=:@-]*"),
+        "names of modules: a list, or text that is split at blanks",
+        str.split,
+    ),
+]
 Port = Annotated[int, whole(1, 65535)]
 FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535))]
 Count = Annotated[int, whole(0)]

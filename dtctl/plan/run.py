@@ -8,7 +8,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from dtctl.agent.records.spec import Stage
-from dtctl.agent.records.values import PATH, paths_of
+from dtctl.agent.records.values import PATH, PYTHON, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
@@ -194,6 +194,8 @@ def _environment(
 
 
 def _interpreter(cluster: Cluster, host: Host, local_python: str) -> str:
+    if cluster.trainer.environment is not None:
+        return PYTHON
     if python := host.python or cluster.trainer.python:
         return on_host(python, cluster.name) if "/" in python else python
     if cluster.trainer.venv is not None:

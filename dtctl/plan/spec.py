@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
+    MAKER_SETTINGS,
     VERSION,
+    Environment,
     Member,
     RecoverySpec,
     Setup,
@@ -18,8 +20,8 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.values import paths_of
-from dtctl.plan.hosts import brought_along
+from dtctl.agent.records.values import HOME, paths_of
+from dtctl.plan.hosts import brought_along, on_host
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -90,11 +92,15 @@ def run_spec(
     )
 
 
-_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "setup", "checkpoint_dirs", "absent")
+NO_FILES: Mapping[str, str] = {}
+
+_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent")
 
 
-def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()) -> Spec:
-    """`common`: the `run_spec` of the plan."""
+def host_spec(
+    plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, files: Mapping[str, str] = NO_FILES
+) -> Spec:
+    """`common`: the `run_spec` of the plan. `files`: of the environment, with their SHA-256."""
     tasks = plan.on_host(host)
     own: dict[str, object] = {
         "host": host,
@@ -102,6 +108,7 @@ def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
+        "environment": environment_of(plan, tasks[0], files) if tasks else None,
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "absent": list(absent),
@@ -133,3 +140,22 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
     if text is None:
         return None
     return {"text": text, "env": {name: value for name, value in first.env.items() if name not in _PLACEMENT}}
+
+
+def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
+    """Of the host of this task, as far as the file says."""
+    cluster = plan.cluster
+    said, host = cluster.trainer.environment, cluster.hosts[first.host]
+    if said is None:
+        return None
+    python = host.python or said.python
+    if python is not None and "/" in python:
+        python = on_host(python, cluster.name).replace(HOME, "~")
+    return {
+        "kind": said.kind,
+        "what": said.what,
+        "python": python,
+        "files": dict(files),
+        "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
+        "directory": None,
+    }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,13 @@ from dtctl.operations.logs.following import PATIENCE_S, Onward, made_room
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
-from dtctl.render.format import count, local_time, size
+from dtctl.render.format import count, fold, local_time, size
 from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.answers import Log
+    from dtctl.agent.records.answers import Log, SetupLog
     from dtctl.model import TaskId
     from dtctl.operations.logs import LogLines
     from dtctl.operations.logs.saving import SavedLog
@@ -118,6 +118,21 @@ class LogObjects(LogPrinter):
     def print(self, lines: LogLines) -> None:
         self._remember(lines)
         console.put("".join(map(document.json_line, logs(lines))))
+
+
+def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *, as_json: bool) -> None:
+    """The last `lines` of each, under the names of their hosts; None: all."""
+    width = max((len(host) for host in logs), default=0)
+    for host, one in ((host, one) for host, own in logs.items() for one in own):
+        whole = log_lines(one["text"].encode("utf-8", "surrogatepass"), color=False)
+        shown = whole if lines is None else whole[max(0, len(whole) - lines) :]
+        if as_json:
+            document.print_json_line({"host": host, "path": one["path"], "lines": shown})
+        else:
+            console.put("".join(f"{one_line(host).ljust(width)} | {line}\n" for line in shown))
+    without = [host for host, own in logs.items() if not own]
+    if without:
+        note(f"{fold(without)}: the last start had no environment to make and no setup to run")
 
 
 def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> None:

@@ -6,6 +6,7 @@ The run has a task on each of the hosts `a`, where the coordinator is, and `b`; 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,7 +102,9 @@ class Host:
         if request.get("whole") and not self._coordinates:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
-        yield from getattr(self, f"_{request['type']}")(request)
+        run = request.get("run") or RUN
+        for fields, payload in getattr(self, f"_{request['type']}")(request):
+            yield fields if run == RUN else json.loads(json.dumps(fields).replace(RUN, run)), payload
 
     def _status(self, request: Fields) -> Answer:
         result = {
@@ -299,6 +302,10 @@ class Host:
         yield {"type": "output", "stream": 1}, f"hello {MARK} {self.name}\n".encode()
         yield {"type": "output", "stream": 2}, b"and a warning\n"
         yield {"type": "result", "exit_code": 0, "signal": None}, b""
+
+    def _setup_logs(self, request: Fields) -> Answer:
+        log = {"path": "/home/train/.dtctl/environments/uv-1.log", "text": f"installed {MARK} {self.name}\n"}
+        yield {"type": "result", "logs": [log]}, b""
 
     def _gc(self, request: Fields) -> Answer:
         dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}

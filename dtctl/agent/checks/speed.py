@@ -10,7 +10,6 @@ import time
 from ..host import machine
 from ..records.checks import GpuSpeed
 from ..records.kinds import made
-from ..run import environment
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
 from ..vitals.neighbours import Others
@@ -67,7 +66,7 @@ print("\\n" + json.dumps({"kind": kind, "flops": flops, "copied_bytes": copied})
 
 
 def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
-    python = Python(question["python"], environment.Marks(None))
+    python = Python(talk.root, question["python"])
     load, others = MachineLoad(), Others(time.monotonic())
     load.sample(time.time())
     answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
@@ -167,6 +166,8 @@ class _States:
     def __init__(self) -> None:
         self._found: Dict[int, List[Gpu]] = {}
         self._over = threading.Event()
+        self._reader = Reader(every_s=_LOOK_EVERY_S)
+        self._reader.start(time.monotonic())  # before the thread: it forks
         self._thread = threading.Thread(target=self._inspect, daemon=True)
         self._thread.start()
 
@@ -176,13 +177,11 @@ class _States:
         return self._found
 
     def _inspect(self) -> None:
-        reader = Reader(every_s=_LOOK_EVERY_S)
-        reader.start(time.monotonic())
         while not self._over.wait(_LOOK_EVERY_S):
-            known = reader.read(time.monotonic())
+            known = self._reader.read(time.monotonic())
             for gpu in known["each"] if known is not None else ():
                 self._found.setdefault(gpu["index"], []).append(gpu)
-        reader.close()
+        self._reader.close()
 
 
 def _highest(samples: List[Gpu]) -> GpuSpeed:

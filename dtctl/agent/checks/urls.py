@@ -151,10 +151,8 @@ print("\\n" + json.dumps(answer))
 
 
 def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
-    marks = environment.Marks(None)
-    given = question["variables"]
-    asked = made(PythonAsked, program=question["program"], path=given.get("PATH", ""))
-    python = Python(asked, marks)
+    path, made_of = question["variables"].get("PATH", ""), question["environment"]
+    python = Python(talk.root, made(PythonAsked, program=question["program"], path=path, environment=made_of))
     name = ".dtctl-check-%s-%s" % (question["token"], question["host"])
     wanted = {
         "urls": question["urls"],
@@ -162,7 +160,7 @@ def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
         "libraries": question["libraries"],
         "modules": question["modules"],
     }
-    answer = python.run(_PROBE, wanted, LIMIT_S, _variables(question, marks))
+    answer = python.run(_PROBE, wanted, LIMIT_S, _variables(question, python.marks))
     masks = Masks(question["secrets"].values())
     hide = masks.hide_text
     if not isinstance(answer, dict):

@@ -455,6 +455,23 @@ class DeadRun(Record):
     size_bytes: Default[Count, 0]
 
 
+MOST_SETUP_LOGS = 2
+MOST_SETUP_LOG = 1 << 20
+
+
+class SetupLog(Record):
+    """The end of a log of what was made before a start."""
+
+    path: Path
+    text: AtMost[str, 2 * MOST_SETUP_LOG]
+
+
+class SetupLogsResult(Record):
+    """Of the last start: the making of the environment, and the setup."""
+
+    logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
+
+
 class GcResult(Record):
     """What was, or would be, removed."""
 
@@ -464,6 +481,7 @@ class GcResult(Record):
     """Not even SIGKILL has ended them."""
     runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
     bundles: Default[AtMost[List[Line], 10_000], []]
+    environments: Default[AtMost[List[Line], 10_000], []]
     files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """Removed, or to be removed, as `written` asks for it."""
@@ -524,6 +542,7 @@ EXCHANGES = {
     "status": Exchange("status.status", requests.StatusRequest, StatusResult),
     "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
     "logs": Exchange("logs.logs", requests.LogsRequest, RunResult),
+    "setup_logs": Exchange("setup.setup_logs", requests.Request, SetupLogsResult),
     "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
     "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
     "restart": Exchange("stop.restart", requests.RestartRequest, RestartResult),

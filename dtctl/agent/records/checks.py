@@ -2,12 +2,14 @@
 
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
-from .spec import Paths
+from .spec import Environment, Paths
 from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
 from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
+MOST_FILES = 200
+"""Of a program."""
 MOST_PLACES = 200
 MOST_TAKEN = 1000
 
@@ -31,6 +33,12 @@ class PythonAsked(Record):
     """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
     may_start: Default[bool, True]
     """False on a controller whose user has not allowed the cluster file to start it."""
+    environment: Default[Optional[Environment], None]
+    """Whose Python it is."""
+    bundle: Default[Optional[BundleId], None]
+    """The code that it is to compile, which the host has."""
+    files: Default[AtMost[List[Path], MOST_FILES], []]
+    """Those of the code."""
 
 
 class SoftwareQuestion(Record):
@@ -52,6 +60,14 @@ class Imported(Record):
     """How many a framework sees; null: it is none, or was not asked."""
 
 
+class Broken(Record):
+    """The first line of the code that a Python cannot compile."""
+
+    file: Path
+    line: Count
+    problem: Line
+
+
 class PythonFound(Record):
     """A Python, as it was asked for, and what it has."""
 
@@ -63,6 +79,7 @@ class PythonFound(Record):
     packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
     missing: Default[AtMost[List[Module], MOST_MODULES], []]
     """Modules that it does not find."""
+    broken: Default[Optional[Broken], None]
     imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
     cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
@@ -252,6 +269,7 @@ class UrlsQuestion(Record):
     host: Name
     """Both are in the name of what is written, and removed."""
     program: Line
+    environment: Default[Optional[Environment], None]
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]

@@ -18,6 +18,7 @@ from .values import (
     Tail,
     TaskName,
     TaskState,
+    Variables,
     Want,
 )
 from .vitals import Complaint, Machine, Processors, Share
@@ -261,6 +262,16 @@ class Start(Record):
     started: Epoch
     key: Default[Key, ""]
     argv: Default[List[str], []]
+
+
+class MadeEnvironment(Record):
+    """environment.json: written last, so an environment without it is not whole."""
+
+    python: Path
+    path: Default[AtMost[List[Path], 100], []]
+    """Directories that come first in PATH."""
+    variables: Default[Variables, {}]
+    """Others that it sets."""
 
 
 MOST_PATHS = 1_000_000

@@ -10,6 +10,7 @@ from .values import (
     Count,
     Epoch,
     ExitCode,
+    Hex64,
     Line,
     Name,
     Path,
@@ -93,6 +94,26 @@ class Setup(Record):
     env: Default[Variables, {}]
 
 
+MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
+"""How the names of variables begin that take part in the making of an environment."""
+
+
+class Environment(Record):
+    """Whose Python trains: made on the host before the setup, once for each content (run/environments.py)."""
+
+    kind: OneOf["requirements", "uv", "conda", "modules"]
+    what: Line
+    """The file or directory of the code, the name of a conda environment, or the modules."""
+    python: Default[Optional[Line], None]
+    """The interpreter that it is made with, or with modules the one that trains; null: the usual one."""
+    files: Default[AtMost[Dict[Path, Hex64], 100], {}]
+    """Of the code: what it is made of, with their SHA-256."""
+    env: Default[Variables, {}]
+    """Variables that it is made with."""
+    directory: Default[Optional[Name], None]
+    """Below `environments/`; the host writes it."""
+
+
 class RecoverySpec(Record):
     """When, how often and with whom a lost task is started again."""
 
@@ -157,6 +178,7 @@ class Spec(Inventory):
     bundle: Default[Optional[BundleId], None]
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
+    environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
     coordinator: CoordinatorAddress
     stages: Default[AtMost[List[Stage], 1000], []]
@@ -180,6 +202,10 @@ def _can_be_given_to_programs(spec: Spec) -> None:
         refuse_unfit(("tasks", task["id"], "env"), task["env"], task["env"].values())
     for name in ("dirs", "checkpoint_dirs", "brought_along"):
         refuse_unfit((name,), spec[name])
+    environment = spec["environment"]
+    if environment:
+        refuse_unfit(("environment", "env"), environment["env"], environment["env"].values())
+        refuse_unfit(("environment",), [environment["what"], environment["python"] or ""], environment["files"])
     if spec["setup"]:
         refuse_unfit(("setup", "env"), spec["setup"]["env"], spec["setup"]["env"].values())
         refuse_unfit(("setup", "text"), [spec["setup"]["text"]])

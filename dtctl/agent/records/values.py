@@ -8,10 +8,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Iterable, List, Sequence
 
-HOME, CODE, PATH = "\0HOME", "\0CODE", "\0PATH"
+HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
-MARK = re.compile("\\0(HOME|CODE|PATH)")
+MARK = re.compile("\\0(HOME|CODE|PATH|PYTHON)")
 
 
 def can_be_given(text: str) -> bool:

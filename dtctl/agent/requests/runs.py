@@ -10,7 +10,7 @@ from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.values import FINAL
-from ..run import environment
+from ..run import environment, environments
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import revival, systemd
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..records.answers import Survivor
     from ..records.requests import Request
     from ..records.run_state import AgentProcess, IntentFile, State
+    from ..records.spec import Spec
 
 BIRTH_LIMIT_S = 90.0
 """How long one may take to be at work on a host that is very busy. That it has died is seen at once."""
@@ -328,6 +329,18 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     from ..bundles.tree import is_bundle_id
 
     there = set(filter(is_bundle_id, paths.entries(os.path.join(talk.root, "bundles"))))
+    return _used(talk, there, lambda spec: spec["bundle"], without)
+
+
+def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[str]:
+    """The same of the directories of environments."""
+    there = set(paths.entries(environments.store(talk.root)))
+    return _used(talk, there, lambda spec: spec["environment"] and spec["environment"]["directory"], without)
+
+
+def _used(
+    talk: Conversation, there: Set[str], of: Callable[[Spec], Optional[str]], without: Container[str]
+) -> Set[str]:
     used: Set[str] = set()
     for directory in run_directories(talk.root):
         if there <= used:
@@ -335,13 +348,13 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
         if directory in without:
             continue
         try:
-            bundle = RunFiles(directory).spec()["bundle"]
+            one = of(RunFiles(directory).spec())
         except RunRemoved:
             continue
         except (paths.Damaged, OSError):
-            return set(paths.entries(os.path.join(talk.root, "bundles")))
-        if bundle is not None:
-            used.add(bundle)
+            return there
+        if one is not None:
+            used.add(one)
     return used
 
 

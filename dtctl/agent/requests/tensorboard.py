@@ -16,7 +16,7 @@ from ..run import environment
 from . import runs
 from .health import directories
 from .relay import Relay
-from .starting import end_tree
+from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,11 +20,11 @@ from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles, RunRemoved
 from ..survival import reboot, systemd
-from . import cluster_lock, down, run_handles, runs, starting, stop
+from . import cluster_lock, down, run_handles, runs, setup, starting, stop
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List, Optional, Set
+    from typing import Dict, List, Mapping, Optional, Set
 
     from ..conversation import Conversation
     from ..records.answers import Joining, PushResult, Started, UpResult
@@ -90,7 +90,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     if os.path.exists(directory):
         raise Refused("bad_request", "there is a run %s on this host already" % spec["run"])
     systemd.refuse_if_doomed()
-    _prepare(talk, spec)
+    variables = _prepare(talk, spec, secrets)
     outputs = environment.Marks(None).expand(request["outputs"])
     prepared = _found(talk, request, outputs, current, old)
     files = RunFiles(directory)
@@ -99,7 +99,7 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
     ended: List[runs.Run] = []
     try:
         withheld = {*secrets, *request["withheld"]}
-        inherited = {name: value for name, value in environment.base().items() if name not in withheld}
+        inherited = {name: value for name, value in variables.items() if name not in withheld}
         staged = files.stage(spec, secrets, inherited, processes.myself(), request["credentials"], request["hooks"])
         talk.send("prepared", prepared)
         begin = checks.until_start(talk)
@@ -173,16 +173,17 @@ def _go_without(spec: Spec, absent: List[str]) -> None:
         spec["absent"] = absent
 
 
-def _prepare(talk: Conversation, spec: Spec) -> None:
-    """Prepares all that the tasks need except ports."""
+def _prepare(talk: Conversation, spec: Spec, secrets: Mapping[str, str]) -> Dict[str, str]:
+    """Prepares all that the tasks need except ports. Returns the variables that they inherit."""
     code = None
     if spec["bundle"] is not None:
         with talk.at("bundle"):
             code = store.ensure(talk.root, spec["bundle"], talk.wire)
     marks = environment.Marks(code)
     starting.make_directories(spec, marks)
-    starting.run_setup(talk, spec, code, marks)
+    variables = setup.prepare(talk, spec, code, secrets)
     starting.look_for(marks.expand(spec["brought_along"]))
+    return variables
 
 
 def _given_up(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> Set[int]:

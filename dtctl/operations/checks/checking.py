@@ -28,6 +28,7 @@ from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.data import data_set
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan.roster import RunPlan
@@ -275,11 +276,13 @@ def context_of(
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
+    bundle: str | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
-    `allowed_here`: the user lets the file start its programs on this machine. `secrets`: those of the trainers.
+    `allowed_here`: the user lets the file start its programs on this machine. `bundle`: the code that the hosts have
+    been sent. `secrets`: those of the trainers.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return CheckContext(
@@ -298,5 +301,7 @@ def context_of(
         allowed_here=allowed_here,
         data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
         own_python=local_python(os.environ),
+        bundle=bundle,
+        environment_files=environment_files(plan.cluster),
         secrets=secrets or {},
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, PYTHON
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
@@ -49,6 +49,10 @@ class CheckContext:
     """Where the file has dtctl bring data; as far as it is known without reading it."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
+    bundle: str | None = None
+    """The code, where the hosts have it by now: their Pythons are to compile it."""
+    environment_files: Mapping[str, str] = field(default_factory=dict)
+    """What the trainers' environment is made of."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the trainers, as far as they have values here."""
 
@@ -166,7 +170,7 @@ def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **field
 
 def shown(path: str) -> str:
     """A path with marks as a person writes it."""
-    return path.replace(HOME, "~")
+    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
 
 
 def fails(finding: Finding) -> bool:

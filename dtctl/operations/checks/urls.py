@@ -14,6 +14,7 @@ from dtctl.operations.checks.storage import savers
 from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once
 from dtctl.operations.diagnosis.signature import Finding, grouped
 from dtctl.plan.hosts import output_places
+from dtctl.plan.spec import environment_of
 
 _OTHERS = frozenset({"torch", "jax", "flax", "mxnet", "fsspec", "gcsfs", "s3fs", "adlfs"})
 """Whose programs do not open files by TensorFlow."""
@@ -46,6 +47,7 @@ def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
         token=context.token,
         host=host,
         program=task.argv[0],
+        environment=environment_of(plan, task, context.environment_files),
         variables=dict(task.env),
         secrets={name: context.secrets[name] for name in task.secrets if name in context.secrets},
         keep_proxy=task.keep_proxy,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -11,7 +13,11 @@ from dtctl.operations.diagnosis import gpus
 from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.render.diagnosis import paragraph
+from dtctl.render.gpus import rows
+from dtctl.render.machine.status import run_status
 from dtctl.render.roster import cells_of, rows_of
+from dtctl.render.top.model import Histories
+from dtctl.render.top.table import COLUMNS, RowData
 from tests.unit.diagnosing import facts, machine, running
 
 GB = 10**9
@@ -158,3 +164,35 @@ def test_a_task_has_the_gpus_that_it_may_use_and_those_that_it_uses(
     status = facts(running("worker:0"), machines={"gpu-a": on(*each)}).status
     (row,) = rows_of(status)
     assert [cells_of(row, status)[name] for name in ("GPU USE", "GPU MEMORY", "GPU HEAT")] == cells
+
+
+def test_every_gpu_is_listed_with_its_figures_and_who_uses_it() -> None:
+    each = [gpu(throttled=["thermal"], degrees=93), gpu(1, task=None, lost=True, busy=None, memory_bytes=0)]
+    status = facts(running("worker:0"), PS, machines={"gpu-a": on(*each)}).status
+    figures = ["90%", "30.0 of 40.0 GB", "93 C", "1400 MHz", "thermal", "worker:0"]
+    used = "python of me (worker:0 of run demo-1, pid 7, 30.0 GB)"
+    first, second = rows(status)
+    assert first == ["gpu-a", "0", "A100", *figures, used]
+    assert (second[1], second[3], second[4], second[-1]) == ("1", "lost", "", "")
+    document = run_status(status)
+    assert [one["gpus"] for one in document["tasks"]] == [[0], []]
+    assert [(one["host"], one["index"], one["lost"], one["tasks"]) for one in document["gpus"]] == [
+        ("gpu-a", 0, False, ["worker:0"]),
+        ("gpu-a", 1, True, []),
+    ]
+    assert document["gpus"][0]["users"][0]["usedBytes"] == 30 * GB
+
+
+def test_a_run_without_gpus_reads_nothing_of_them() -> None:
+    """`dtctl status` imports what it needs alone."""
+    script = "import sys, dtctl.render.status, dtctl.operations.status; print([m for m in sys.modules if 'gpus' in m])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_top_sorts_tasks_by_the_gpu_that_has_least_to_do() -> None:
+    tasks = [running("worker:0"), running("worker:1"), running("ps:0")]
+    each = [gpu(busy=0.9), gpu(1, busy=0.2), gpu(2, "worker:1", busy=0.5)]
+    status = facts(*tasks, machines={"gpu-a": on(*each)}).status
+    column = next(one for one in COLUMNS if one.heading == "GPU USE")
+    assert column.key is not None
+    assert [column.key(RowData(task, 0, status, Histories(), fine=True)) for task in tasks] == [0.2, 0.5, None]

@@ -456,6 +456,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_next_url": lambda: page.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
     "show_end": lambda: tensorboard.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
+    "show_setup_logs": lambda: logs.show_setup_logs(
+        {f"a{BAD}": [{"path": f"/x{BAD}", "text": f"line{BAD}"}], f"b{BAD}": []}, None, as_json=False
+    ),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
