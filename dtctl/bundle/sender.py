@@ -130,7 +130,8 @@ class Chunks:
         chunks: list[Chunk] = []
         size = file.size if size is None else size
         for plain in _read(self._bundle.root / file.path, file.size, offset=offset, size=size):
-            hasher.update(plain)
+            if sha256 is not None:
+                hasher.update(plain)
             for shrinks, run in _runs(plain):
                 packed = zlib.compress(run, 1) if shrinks else run
                 smaller = len(packed) < len(run)

@@ -251,6 +251,8 @@ def replace(
     plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     plan.show_exposure(exposure(cluster))
 
+    _bring_data(scope, exchange, launch, quiet=quiet or output == "json")
+
     def agree(runs: Collection[str]) -> None:
         if not yes:
             _ask(exchange, runs)
@@ -266,6 +268,23 @@ def replace(
         starting.show_started(outcome, launch.plan)
         starting.show_replacement(exchange)
     return None
+
+
+def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bool) -> None:
+    """The new host gets what its tasks read, while the run goes on as far as it does."""
+    from dtctl.operations.data import data_set
+    from dtctl.operations.push import push_data
+    from dtctl.render.progress import UpProgress
+
+    source = exchange.cluster.data.source
+    if launch.record.is_local or source is None or not source.is_dir():
+        return
+    data = data_set(exchange.cluster).only(exchange.new)
+    with (
+        scope.on_interrupt("the run is as it was; the new host keeps what has arrived"),
+        UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
+    ):
+        push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise("bring the data")
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:
