@@ -55,6 +55,7 @@ def _supervise(bond: revival.Bond) -> None:
         revival.retire(bond.files)
         return
     programs.save_compiled()
+    signal.signal(signal.SIGTERM, lambda *_: supervisor.leave())
     supervisor.run(bond.renew)
     programs.save_compiled()
     reboot.withdraw_later(bond.files.root)

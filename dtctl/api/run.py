@@ -45,9 +45,9 @@ class Run:
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
-        from dtctl.operations.status import status
+        from dtctl.operations.status import status, with_storage
 
-        found = status(self._record, self._transport)
+        found = with_storage(status(self._record, self._transport))
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         return self._seen(found)
@@ -123,8 +123,9 @@ class Run:
         """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
         from dtctl.operations.checkpoints import each_once
         from dtctl.operations.coordinator import status_of_hosts
+        from dtctl.operations.status import with_storage
 
-        found = status_of_hosts(self._record, self._transport, guess=True)
+        found = with_storage(status_of_hosts(self._record, self._transport, guess=True), fresh=True)
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)

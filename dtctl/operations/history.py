@@ -81,8 +81,8 @@ def _fits(value: Any, kind: Any) -> bool:
         return isinstance(value, str) and value in inner
     if origin is Mapping:
         return isinstance(value, Mapping) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
-    if origin is frozenset:
-        return isinstance(value, frozenset) and all(_fits(each, inner[0]) for each in value)
+    if origin in (frozenset, tuple):
+        return isinstance(value, origin) and all(_fits(each, inner[0]) for each in value)
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if kind is int:

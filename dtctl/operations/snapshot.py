@@ -116,9 +116,10 @@ class TaskStatus:
 
     @property
     def drained(self) -> Fact | None:
-        """Which host's drain holds it: nothing of it runs, whatever becomes of its host."""
+        """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
         held = self.entry["state"] == "pending"
-        return next((one for one in self.why if held and one["kind"] == drains.DRAINED), None)
+        kinds = (drains.DRAINED, drains.SHUTTING_DOWN)
+        return next((one for one in self.why if held and one["kind"] in kinds), None)
 
     @property
     def exit(self) -> Exit:
@@ -159,7 +160,7 @@ class Coordination:
 
     @property
     def drained_hosts(self) -> tuple[str, ...]:
-        drained = drains.hosts(self.view["intents"])
+        drained = drains.drained_hosts(self.view["intents"])
         return tuple(host for host in self.contacts if host in drained)
 
     @property

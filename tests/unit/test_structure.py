@@ -105,9 +105,9 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts"),
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts", "dtctl.agent.metrics.reading"),
 )
-"""What reads and receives checkpoints on hosts does so on this machine, too: both judge alike; for operations."""
+"""What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""

@@ -117,7 +117,7 @@ def _of_hdf5(file: BinaryIO) -> Optional[str]:
 
 METADATA = "_CHECKPOINT_METADATA"
 COMMITTED = "commit_success.txt"
-_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
+ORBAX_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
 """By one of these names in it a directory is known; the last two are those of versions before 0.6."""
 
 _UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
@@ -128,7 +128,9 @@ _MOST_DEPTH = 6
 
 def is_orbax(path: str) -> bool:
     """Whether a directory is one of Orbax's, or is about to become one. Raises OSError."""
-    return re.search(_UNFINISHED, path) is not None or any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS)
+    return re.search(_UNFINISHED, path) is not None or any(
+        os.path.lexists(os.path.join(path, mark)) for mark in ORBAX_MARKS
+    )
 
 
 def orbax_step(name: str) -> Optional[int]:

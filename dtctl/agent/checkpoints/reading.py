@@ -282,6 +282,13 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
     }
 
 
+def prefix_of(name: str) -> Optional[str]:
+    """Of the checkpoint that a file belongs to, by its name; None for any other file."""
+    match = re.match(_INDEX, name) or re.match(_DATA, name)
+    whole = name if re.match(formats.KERAS_NAME, name) else None
+    return match.group(1) if match else whole
+
+
 def belongs(name: str, prefix: str) -> bool:
     """Whether a file is part of the checkpoint of this name."""
     match = re.match(_DATA, name)

@@ -294,16 +294,22 @@ class Coordinator:
 
         An order to end the run wins whatever its version.
         """
+        own_doing: List[Fact] = []
         self._book.confirm(host, offered)
         for task in intents.contradicted(self.view.intents, offered):
-            if offered[task]["by"] not in ("coordinator", ""):  # what a person wants comes first
+            if offered[task]["by"] not in ("coordinator", host, ""):  # what a person wants comes first
                 self.view.intents[task] = offered[task].copy()
             self.view.wanted([task])
+        may_hold = None if self._rebuilt else {host, *drains.hosts(self.view.intents)}
         for task, intent in intents.newer(self.view.intents, offered).items():
             before = self.view.intents[task]
-            self.view.intents[task] = intent
-            if intent["by"] not in ("coordinator", "") and _wish(intent) != _wish(before):
+            self.view.intents[task] = intent = drains.believed(intent, may_hold)
+            if intent["by"] == host and intents.wish(intent) != intents.wish(before):
+                own_doing = why_of(intent)
+            elif intent["by"] not in ("coordinator", "") and intents.wish(intent) != intents.wish(before):
                 self._record("request", why_of(intent), host=host, task=task, by=intent["by"])
+        if own_doing:  # it shuts down, or is back from that
+            self._record("contact", own_doing, host=host)
         end = next((intent["ends_run"] for intent in offered.values() if intent["ends_run"] is not None), None)
         if end is not None and not self._stop_requested:
             self._record("request", [fact("asked_stop")], by=end["by"])
@@ -333,7 +339,7 @@ class Coordinator:
 
     def _missed_hosts(self) -> Dict[str, float]:
         """Those that are away, and since when, though they are not drained."""
-        drained = drains.hosts(self.view.intents) if self.contacts.away else {}
+        drained = drains.drained_hosts(self.view.intents) if self.contacts.away else []
         return {host: since for host, since in self.contacts.away.items() if host not in drained}
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
@@ -404,11 +410,6 @@ class Coordinator:
 
     def _record(self, kind: str, why: List[Fact], **fields: Any) -> None:
         self.history.append(made(HistoryEvent, time=self.wall, kind=kind, **because(why), **fields))
-
-
-def _wish(intent: Intent) -> Tuple[object, ...]:
-    """What a person may have changed."""
-    return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
 def _fingerprint(state: State) -> List[object]:

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 
 from ..records.answers import OutputMark
-from ..records.storage_urls import is_storage_url, paths_of
+from ..records.values import is_storage_url, paths_of
 from . import paths
 
 TYPE_CHECKING = False

@@ -1,10 +1,9 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Environment, Paths
-from .storage_urls import READ, pattern
-from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, TaskName, Variables
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
 from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
@@ -15,7 +14,6 @@ MOST_PLACES = 200
 MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
-StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 
@@ -275,8 +273,8 @@ class UrlsQuestion(Record):
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]
-    tensorflow: Default[bool, True]
-    """TensorFlow is asked where there is one; else fsspec first."""
+    libraries: Default[AtMost[List[OneOf["tensorflow", "fsspec"]], 2], ["tensorflow", "fsspec"]]
+    """The first that is there and knows the scheme is asked."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That the program imports."""
     urls: AtMost[List[UrlAsked], 20]
@@ -286,6 +284,8 @@ class UrlTried(Record):
     """What came of a URL. `kind` empty: everything could be done."""
 
     url: StorageUrl
+    library: Line
+    """With its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
     kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
     said: Default[Line, ""]
@@ -297,8 +297,6 @@ class UrlsFacts(Record):
     """In the order of the question; nothing where the Python has no library that opens them."""
 
     path: Default[Line, ""]
-    library: Default[Line, ""]
-    """With its version."""
     problem: Default[Line, ""]
     tried: Default[AtMost[List[UrlTried], 20], []]
 

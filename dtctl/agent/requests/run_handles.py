@@ -142,7 +142,7 @@ class RunHandle:
         def ask(intent: IntentFile) -> None:
             for task in drains.tasks_of(host, intent["tasks"]):
                 kind = drains.kind_of_return(members[task], self._run.spec["strategy"])
-                intents.change(intent["tasks"][task], grace_s=None, by=by, **because([fact(kind, host=host, by=by)]))
+                intents.change(intent["tasks"][task], grace_s=None, by=by, **because([fact(kind, host=host)]))
 
         return self._run.change(ask)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ..host import log, paths, processes
 from ..records.reasons import because, why_of
+from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Callable, Dict, List, Mapping, Optional
+    from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
     from ..records.reasons import Fact
     from ..records.run_state import Intent, IntentFile, Intents
@@ -40,7 +41,12 @@ def newer(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> Dict[str,
 def contradicted(mine: Mapping[str, Intent], theirs: Mapping[str, Intent]) -> List[str]:
     """Tasks of which `theirs` holds something else with the same version."""
     same = [task for task, each in theirs.items() if task in mine and each["version"] == mine[task]["version"]]
-    return [task for task in same if any(theirs[task][key] != mine[task][key] for key in ("want", "generation"))]
+    return [task for task in same if wish(theirs[task]) != wish(mine[task])]
+
+
+def wish(intent: Intent) -> Tuple[object, ...]:
+    """What an intent demands, whoever it is from."""
+    return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
 def is_cancelled(wanted: Mapping[str, Intent]) -> bool:

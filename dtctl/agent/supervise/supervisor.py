@@ -14,13 +14,13 @@ from ..records.spec import coordinates, kept_by_coordinator, ports_of
 from ..run import intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import rebuilding
+from . import leaving, rebuilding
 from .context import TaskContext
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Union
+    from typing import Callable, List, Optional, Union
 
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
@@ -82,13 +82,23 @@ class Supervisor:
         self._load = MachineLoad()
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
         self._next_load = 0.0
+        self._is_to_leave = False
+        self._leaves_since: Optional[float] = None
+
+    def leave(self) -> None:
+        """The host shuts down. For a handler of signals: `run` does the rest."""
+        self._is_to_leave = True
+        fifo.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
-        """Returns when every task is final, and the run needs this host's agent no more."""
+        """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave."""
         self._wake = fifo.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
-            at_each_look()
             now, wall = time.monotonic(), time.time()
+            if not self._is_to_leave:
+                at_each_look()
+            elif self._leaves_since is None:
+                self._leave(now)
             self._restore_files()
             self._step_tasks(now, wall)
             self._sample(now, wall)
@@ -99,7 +109,16 @@ class Supervisor:
             if self._over() and self._finish():
                 return
             self._save()
+            if self._leaves_since is not None and leaving.has_left(self.state["tasks"], self._leaves_since, now):
+                self._role.close()
+                return
             self._wait()
+
+    def _leave(self, now: float) -> None:
+        self._leaves_since = now
+        self._context.may_start = False
+        for task in self._tasks:
+            task.expect_end()
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
@@ -115,6 +134,9 @@ class Supervisor:
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
+        wanted, entries = self._intent.value["tasks"], self.state["tasks"]
+        leaves = self._leaves_since is not None
+        self._intent.take(leaving.held(self._spec, wanted, entries) if leaves else leaving.released(self._spec, wanted))
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
@@ -143,7 +165,7 @@ class Supervisor:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
         self._context.recovering = self._role.recovering
-        self._context.may_start = self._role.may_start
+        self._context.may_start = self._role.may_start and not self._is_to_leave
         self._context.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import os
 import select
+import signal
 import sys
 import time
 from contextlib import suppress
@@ -229,6 +230,7 @@ def _pause(listening: int, delay_s: float) -> None:
 
 
 def _become_guard(run: Guarded, supervisor: Tie) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # that of a supervisor ends its tasks
     daemon.close_descriptors(but=[run.lock, supervisor.reads, supervisor.holds, *programs.held()])
     gc.freeze()  # as for a new agent
     watch(run, supervisor)

@@ -7,10 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.values import is_storage_url
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+
+
+def at(host: str, place: str) -> str:
+    """As a person reads where something is."""
+    return place if is_storage_url(place) else f"{host}:{place}"
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,15 @@ class Checkpoints:
     report: CheckpointReport
     others: tuple[str, ...] = ()
     """Other hosts that see the same directory."""
+
+    @property
+    def is_url(self) -> bool:
+        """No host has it: `host` is the bucket, and the directory a storage URL."""
+        return is_storage_url(self.report["dir"])
+
+    @property
+    def where(self) -> str:
+        return at(self.host, self.report["dir"])
 
 
 def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
@@ -45,6 +60,11 @@ class Found:
     @property
     def host(self) -> str:
         return self.hosts[0]
+
+    @property
+    def is_url(self) -> bool:
+        """At a storage URL: the host is the bucket, and nobody there could read it for us."""
+        return is_storage_url(self.directory)
 
     @property
     def scattered(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import paths_of
+from dtctl.agent.records.values import paths_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs

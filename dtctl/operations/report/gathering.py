@@ -21,7 +21,7 @@ from dtctl.operations.report.configuration import Configuration, read_configurat
 from dtctl.operations.report.timeline import Timeline, timeline
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
+from dtctl.operations.status import status, with_storage
 from dtctl.transport.seam import Transport
 
 POINTS = 400
@@ -110,7 +110,7 @@ class Following:
 
     def report(self) -> Report:
         """The run's state now. Raises DtctlError where no host says anything of it."""
-        found = status(self._record, self._kept)
+        found = with_storage(status(self._record, self._kept))
         if found.time:
             self._record = found.record
             self._read_events()

@@ -21,7 +21,14 @@ from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
 
 TRAINER = """
-import os, socket, sys, time
+import os, signal, socket, sys, time
+
+def save(*_):
+    time.sleep(0.5)
+    print("saved", flush=True)
+    os._exit(0)
+
+signal.signal(signal.SIGTERM, save)
 server = socket.create_server(("127.0.0.1", int(os.environ["PORT"])))
 end = time.monotonic() + float(os.environ.get("SECONDS", 1e9))
 step = 0
@@ -285,7 +292,27 @@ def test_a_drained_host_stays_drained_when_its_agent_is_killed_and_can_be_asked_
     thaw()
     eventually(lambda: cluster.running(ps=2, chief=2, worker=2), 30, "all to train again")
     asked_for = [line["reason"] for line in cluster.story() if line["kind"] == "request"]
-    assert asked_for == ["up", "drain c", "drain a", "undrain a", "started again by anna@desk, who had drained c"]
+    assert asked_for == ["up", "drain c", "drain a", "undrain a", "c is in service again"]
+
+
+@pytest.mark.parametrize("name", ["c", "b"])
+def test_a_host_that_shuts_down_saves_is_lost_by_nobody_and_starts_again(cluster: Cluster, name: str) -> None:
+    """As systemd ends a machine: SIGTERM to every process at once, and the end when they are gone."""
+    cluster.up(recovery={"max_restarts": 0, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600})
+    eventually(cluster.running, what="the start")
+    host, task = cluster.hosts[name], next(task for task, place in PLACES.items() if place == name)
+    for pid in host.processes():
+        kill(pid, signal.SIGTERM)
+    eventually(lambda: not host.processes(), 20, "the host to be quiet")
+    entry = cluster.entry(task)
+    assert (entry["state"], entry["reason"]) == ("pending", f"{name} is shutting down")
+    assert "saved" in host.log(cluster.specs[name], task)
+    told = [line["reason"] for line in cluster.story() if line["host"] == name and line["kind"] == "contact"]
+    assert told[:1] == [f"{name} is shutting down"]
+    assert host.ask("status")["state"]["tasks"], "which starts its agent, as a reboot does"
+    attempts = {"worker": 2} if name == "c" else {"ps": 2, "chief": 2, "worker": 2}
+    eventually(lambda: cluster.running(**attempts), 60, "all to train again")
+    assert cluster.view()["incidents"] == []
 
 
 @pytest.mark.parametrize("asked", ["stop", "replace"])
