@@ -91,7 +91,7 @@ _SPEED = (
     "Only with `--deep`. Each host multiplies matrices for some seconds, with NumPy on all processors, and with "
     "TensorFlow or PyTorch on each GPU if the programs import them. A host below 0.8 of the median (far below, if the "
     "others differ much) is named, with what is different there. The GPU part was tested with stand-ins for "
-    "`nvidia-smi` and the framework, not on a GPU. For slow networks see [network](#network).",
+    "NVML and the framework, not on a GPU. For slow networks see [network](#network).",
 )
 _URLS = (
     "The trainers' own Python is asked to write, read, list and remove at the storage URLs of the run, with the "

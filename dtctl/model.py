@@ -102,6 +102,10 @@ LEAD_JOBS = ("chief", "master")
 DeclaredStrategy = Literal["auto", "async-ps", "sync-ps", "in-graph", "ps-strategy", "mirrored", "ddp", "kvstore"]
 """What a cluster file says of the strategy; what it means is decided in `dtctl.config.strategies`."""
 
+EnvironmentKind = Literal["requirements", "uv", "conda", "modules"]
+"""Of what a Python environment is made."""
+
+DataShard = Literal["none", "worker"]
 RecoveryMode = Literal["auto", "task", "gang", "never"]
 RebootRule = Literal["auto", "never"]
 DeclaredSuccess = Literal["auto", "lead", "all-workers"]

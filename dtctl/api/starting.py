@@ -122,6 +122,9 @@ class _Report(UpReport):
         if not self._force:
             refuse_certain_failure(checked, hint="up(..., force=True)    starts them all the same")
 
+    def moving_ports(self, taken: DtctlError) -> None:
+        log.warning("%s; the hosts choose other ports", taken.summary)
+
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         from dtctl.render.starting import at_step_zero
 

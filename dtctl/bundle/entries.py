@@ -46,15 +46,15 @@ def check_file(found: os.stat_result, place: str) -> None:
         )
 
 
-def open_directory(name: str | Path, place: str, parent: int | None = None) -> int:
+def open_directory(name: str | Path, place: str, parent: int | None = None, setting: str = "trainer.code") -> int:
     """A descriptor of the directory itself, below the top never of one that a link leads to."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (0 if parent is None else os.O_NOFOLLOW)
     try:
         return os.open(name, flags, dir_fd=parent)
     except NotADirectoryError as error:
-        raise PreflightError(f"{place} is not a directory", hint="trainer.code names a directory") from error
+        raise PreflightError(f"{place} is not a directory", hint=f"{setting} names a directory") from error
     except FileNotFoundError as error:
-        raise PreflightError(f"there is no directory {place}", hint="trainer.code names a directory") from error
+        raise PreflightError(f"there is no directory {place}", hint=f"{setting} names a directory") from error
     except OSError as error:
         raise _cannot_list(place, error) from error
 
@@ -185,11 +185,12 @@ class Fingerprints:
         if max(found.st_mtime_ns, found.st_ctime_ns) < self._newest_ns:
             self._new[path] = [*_signature(found), sha256]
 
-    def save(self) -> None:
-        """Keeps what this scan has seen, and forgets the rest."""
-        if self._new == self._old:
+    def save(self, *, partly: bool = False) -> None:
+        """Keeps what this scan has seen, and forgets the rest, unless it was broken off."""
+        files = {**self._old, **self._new} if partly else self._new
+        if files == self._old:
             return
-        value = {"version": _VERSION, "code": self._code, "files": self._new}
+        value = {"version": _VERSION, "code": self._code, "files": files}
         text = json.dumps(value, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):  # without them the next scan only reads every file again
             make_private(self._file.parent)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -75,6 +76,11 @@ class Bundle:
     @property
     def id(self) -> str:
         return self.manifest.id
+
+    @cached_property
+    def code_id(self) -> str:
+        """The same for all clusters."""
+        return dataclasses.replace(self.manifest, cluster="").id
 
     @cached_property
     def total_bytes(self) -> int:

@@ -36,21 +36,38 @@ _REPOSITORY = {"HEAD", "config", "objects", "refs"}
 """What a bare repository of git has; its config holds logins of remotes."""
 
 
+class Unread(Exception):
+    """A file has changed since the last scan, and was not to be read."""
+
+
 def scan(
-    code: Path, report: ScanReport | None = None, *, cluster: str = "", secret_files: Collection[Path] = ()
+    code: Path,
+    report: ScanReport | None = None,
+    *,
+    cluster: str = "",
+    secret_files: Collection[Path] = (),
+    without: Collection[Path] = (),
+    data: bool = False,
+    read: bool = True,
 ) -> Bundle:
     """The bundle that the directory `code` makes. Raises PreflightError for what cannot be sent.
 
-    Only files that have changed since the last scan are read. `secret_files` are never sent, whatever the rules and
-    their names say, nor is what dtctl keeps for itself; what looks like a secret is not, unless the user says so.
+    Only files that have changed since the last scan are read; without `read` one that has raises Unread.
+    `secret_files` and the directories `without` are never sent, whatever the rules and their names say, nor is what
+    dtctl keeps for itself; what looks like a secret is not, unless the user says so. `data`: no `.gitignore` rules.
     """
     code = code.absolute()
-    found = _Found(code, report, OwnSecrets(secret_files, own_directories()))
-    found.add_all()
+    what, setting = ("data", "data.from") if data else ("code", "trainer.code")
+    found = _Found(code, report, OwnSecrets(secret_files, (*own_directories(), *without)), reads=read)
+    try:
+        found.add_all(IgnoreRules.own() if data else IgnoreRules.above(code), setting)
+    except BaseException:
+        found.fingerprints.save(partly=True)
+        raise
     for path in found.links:
         if leads_outside(path, found.links):
             raise PreflightError(
-                f"{code / path} is a link that leads out of the code directory",
+                f"{code / path} is a link that leads out of the {what} directory",
                 detail=f"it leads to {found.links[path]}, which the hosts would not have",
                 hint=f"put a copy in its place, {IGNORE_HINT}",
             )
@@ -58,7 +75,7 @@ def scan(
         raise PreflightError(
             f"there is no file to send in {code}",
             detail="everything in it is ignored" if found.skipped or found.withheld else "",
-            hint="trainer.code names the directory of the training program",
+            hint=f"{setting} names the directory of the {'data' if data else 'training program'}",
         )
     found.fingerprints.save()
     manifest = Manifest(
@@ -80,8 +97,9 @@ def scan(
 class _Found:
     """What a scan has found so far."""
 
-    def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets) -> None:
+    def __init__(self, code: Path, report: ScanReport | None, own: OwnSecrets, *, reads: bool = True) -> None:
         self._code = code
+        self._reads = reads
         self._real_code = f"{code.resolve()}/"
         """Rules of secret files hold for whole paths: ~/.config as code has gcloud/ in it."""
         self._own = own
@@ -97,8 +115,8 @@ class _Found:
         self._bytes_read = 0
         self._next_report = time.monotonic() + 0.1
 
-    def add_all(self) -> None:
-        self._add_directory(open_directory(self._code, str(self._code)), "", IgnoreRules.above(self._code))
+    def add_all(self, rules: IgnoreRules, setting: str) -> None:
+        self._add_directory(open_directory(self._code, str(self._code), setting=setting), "", rules)
 
     def _add_directory(self, descriptor: int, prefix: str, rules_above: IgnoreRules) -> None:
         """What lies in one directory and below; `prefix` is its path in the tree, "" or with a `/` at the end.
@@ -153,6 +171,8 @@ class _Found:
         check_file(found, self._place(path))
         sha256 = self.fingerprints.get(path, found)
         if sha256 is None:
+            if not self._reads:
+                raise Unread
             found, sha256, start = self._read(parent, path)
             # Only what may be sent is remembered: a key that is sent today is looked at again tomorrow.
             rule = rule_of_content(path, start)

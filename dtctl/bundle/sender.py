@@ -5,17 +5,16 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
-import tempfile
 import threading
 import time
 import zlib
-from collections import defaultdict
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from dtctl.agent.records.answers import BLOCK_BYTES
+from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle.manifest import Bundle, FileEntry
 from dtctl.errors import ConnectionLost, PreflightError
 from dtctl.folder import open_regular
@@ -28,59 +27,61 @@ _WORTH_IT = 0.9
 """What does not shrink below this part of itself travels uncompressed."""
 _SAMPLED = 16 * 1024
 _SAMPLE = 512
-"""So many bytes in the middle tell whether that many shrink: compressing noise takes four times the CPU of text."""
-_IN_MEMORY = 64 * 1024 * 1024
+"""So many bytes in the middle show whether that many shrink: compressing noise takes four times the CPU of text."""
+_NOISY = 212
+"""Different bytes in a sample of noise, at the least: it has 221 as a rule, and floating-point numbers have 204."""
+IN_MEMORY_BYTES = 64 * 1024 * 1024
+_TURNS = 64
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """One frame's bytes: in memory, or a piece of the overflow file."""
+    """One frame's bytes."""
 
     compressed: bool
     plain_size: int
     data: bytes = b""
-    offset: int = -1
-    size: int = 0
+
+
+Key = tuple[int, int | None]
+"""A file, or a block of it."""
 
 
 class Chunks:
-    """The chunks of a bundle's files, made when they are first asked for. Safe for many threads."""
+    """The chunks of a bundle's files, made when they are asked for; the newest are kept for the other hosts, which are
+    at the same place as a rule. Safe for many threads."""
 
-    def __init__(self, bundle: Bundle, in_memory_bytes: int = _IN_MEMORY) -> None:
+    def __init__(self, bundle: Bundle, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self._bundle = bundle
         self._room = in_memory_bytes
-        self._made: dict[tuple[int, int | None], tuple[Chunk, ...]] = {}
-        self._digests: dict[int, bytes] = {}
-        self._file_locks: defaultdict[int, threading.Lock] = defaultdict(threading.Lock)
+        self._made: OrderedDict[Key, tuple[Chunk, ...]] = OrderedDict()
+        self._digests: dict[int, bytes] = dict(_known_digests(bundle))
+        self._times: dict[int, int] = {}
+        self._turns = [threading.Lock() for _ in range(_TURNS)]
         self._lock = threading.Lock()
-        self._overflow: int | None = None
-        self._overflow_size = 0
 
     def of(self, index: int, block: int | None = None) -> tuple[Chunk, ...]:
         """The chunks of one file or of a block of it, at least one.
 
-        Raises PreflightError when the file is not what was scanned.
+        Raises PreflightError when the file is not what was scanned. A block of a file whose digests nobody has asked
+        for is checked by its host, with the rest of the file.
         """
-        digests = b"" if block is None else self.digests(index)
-        with self._lock:
-            file_lock = self._file_locks[index]
-        with file_lock:
-            made = self._made.get((index, block))
-            if made is None:
-                file = self._bundle.manifest.files[index]
-                made = self._made[index, block] = (
-                    self._make(file) if block is None else self._block(file, block, digests)
-                )
+        key = (index, block)
+        with self._turns[hash(key) % _TURNS]:
+            with self._lock:
+                if key in self._made:
+                    self._made.move_to_end(key)
+                    return self._made[key]
+            file = self._bundle.manifest.files[index]
+            made = self._chunks(file) if block is None else self._block(index, file, block)
+            self._keep(key, made)
             return made
 
     def digests(self, index: int) -> bytes:
         """The SHA-256 of each block of one file. Raises PreflightError when the file is not what was scanned."""
-        with self._lock:
-            file_lock = self._file_locks[index]
-        with file_lock:
+        with self._turns[index % _TURNS]:
             if index not in self._digests:
-                file = self._bundle.manifest.files[index]
-                self._digests[index] = self._bundle.digests.get(file.path) or self._read_digests(file)
+                self._digests[index] = self._read_digests(self._bundle.manifest.files[index])
             return self._digests[index]
 
     def _read_digests(self, file: FileEntry) -> bytes:
@@ -92,53 +93,63 @@ class Chunks:
             raise _changed(self._bundle.root / file.path)
         return digests
 
-    def data(self, chunk: Chunk) -> bytes:
-        if chunk.offset < 0:
-            return chunk.data
-        assert self._overflow is not None, "a chunk in the overflow file"
-        return os.pread(self._overflow, chunk.size, chunk.offset)
+    def _keep(self, key: Key, chunks: tuple[Chunk, ...]) -> None:
+        """The oldest give way."""
+        with self._lock:
+            self._made[key] = chunks
+            self._room -= _size(chunks)
+            while self._room < 0 and self._made:
+                self._room += _size(self._made.popitem(last=False)[1])
 
     def close(self) -> None:
         """Lets go of everything; nothing may be asked for any more."""
         with self._lock:
             self._made.clear()
-            if self._overflow is not None:
-                os.close(self._overflow)
-                self._overflow = None
 
-    def _make(self, file: FileEntry) -> tuple[Chunk, ...]:
-        return self._chunks(file, 0, file.size, file.sha256)
-
-    def _block(self, file: FileEntry, number: int, digests: bytes) -> tuple[Chunk, ...]:
-        digest = digests[32 * number : 32 * number + 32].hex()
+    def _block(self, index: int, file: FileEntry, number: int) -> tuple[Chunk, ...]:
+        digests = self._digests.get(index)
+        digest = None if digests is None else digests[32 * number : 32 * number + 32].hex()
+        if digest is None:
+            self._refuse_change(index, file)
         return self._chunks(file, number * BLOCK_BYTES, block_size(file, number), digest)
 
-    def _chunks(self, file: FileEntry, offset: int, size: int, sha256: str) -> tuple[Chunk, ...]:
-        """Reads the file once, so that what is sent is what was hashed."""
+    def _refuse_change(self, index: int, file: FileEntry) -> None:
+        place = self._bundle.root / file.path
+        try:
+            changed_ns = place.lstat().st_mtime_ns
+        except OSError as error:
+            raise _changed(place, str(error.strerror)) from error
+        if self._times.setdefault(index, changed_ns) != changed_ns:
+            raise _changed(place)
+
+    def _chunks(
+        self, file: FileEntry, offset: int = 0, size: int | None = None, sha256: str | None = ""
+    ) -> tuple[Chunk, ...]:
+        """Reads the file once, so that what is sent is what was hashed. `sha256`: of this part; None: unknown."""
         hasher = hashlib.sha256()
         chunks: list[Chunk] = []
+        size = file.size if size is None else size
         for plain in _read(self._bundle.root / file.path, file.size, offset=offset, size=size):
-            hasher.update(plain)
+            if sha256 is not None:
+                hasher.update(plain)
             for shrinks, run in _runs(plain):
                 packed = zlib.compress(run, 1) if shrinks else run
                 smaller = len(packed) < len(run)
-                chunks.append(self._kept(smaller, len(run), packed if smaller else run))
-        if hasher.hexdigest() != sha256:
+                chunks.append(Chunk(smaller, len(run), packed if smaller else run))
+        if sha256 is not None and hasher.hexdigest() != (sha256 or file.sha256):
             raise _changed(self._bundle.root / file.path)
         return tuple(chunks) or (Chunk(compressed=False, plain_size=0),)
 
-    def _kept(self, compressed: bool, plain_size: int, data: bytes) -> Chunk:
-        with self._lock:
-            if len(data) <= self._room:
-                self._room -= len(data)
-                return Chunk(compressed, plain_size, data)
-            if self._overflow is None:
-                with tempfile.TemporaryFile() as file:  # has no name: it ends with its descriptor
-                    self._overflow = os.dup(file.fileno())
-            offset = self._overflow_size
-            self._overflow_size += len(data)
-        _write_at(self._overflow, data, offset)
-        return Chunk(compressed, plain_size, offset=offset, size=len(data))
+
+def _size(chunks: tuple[Chunk, ...]) -> int:
+    return sum(len(chunk.data) for chunk in chunks)
+
+
+def _known_digests(bundle: Bundle) -> Iterator[tuple[int, bytes]]:
+    if bundle.digests:
+        for index, file in enumerate(bundle.manifest.files):
+            if file.path in bundle.digests:
+                yield index, bundle.digests[file.path]
 
 
 def _runs(data: bytes) -> Iterator[tuple[bool, bytes]]:
@@ -152,7 +163,10 @@ def _runs(data: bytes) -> Iterator[tuple[bool, bytes]]:
 def _shrinks(data: bytes) -> bool:
     middle = max(0, (len(data) - _SAMPLE) // 2)
     sample = data[middle : middle + _SAMPLE]
-    return len(zlib.compress(sample, 1)) <= _WORTH_IT * len(sample)
+    if len(set(sample)) >= _NOISY:
+        return False
+    packer = zlib.compressobj(1, zlib.DEFLATED, -9, 1)  # with little memory: to make that ready is most of its time
+    return len(packer.compress(sample) + packer.flush()) <= _WORTH_IT * len(sample)
 
 
 def block_size(file: FileEntry, number: int) -> int:
@@ -180,12 +194,6 @@ def _read_fully(descriptor: int, size: int) -> bytes:
     return data
 
 
-def _write_at(descriptor: int, data: bytes, offset: int) -> None:
-    while data:
-        written = os.pwrite(descriptor, data, offset)
-        data, offset = data[written:], offset + written
-
-
 def _changed(path: Path, detail: str = "") -> PreflightError:
     return PreflightError(f"{path} changed while it was being sent", detail=detail, hint="run dtctl up again")
 
@@ -200,9 +208,9 @@ _LISTEN_EVERY_S = 1.0
 
 
 class Sender:
-    """Sends one bundle to any number of hosts, from as many threads; a file is read and compressed once."""
+    """Sends one bundle to any number of hosts, from as many threads; those side by side share what is read."""
 
-    def __init__(self, bundle: Bundle, in_memory_bytes: int = _IN_MEMORY) -> None:
+    def __init__(self, bundle: Bundle, in_memory_bytes: int = IN_MEMORY_BYTES) -> None:
         self.bundle = bundle
         self._chunks = Chunks(bundle, in_memory_bytes)
         self._usual_switch_s = sys.getswitchinterval()
@@ -229,7 +237,7 @@ class Sender:
                 session.send({"type": "manifest"}, zlib.compress(self.bundle.manifest.canonical, 1))
             for index in need.fields.get("digests", ()):
                 session.send({"type": "digests", "index": index}, self._chunks.digests(index))
-            wanted: list[tuple[int, int | None]] = [(index, None) for index in need.fields.get("files", ())]
+            wanted: list[Key] = [(index, None) for index in need.fields.get("files", ())]
             wanted += [(one["index"], one["number"]) for one in need.fields.get("blocks", ())]
             self._send_files(session, wanted, report)
         except ConnectionLost:
@@ -237,9 +245,7 @@ class Sender:
             raise
         return len({index for index, _ in wanted})
 
-    def _send_files(
-        self, session: Session, wanted: Sequence[tuple[int, int | None]], report: SendReport | None
-    ) -> None:
+    def _send_files(self, session: Session, wanted: Sequence[Key], report: SendReport | None) -> None:
         """Files, and of those with a number that block."""
         if wanted:
             sys.setswitchinterval(_SWITCH_S)
@@ -247,16 +253,16 @@ class Sender:
         total = sum(files[at].size if block is None else block_size(files[at], block) for at, block in wanted)
         done = 0
         next_report = next_listen = time.monotonic()
-        for index, block in wanted:
+        for index, block, ends in self._pieces(wanted):
             chunks = self._chunks.of(index, block)
             for number, chunk in enumerate(chunks, 1):
                 fields = {
                     "type": "file",
                     "index": index,
                     "encoding": "zlib" if chunk.compressed else "raw",
-                    "last": number == len(chunks),
+                    "last": ends and number == len(chunks),
                 }
-                session.send(fields, self._chunks.data(chunk))
+                session.send(fields, chunk.data)
                 done += chunk.plain_size
                 now = time.monotonic()
                 if report is not None and now >= next_report:
@@ -268,9 +274,19 @@ class Sender:
         if report is not None and wanted:
             report(session.host.name, total, total)
 
+    def _pieces(self, wanted: Sequence[Key]) -> Iterator[tuple[int, int | None, bool]]:
+        """As they are read: large files block by block. And whether what was wanted ends with it."""
+        for index, block in wanted:
+            file = self.bundle.manifest.files[index]
+            if block is None and file.size >= LARGE_BYTES:
+                last = (file.size - 1) // BLOCK_BYTES
+                yield from ((index, number, number == last) for number in range(last + 1))
+            else:
+                yield index, block, True
+
 
 def _receive(session: Session) -> None:
-    """Takes what the agent has said of its progress, so that it never waits for us. Raises AgentError."""
+    """Reads the agent's progress reports, so that it never waits for us. Raises AgentError."""
     try:
         while session.receive(timeout_s=0).type == "progress":
             pass
@@ -279,7 +295,7 @@ def _receive(session: Session) -> None:
 
 
 def raise_agents_reason(session: Session) -> None:
-    """The agent may have said why it went before the connection broke. Raises its AgentError, if there is one."""
+    """The agent may have sent the reason before the connection broke. Raises its AgentError, if there is one."""
     try:
         while True:
             session.receive(timeout_s=1)

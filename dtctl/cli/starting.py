@@ -52,8 +52,10 @@ class StartReport(UpReport):
         say: bool,
         agree: Callable[[Collection[str]], None],
         force: bool,
+        keep_ports: bool,
     ) -> None:
         self._scope, self._record, self._bars, self._agree, self._force = scope, launch.record, bars, agree, force
+        self._keep_ports = keep_ports
         self._announced = Announced(scope, launch.record, "stopping", say=say)
 
     def __call__(self, progress: Progress) -> None:
@@ -63,6 +65,11 @@ class StartReport(UpReport):
         checks.show_brief(checked)
         if not self._force:
             checks.refuse_certain_failure(checked, hint="dtctl up --force    starts them all the same")
+
+    def moving_ports(self, taken: DtctlError) -> None:
+        if self._keep_ports:
+            raise taken
+        starting.show_moving_ports(taken)
 
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         starting.show_unseen(unseen)
@@ -89,15 +96,19 @@ def start(
     first: Callable[[UpProgress], None] = lambda bars: None,
     previous: RunRecord | None = None,
     force: bool = True,
+    keep_ports: bool = False,
 ) -> UpResult:
-    """`first` looks before anything else is done. `force`: what is certain to fail is started, too.
+    """`first` looks before anything else is done. `force`: what is certain to fail is started, too. `keep_ports`: no
+    host chooses others.
 
     Ctrl-C says what it has left, and ends the command.
     """
     try:
         with UpProgress(launch.record.hosts, quiet=quiet or output == "json") as bars:
             first(bars)
-            report = StartReport(scope, launch, bars, say=output == "text", agree=agree, force=force)
+            report = StartReport(
+                scope, launch, bars, say=output == "text", agree=agree, force=force, keep_ports=keep_ports
+            )
             return up(launch, scope.transport, report, scope.memory, previous=previous)
     except Interrupted as interrupted:
         starting.show_interrupted(interrupted.left, launch.plan.cluster.file, brought=scope.transport.reached)

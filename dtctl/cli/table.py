@@ -34,6 +34,7 @@ GROUPS = {
         "check": Entry("hosts", Effect.FILE, "Check every host: network, storage, programs, clocks"),
         "up": Entry("up", Effect.FILE, "Push the code and start every task"),
         "push": Entry("up", Effect.FILE, "Push the code and start nothing"),
+        "data": Entry("data", Effect.FILE, "Push, verify or drop the data set on the hosts"),
     },
     "Watch": {
         "status": Entry("status", Effect.READS, "Show the state of the run and what is wrong"),
@@ -46,6 +47,7 @@ GROUPS = {
         "report": Entry("browser", Effect.READS, "Write one page about the run"),
         "wait": Entry("status", Effect.READS, "Wait for the run to finish; its result is the exit code"),
         "runs": Entry("status", Effect.READS, "List the cluster's runs"),
+        "compare": Entry("status", Effect.READS, "Show runs side by side: settings, outcome, speed, metrics"),
     },
     "Repair": {
         "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet
@@ -39,11 +40,13 @@ def check_sections(content: ClusterFile, findings: Findings) -> None:
     check_presence(content, findings)
     check_secrets(content, findings)
     check_success(content, findings)
+    check_environment(content, findings)
     check_strategy(content, findings)
     check_kvstore(content, findings)
     check_recovery(content, findings)
     check_hooks(content, findings)
     check_waits(content, findings)
+    check_data(content, findings)
 
 
 def check_presence(content: ClusterFile, findings: Findings) -> None:
@@ -84,6 +87,30 @@ def check_secrets(content: ClusterFile, findings: Findings) -> None:
 def check_success(content: ClusterFile, findings: Findings) -> None:
     if content.success == "all-workers" and content.jobs and "worker" not in findings.names_in("jobs"):
         findings.add(("success",), "success is all-workers, but there is no job 'worker'", "write success: lead")
+
+
+def check_environment(content: ClusterFile, findings: Findings) -> None:
+    said, path = content.trainer.environment, ("trainer", "environment")
+    if said is None or path in findings or any(findings.has(*path, key) for key in said.known_keys()):
+        return
+    kinds = list(said.kinds)
+    if len(kinds) != 1:
+        summary = f"trainer.environment has {' and '.join(kinds) or 'nothing to make it of'}, expected one of"
+        findings.add(
+            path, f"{summary} requirements, uv, conda, modules", "write, for example, requirements: requirements.txt"
+        )
+        return
+    for key in ("python", "venv"):
+        if getattr(content.trainer, key) is not None:
+            summary = f"trainer.{key} stands beside trainer.environment, expected one of them"
+            findings.add(("trainer", key), summary, "trainer.environment.python is what makes the environment")
+    if kinds == ["conda"]:
+        places = {(*path, "python"): said.python}
+        places |= {("hosts", name, "python"): host.python for name, host in content.hosts.items()}
+        for place, python in places.items():
+            if python is not None:
+                summary = f"{findings.name(*place)} is {python!r}, but conda brings a Python of its own"
+                findings.add(place, summary, f"leave it out, and name the version in {said.what}")
 
 
 def check_code(content: ClusterFile, code: Path, home: Path, findings: Findings) -> None:
@@ -347,6 +374,25 @@ def check_waits(content: ClusterFile, findings: Findings) -> None:
             elif other not in jobs:
                 hint = did_you_mean(other, jobs) or f"jobs has {', '.join(jobs)}"
                 findings.add(path, f"{findings.name(*path)} names {other}, which is not in jobs", hint)
+
+
+def check_data(content: ClusterFile, findings: Findings) -> None:
+    """What is brought needs a place, and somebody who gets it."""
+    jobs = findings.names_in("jobs")
+    if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
+        summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
+        findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")
+    elif content.data.from_ is not None and is_storage_url(content.dirs.data or ""):
+        summary = "dirs.data is a storage URL, which trainers open themselves: there is nothing to bring there"
+        findings.add(("data", "from"), summary, "leave out data.from, or name a directory: dirs: {data: /data/digits}")
+    if content.data.from_ is None and content.data.shard != "none" and not findings.has("data", "from"):
+        summary = "data.shard deals out what dtctl brings to the hosts, but data.from is not set"
+        findings.add(("data", "shard"), summary, "write, for example, from: ~/datasets/digits")
+    for index, job in enumerate(content.data.jobs or ()):
+        if job not in jobs:
+            path = ("data", "jobs", index)
+            hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
+            findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
 
 
 def check_order(cluster: Cluster, findings: Findings) -> None:

@@ -17,9 +17,11 @@ from dtctl.config.section import Section, key
 from dtctl.model import (
     CHOSEN_PORT,
     VALUE,
+    DataShard,
     DeclaredStrategy,
     DeclaredSuccess,
     Dialect,
+    EnvironmentKind,
     Host,
     Reach,
     RebootRule,
@@ -142,6 +144,65 @@ class Hook(Section):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Environment(Section):
+    """The Python that trains, made on each host before the first start
+    ([python-environments.md](python-environments.md)), of one of `requirements`, `uv`, `conda` and `modules`. Files
+    are named within the code directory, and travel with it."""
+
+    where: ClassVar[str] = "trainer.environment"
+
+    requirements: v.CodePath | None = key(None, "requirements.txt")
+    """a file for `pip install -r`, into a virtual environment; with hashes (pip, or uv's `pip compile`) they are
+    checked"""
+    uv: v.CodeProject | None = key(None, "true")
+    """`true`, or the directory of the code with `pyproject.toml` and `uv.lock`: `uv sync --frozen`, by the uv of the
+    hosts, without the project itself"""
+    conda: v.CondaEnvironment | None = key(None, "environment.yml")
+    """an environment file (`.yml`, `.yaml`), or the name of an environment that the hosts have; by their conda, mamba
+    or micromamba"""
+    modules: v.Modules = key((), "[python/3.11, cuda/12.2]")
+    """what `module load` loads on the hosts; its `python3`, or `python`, trains"""
+    python: v.Text | None = key(None, "python3.11")
+    """the interpreter that makes a virtual environment, or the one to take from `modules`; `hosts.NAME.python` names
+    another for one host. If left out, `python3`, and with `uv` what uv chooses"""
+
+    @property
+    def kinds(self) -> Mapping[EnvironmentKind, str]:
+        """Those that the file names, with what it says of each; exactly one when it has been checked."""
+        said: dict[EnvironmentKind, str] = {
+            "requirements": self.requirements or "",
+            "uv": self.uv or "",
+            "conda": self.conda or "",
+            "modules": " ".join(self.modules),
+        }
+        return {kind: what for kind, what in said.items() if what}
+
+    @property
+    def kind(self) -> EnvironmentKind:
+        return next(iter(self.kinds))
+
+    @property
+    def what(self) -> str:
+        return self.kinds[self.kind]
+
+    @property
+    def is_conda_file(self) -> bool:
+        return self.conda is not None and self.conda.endswith((".yml", ".yaml"))
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What makes it, as a person would type it."""
+        conda = ("conda", "env", "create", "--file") if self.is_conda_file else ("conda", "activate")
+        words: Mapping[EnvironmentKind, tuple[str, ...]] = {
+            "requirements": ("pip", "install", "-r", self.what),
+            "uv": ("uv", "sync", "--frozen", *(() if self.what == "." else ("--project", self.what))),
+            "conda": (*conda, self.what),
+            "modules": ("module", "load", *self.modules),
+        }
+        return words[self.kind]
+
+
+@dataclass(frozen=True, kw_only=True)
 class TrainerKeys(Section):
     """What all trainer processes share."""
 
@@ -150,13 +211,28 @@ class TrainerKeys(Section):
     with `--local` that of the active virtual environment, or else the one that runs dtctl"""
     venv: v.HostPath | None = key(None, "~/venv")
     """a virtual environment on the hosts"""
-    setup: v.Text | None = key(None, "pip install -r requirements.txt")
-    """shell text that prepares a host; run in the code's directory, once for each content of the code"""
+    environment: Environment | None = key(None, "{requirements: requirements.txt}")
+    """the Python that trains, made on each host; in place of `python` and `venv`"""
+    setup: v.Text | None = key(None, "make -C ops")
+    """shell text that prepares a host; run in the code's directory, once for each content of the code, after the
+    environment is there and with its `python` first in `PATH`"""
     secrets: v.EnvNames = key((), "[WANDB_API_KEY]")
     """names of variables whose values come from `env_file` or else from your own environment; never printed"""
     keep_proxy: bool = key(False, "true")
     """keep `http_proxy` and its like in the trainers' environment; they are dropped by default, because they get in the
     way of the tasks' own traffic"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataKeys(Section):
+    """Who gets which of the data."""
+
+    shard: DataShard = key("none", "worker")
+    """`none`: every host gets all files; `worker`: the files are dealt out to the tasks that train, as
+    `Dataset.list_files(shuffle=False).shard(n, index)` would, and `{data_dir}` is a directory for each task below
+    `dirs.data`"""
+    jobs: v.JobList | None = key(None, "[worker, evaluator]")
+    """jobs whose hosts get it; if left out, all but those that serve (`ps`, and `scheduler` and `server` of MXNet)"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,6 +323,14 @@ class Trainer(TrainerKeys):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Data(DataKeys):
+    """The data that is brought to the hosts, if any."""
+
+    source: Path | None = None
+    """Absolute directory on the controller; None: the hosts have theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Cluster(Settings):
     """Its settings, and what else the file says, worked out."""
 
@@ -259,6 +343,7 @@ class Cluster(Settings):
     trainer: Trainer
     dirs: Mapping[str, str] = field(default_factory=dict)
     """Some of DIRECTORY_NAMES; a relative path lies under ~/dtctl/NAME on its host."""
+    data: Data = field(default_factory=Data)
     checkpoint_dir: str | None = None
     """None: the output directory."""
     log_limit_bytes: int | None = 10**9
@@ -274,6 +359,8 @@ class Cluster(Settings):
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
     """Host -> how the file has it reached, where the command line overrides that."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Its keys as they are written, with what the command line overrides: see settings_of."""
 
     @property
     def lead(self) -> TaskId:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.config.checks import EXAMPLES, check_code, check_gpus, check_order, check_sections, check_workable
-from dtctl.config.cluster import Cluster, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
+from dtctl.config.cluster import Cluster, Data, DataKeys, Job, JobKeys, Recovery, Settings, Trainer, TrainerKeys
 from dtctl.config.document import Document, Findings, KeyPath, Marks, Scalar, as_text, dotted
 from dtctl.config.inventory import read_hosts
 from dtctl.config.launching import read_launches, with_scheduler
 from dtctl.config.placement import FIRST_PORT, give_ports, place_tasks, read_spares
 from dtctl.config.section import Section, SectionKind
 from dtctl.config.sections import SECTIONS, ClusterFile, sections_with
+from dtctl.config.settings import settings_of
 from dtctl.config.yaml12 import START, parse
 from dtctl.errors import ConfigError, Place, Problem, clipped, did_you_mean
 
@@ -70,7 +71,8 @@ class _Parsed:
     findings: Findings
 
     def built(self) -> Cluster:
-        return dataclasses.replace(build(self.sections, self.file.absolute(), self.findings), file_sha256=self.sha256)
+        cluster = build(self.sections, self.file.absolute(), self.findings)
+        return dataclasses.replace(cluster, file_sha256=self.sha256, settings=settings_of(self.findings.document.data))
 
 
 def _parsed(file: Path, overrides: Sequence[str]) -> _Parsed:
@@ -256,6 +258,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
     spares = read_spares(content.spares, hosts, placed, findings)
     launches = read_launches(content, findings)
     trainer = _read_trainer(content, home, findings)
+    data = _read_data(content, home, findings)
     check_sections(content, findings)
     check_code(content, trainer.code, home.resolve(), findings)
     findings.or_raise()
@@ -278,6 +281,7 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         jobs=jobs,
         trainer=trainer,
         dirs=content.dirs.said(),
+        data=data,
         checkpoint_dir=content.checkpoint.dir,
         log_limit_bytes=content.logs.limit,
         coordinator_port=coordinator_port,
@@ -313,6 +317,17 @@ def _read_trainer(content: ClusterFile, home: Path, findings: Findings) -> Train
     env_file = said.env_file and _existing(said.env_file, home, stat.S_ISREG, "file", ("trainer", "env_file"), findings)
     keys = _shared(TrainerKeys, said) | {"secrets": _once(said.secrets)}
     return Trainer(code=code, env_file=env_file or None, **keys)
+
+
+def _read_data(content: ClusterFile, home: Path, findings: Findings) -> Data:
+    said = content.data
+    if said.from_ is None:
+        return Data(**_shared(DataKeys, said))
+    source = Path(os.path.realpath(home / Path(said.from_).expanduser()))
+    if not source.is_dir():  # the hosts may have it all the same, from another machine
+        summary = f"data.from is {said.from_!r}, but there is no directory {source}"
+        findings.doubt(("data", "from"), summary, "a relative path begins at this file; dtctl data push    needs it")
+    return Data(source=source, **_shared(DataKeys, said))
 
 
 def _recovery(said: Recovery) -> Recovery:

@@ -34,7 +34,8 @@ def key(default: Any = None, example: str = "", *, required: bool = False) -> An
 
 @dataclass(frozen=True)
 class KeySpec:
-    """`attribute`: its field, which has the unit of a duration in its name: the key `grace` is `grace_s`."""
+    """`attribute`: its field, which has the unit of a duration in its name: the key `grace` is `grace_s`. A word of
+    Python has a `_` there: `from_`."""
 
     name: str
     attribute: str
@@ -73,7 +74,7 @@ class Section:
         found = {}
         for one in sorted(dataclasses.fields(cls), key=lambda one: one.name not in inspect.get_annotations(cls)):
             if "example" in one.metadata:
-                name = one.name.removesuffix("_s")
+                name = one.name.removesuffix("_s").removesuffix("_")
                 default = one.default if one.default is not dataclasses.MISSING else {}
                 found[name] = KeySpec(name, one.name, _kind_of(hints[one.name]), default, **one.metadata, section=cls)
         return found

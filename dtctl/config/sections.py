@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from dtctl.config import values as v
-from dtctl.config.cluster import Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
+from dtctl.config.cluster import DataKeys, Environment, Hook, JobKeys, Recovery, Settings, TfConfig, TrainerKeys
 from dtctl.config.section import Section, key
 from dtctl.model import Dialect, HostKeys, OtherTransport, SshClient, SshSettings
 
@@ -59,7 +59,7 @@ class DirsEntry(Section):
     themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
     that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
     they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
-    there already: every host with a task that is no `ps` is looked at."""
+    there already, on every host with a task that is no `ps`; or dtctl brings it: `data.from`."""
 
     where: ClassVar[str] = "dirs"
 
@@ -71,6 +71,15 @@ class DirsEntry(Section):
     """scratch space"""
     log: v.WrittenPlace | None = key(None, "logs")
     """logs that the trainers themselves write"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataEntry(DataKeys):
+    """Where the data in `dirs.data` comes from, if dtctl is to bring it to the hosts: `dtctl data push` does, and `up`
+    checks that it is there ([data.md](data.md)). With `--local` the trainers read `from` itself."""
+
+    from_: v.LocalPath | None = key(None, "~/datasets/digits")
+    """a directory of this machine; relative to the directory of this file. If left out, the hosts have their data"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +99,7 @@ class HostEntry(Section):
     gpus: v.Gpus = key(0, "2")
     """how many GPUs its tasks share"""
     python: v.Text | None = key(None, "/opt/py311/bin/python")
-    """interpreter of its trainers in place of `trainer.python`"""
+    """interpreter of its trainers in place of `trainer.python`, or of `trainer.environment.python`"""
     env: v.Env = key({}, "{OMP_NUM_THREADS: 8}")
     """variables of its trainers, over those of `trainer` and the job"""
     dirs: DirsEntry = key(DirsEntry(), "{data: /ssd/digits}")
@@ -208,11 +217,14 @@ class ClusterFile(Settings):
     """where the ports begin that nothing else says: that of the coordinator and those of jobs without `port`, so that
     every task takes the first one that no other task of its machine has; `auto`: free ones that each host chooses
     before the start, outside of those that its system hands out to outgoing connections. If it is left out, the
-    coordinator takes 2221, and tasks count from 2222"""
+    coordinator takes 2221, and tasks count from 2222; where another run or program has one of these, the hosts choose
+    as with `auto`"""
     trainer: TrainerEntry = key(TrainerEntry())
     """the training program"""
     dirs: DirsEntry = key(DirsEntry())
     """directories on the hosts"""
+    data: DataEntry = key(DataEntry())
+    """the data that is brought to the hosts"""
     checkpoint: CheckpointEntry = key(CheckpointEntry())
     """where checkpoints are looked for"""
     logs: LogsEntry = key(LogsEntry())
@@ -230,7 +242,9 @@ SECTIONS: tuple[type[Section], ...] = (
     HostSsh,
     JobEntry,
     TrainerEntry,
+    Environment,
     DirsEntry,
+    DataEntry,
     TfConfig,
     CheckpointEntry,
     Recovery,

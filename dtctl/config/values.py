@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from dtctl import durations, model
-from dtctl.agent.records import storage_urls
+from dtctl.agent.records.values import READ_SCHEMES, URL_SCHEMES
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
@@ -173,8 +173,46 @@ _HOST_PATH = path(
     "only ~ and ~/... stand for a home directory, and no variable is filled in",
 )
 HostPath = Annotated[str, _HOST_PATH]
-WrittenPlace = Annotated[str, place(_HOST_PATH, storage_urls.WRITTEN)]
-ReadPlace = Annotated[str, place(_HOST_PATH, storage_urls.READ)]
+WrittenPlace = Annotated[str, place(_HOST_PATH, URL_SCHEMES)]
+ReadPlace = Annotated[str, place(_HOST_PATH, READ_SCHEMES)]
+_CODE_PATH = text(
+    "a path within the code directory",
+    r"(?![/~])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
+    "it travels with the code: trainer.code names the directory",
+)
+CodePath = Annotated[str, _CODE_PATH]
+
+
+def _read_project(raw: Any) -> object:
+    if isinstance(raw, Scalar) and raw.value is True:
+        return "."
+    return _CODE_PATH.read(raw)
+
+
+CodeProject = Annotated[
+    str,
+    Kind(
+        "true, or the path of a directory within the code directory",
+        _read_project,
+        {"anyOf": [{"enum": [True]}, _CODE_PATH.schema]},
+        {"true": "."},
+    ),
+]
+CondaEnvironment = Annotated[
+    str,
+    text(
+        "an environment file within the code directory, or the name of an environment on the hosts",
+        r"(?![/~-])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
+    ),
+]
+Modules = Annotated[
+    tuple[str, ...],
+    ListOf(
+        text("the name of a module", r"[A-Za-z0-9][A-Za-z0-9._/+=:@-]*"),
+        "names of modules: a list, or text that is split at blanks",
+        str.split,
+    ),
+]
 Port = Annotated[int, whole(1, 65535)]
 FirstPort = Annotated[int, named_or({"auto": model.CHOSEN_PORT}, whole(1, 65535))]
 Count = Annotated[int, whole(0)]

@@ -8,14 +8,17 @@ import json
 import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from dtctl.agent.records.spec import MAKER_SETTINGS
 from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Job
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.folder import make_private, open_regular, read_regular, replace_file
 from dtctl.model import Host
+from dtctl.operations.environments import environment_files
 from dtctl.paths import check_private, state_directory
 from dtctl.plan.hosts import on_this_machine
 
@@ -28,7 +31,7 @@ class Program:
 
     file: Path
     what: str
-    """`hook NAME`, `setup`, or the name of a job."""
+    """`hook NAME`, `environment`, `setup`, or the name of a job."""
     argv: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
     """By their names in the file: what else decides about what is started, and the digests of scripts beside it."""
@@ -110,10 +113,35 @@ def _programs_of_local_hosts(cluster: Cluster) -> Iterator[Program]:
             continue
         # One without a task may take the place of another.
         jobs = [job for job in cluster.jobs.values() if host.name in job.hosts] or cluster.jobs.values()
-        for one in (*_setup(cluster, host), *(_of_job(cluster, host, job) for job in jobs)):
+        for one in (
+            *_environment(cluster, host),
+            *_setup(cluster, host),
+            *(_of_job(cluster, host, job) for job in jobs),
+        ):
             before = found.get(one.digest)
             found[one.digest] = dataclasses.replace(one, hosts=(*(before.hosts if before else ()), host.name))
     yield from found.values()
+
+
+def _environment(cluster: Cluster, host: Host) -> Iterator[Program]:
+    """What it installs runs here, too; by the digests of its files it is known."""
+    said = cluster.trainer.environment
+    if said is not None:
+        files: Mapping[str, str] = {}
+        with suppress(PreflightError):  # nothing is made of what is not there
+            files = environment_files(cluster)
+        settings = _settings(cluster, host, _maker_settings(cluster, host))
+        settings |= {name: f"sha256 {digest}" for name, digest in files.items()}
+        if python := host.python or said.python:
+            settings["environment.python"] = python
+        yield Program(cluster.file, "environment", said.command, settings)
+
+
+def _maker_settings(cluster: Cluster, host: Host) -> dict[str, str]:
+    """Variables that take part in its making: where packages come from, for example."""
+    given = [job.launch.env for job in cluster.jobs.values() if host.name in job.hosts][:1]
+    variables = {**(given[0] if given else {}), **host.env}
+    return {name: value for name, value in variables.items() if name.startswith(MAKER_SETTINGS)}
 
 
 def _setup(cluster: Cluster, host: Host) -> Iterator[Program]:

@@ -79,7 +79,7 @@ def collect(
 def is_nothing(found: records.GcResult) -> bool:
     """Of one host."""
     lists = (found["processes"], found["survivors"], found["runs"], found["bundles"], found["files"], found["written"])
-    return not any(lists) and not found["freed_bytes"]
+    return not (any(lists) or found["environments"]) and not found["freed_bytes"]
 
 
 @dataclass(frozen=True)

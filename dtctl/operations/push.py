@@ -1,17 +1,31 @@
-"""Bring the code to the hosts, and nothing else."""
+"""Bring the code, or the data, to the hosts, and nothing else."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import TypeVar
 
-from dtctl.agent.records.answers import PushResult
+from dtctl.agent.records.answers import DataPushResult, PushResult
 from dtctl.bundle import Bundle, Sender
+from dtctl.bundle.sender import IN_MEMORY_BYTES
+from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
+from dtctl.operations.data import DataSet
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.up.readying import converse
+from dtctl.plan.data import DataPlace
 from dtctl.transport.fanout import Outcomes, fan_out
-from dtctl.transport.seam import Transport
+from dtctl.transport.seam import Session, Transport
+
+R = TypeVar("R")
+
+_LEAST_BYTES = 4 << 20
+RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
+"""How long a host whose connection was cut is left alone each time."""
 
 
 def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report) -> Outcomes[int]:
@@ -28,3 +42,62 @@ def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report
 
     with Sender(bundle) as sender:
         return fan_out(list(record.hosts.values()), reporting_failure(work, report))
+
+
+@dataclass(frozen=True)
+class PushedData:
+    """What one directory got."""
+
+    place: DataPlace
+    files: int
+    answer: DataPushResult
+
+
+def push_data(
+    record: RunRecord, data: DataSet, transport: Transport, report: Report, *, overwrite: bool
+) -> Outcomes[Sequence[PushedData]]:
+    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again."""
+    shares = {place.share for place in data.places}
+    room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
+    with ExitStack() as stack:
+        senders = {
+            place.share: stack.enter_context(Sender(data.part(place), room))
+            for place in {place.share: place for place in data.places}.values()
+        }
+
+        def put(session: Session, host: Host, place: DataPlace) -> PushedData:
+            sender = senders[place.share]
+            asked = {"dir": place.directory, "bundle": sender.bundle.id, "overwrite": overwrite}
+            session.send({**request(record, host, "data_push"), **asked})
+            message = converse(session, sender, report, until="result")
+            answer = final(session, "data_push", message, DataPushResult)
+            return PushedData(place, len(sender.bundle.manifest.files), answer)
+
+        def work(host: Host) -> Sequence[PushedData]:
+            report(Progress(host.name, "connect"))
+            with closing(transport.open(host)) as session:
+                pushed = [put(session, host, place) for place in data.on(host.name)]
+            report(Progress(host.name, "prepared"))
+            return pushed
+
+        hosts = [record.route_to(name) for name in data.hosts]
+        return fan_out(hosts, reporting_failure(_resuming(work, report), report))
+
+
+def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
+    """The same work, begun again after a cut. A host that cannot be reached at first is not waited for."""
+
+    def resuming(host: Host) -> R:
+        was_cut = False
+        for pause_s in RESUMED_AFTER_S:
+            try:
+                return work(host)
+            except TransportError as error:
+                was_cut = was_cut or isinstance(error, ConnectionLost)
+                if not was_cut:
+                    raise
+            report(Progress(host.name, "connect"))
+            time.sleep(pause_s)
+        return work(host)
+
+    return resuming

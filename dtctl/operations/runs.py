@@ -33,6 +33,8 @@ class KnownRun:
     tasks: Mapping[TaskId, TaskState]
     verdict: Verdict | None = None
     """As its coordinator last reported it; None if the coordinator's host gave no answer, or has none."""
+    by: str = ""
+    """user@host of whoever has started it, as its hosts say."""
 
 
 @dataclass(frozen=True)
@@ -44,22 +46,27 @@ class KnownRuns:
     errors: Mapping[str, DtctlError]
 
 
-def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
-    """All of the cluster's runs that the hosts know."""
+def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool = False) -> KnownRuns:
+    """All of the cluster's runs that the hosts know. `every_cluster`: those of others, too, by the hosts that were
+    asked: their own names for these are not this file's."""
 
     def check(host: Host, answer: RunsResult) -> None:
         for number, known in enumerate(answer["runs"]):
-            if known["cluster"] != record.cluster:
+            if known["cluster"] != record.cluster and not every_cluster:
                 raise wrong(f"runs.{number}.cluster", record.cluster, known["cluster"])
-            check_run(record.cluster, None, known["run"], f"runs.{number}.run")
+            check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
-    outcomes = ask(record, transport, Request("runs", RunsResult, check=check))
+    fields = {"cluster": None} if every_cluster else {}
+    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check))
     found: dict[str, KnownRun] = {}
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
+    seen: set[tuple[str, str]] = set()
     for host, answer in outcomes.results.items():
         for entry in answer["runs"]:
-            if entry["host"] != host:
-                continue  # another host of the inventory that shares this one's home directory; it speaks for itself
+            own = entry["cluster"] == record.cluster
+            if (own and entry["host"] != host) or (entry["run"], entry["host"]) in seen:
+                continue  # of another host that shares this one's home directory, and speaks for itself
+            seen.add((entry["run"], entry["host"]))
             known = found.get(entry["run"])
             if entry["condition"]:
                 verdicts[entry["run"]].append(Verdict.of_condition(entry["condition"]))
@@ -69,8 +76,9 @@ def known_runs(record: RunRecord, transport: Transport) -> KnownRuns:
                 cluster=entry["cluster"],
                 created=entry["created"],
                 live=entry["live"] or bool(known and known.live),
-                hosts=(*(known.hosts if known else ()), host),
+                hosts=tuple(dict.fromkeys((*(known.hosts if known else ()), host))),
                 tasks={**(known.tasks if known else {}), **tasks},
+                by=entry["by"],
             )
     found = {run: dataclasses.replace(known, verdict=_only(verdicts[run])) for run, known in found.items()}
     return KnownRuns(

@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.storage_urls import is_storage_url, paths_of
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, is_storage_url, paths_of
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError
@@ -46,13 +45,25 @@ def checkpoint_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
     return (dirs["output"],) if "output" in dirs else ()
 
 
+def event_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
+    """Where trainers may write for TensorBoard."""
+    return tuple(
+        dict.fromkeys([*output_places(cluster, dirs), *(dirs[name] for name in ("log", "work") if name in dirs)])
+    )
+
+
 def output_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
     """What a run writes and is continued from."""
     return tuple(sorted({*checkpoint_places(cluster, dirs), *(dirs[name] for name in ("output",) if name in dirs)}))
 
 
 def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str, ...]:
-    """Directories that have to be there before a run: data, unless it lies below ~/dtctl/CLUSTER. A ps reads none."""
+    """Directories that have to be there before a run: data, unless dtctl brings it or it lies below ~/dtctl/CLUSTER.
+
+    A ps reads none.
+    """
+    if cluster.data.source is not None:
+        return ()
     reads = any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
     own = on_host(".", cluster.name) + "/"
     data = paths_of([dirs["data"]]) if reads and "data" in dirs else []
@@ -116,7 +127,10 @@ _LAST_PORT = 32767
 
 
 def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster:
-    """`cluster` with all its hosts local; a port that is taken, or that two hosts would now share, moves up."""
+    """`cluster` with all its hosts local; a port that is taken, or that two hosts would now share, moves up.
+
+    Data that would be brought to the hosts is read where it is.
+    """
     taken: set[int] = set()
 
     def own_port(wanted: int) -> int:
@@ -136,4 +150,7 @@ def on_this_machine(cluster: Cluster, is_free: Callable[[int], bool]) -> Cluster
         for name, job in cluster.jobs.items()
     }
     coordinator_port = own_port(cluster.coordinator_port)
-    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port)
+    dirs, data = cluster.dirs, cluster.data
+    if data.source is not None:
+        dirs, data = {**dirs, "data": str(data.source)}, dataclasses.replace(data, source=None)
+    return dataclasses.replace(cluster, hosts=hosts, jobs=jobs, coordinator_port=coordinator_port, dirs=dirs, data=data)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from dtctl.agent.records.values import CODE, HOME, PATH
+from dtctl.agent.records.values import CODE, HOME, PATH, PYTHON
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import PS, WORKER, Strategy, role_of, scope_of, serves, strategy_of
 from dtctl.model import LEAD_JOBS, SuccessRule, TaskId
@@ -95,7 +95,7 @@ class RunPlan(Roster):
         return tuple(task for task in self.tasks if task.host == host)
 
 
-_SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH"}
+_SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH", PYTHON: "python"}
 
 
 def shown(text: str) -> str:

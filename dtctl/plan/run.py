@@ -8,12 +8,12 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from dtctl.agent.records.spec import FEWEST_VOTERS, MOST_VOTERS, CoordinatorAddress, Stage
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.agent.records.values import PATH
+from dtctl.agent.records.values import PATH, PYTHON, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
+from dtctl.plan.data import data_place, dealt
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
 from dtctl.plan.hosts import LOOPBACK, Directories, checkpoint_places, directories, on_host, visible_gpus
 from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
@@ -103,6 +103,10 @@ class _Shared:
         return TfConfigs(self.spec, self.cluster.lead, self.cluster.tf_config)
 
     @cached_property
+    def sharers(self) -> tuple[TaskId, ...]:
+        return dealt(self.cluster)
+
+    @cached_property
     def ranks(self) -> RankLayout:
         return RankLayout.of(self.cluster, self.spec, self.gpus)
 
@@ -138,6 +142,7 @@ def _plan_task(
         "num_gpus": str(len(gpus or ())),
         "cluster": cluster.name,
         **{f"{name}_dir": dirs[name] for name in DIRECTORY_NAMES if name in dirs},
+        **_own_data(cluster, task, shared.sharers),
     }
     launch = job.launch
     command = _with_interpreter(launch.command, _interpreter(cluster, host, local_python))
@@ -155,6 +160,12 @@ def _plan_task(
         keep_proxy=cluster.trainer.keep_proxy,
         ready="listening" if _listens(part.role, roster.strategy, launch, cluster) else "started",
     )
+
+
+def _own_data(cluster: Cluster, task: TaskId, sharers: tuple[TaskId, ...]) -> Mapping[str, str]:
+    """Where files are dealt out, each task has a directory of its own."""
+    place = data_place(cluster, task, sharers) if sharers else None
+    return {"data_dir": place.directory} if place is not None else {}
 
 
 def _listens(role: Role, strategy: Strategy, launch: Launch, cluster: Cluster) -> bool:
@@ -185,6 +196,8 @@ def _environment(
     env |= platform_env(launch, fields)
     if gpus is not None:
         # An empty value would do for CUDA, but some shells and schedulers drop empty variables; -1 is understood too.
+        # The numbers are those of the driver, by which agents know who uses what; CUDA's own begin with the fastest.
+        env |= {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {}
         env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, gpus)) or "-1"
     if cluster.trainer.venv is not None:
         venv = on_host(cluster.trainer.venv, cluster.name)
@@ -196,6 +209,8 @@ def _environment(
 
 
 def _interpreter(cluster: Cluster, host: Host, local_python: str) -> str:
+    if cluster.trainer.environment is not None:
+        return PYTHON
     if python := host.python or cluster.trainer.python:
         return on_host(python, cluster.name) if "/" in python else python
     if cluster.trainer.venv is not None:

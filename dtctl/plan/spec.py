@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from dtctl.agent.records.kinds import fields_of
 from dtctl.agent.records.spec import (
+    MAKER_SETTINGS,
     VERSION,
+    Environment,
     Member,
     RecoverySpec,
     Setup,
@@ -18,14 +20,14 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.plan.hosts import brought_along
+from dtctl.agent.records.values import HOME, paths_of
+from dtctl.plan.hosts import brought_along, on_host
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
     from dtctl.plan.roster import RunPlan, TaskPlan
 
-_PLACEMENT = ("TF_CONFIG", "CUDA_VISIBLE_DEVICES")
+_PLACEMENT = ("TF_CONFIG", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES")
 
 
 def digest(cluster: Cluster, bundle: str | None) -> str:
@@ -41,7 +43,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         values["trainer"]["code"],
         values["trainer"]["env_file"],
     )
-    del values["own_coordinator_port"]
+    del values["own_coordinator_port"], values["settings"], values["data"]["source"]
     values["hooks"] = {
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
@@ -60,10 +62,11 @@ def run_spec(
     created: float,
     controller: str,
     replaced: Mapping[str, str],
+    code: str = "",
 ) -> Spec:
     """What the specs of all hosts have in common: its size grows with their number, so it is made once.
 
-    The fields of one host are missing.
+    The fields of one host are missing. `code`: a short digest of it, in place of where it lies here.
     """
     return _record(
         Spec,
@@ -87,15 +90,20 @@ def run_spec(
         stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),
+        settings={**plan.cluster.settings, "trainer.code": code},
         replaced=dict(replaced),
     )
 
 
-_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "setup", "checkpoint_dirs", "absent")
+NO_FILES: Mapping[str, str] = {}
+
+_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent")
 
 
-def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()) -> Spec:
-    """`common`: the `run_spec` of the plan."""
+def host_spec(
+    plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, files: Mapping[str, str] = NO_FILES
+) -> Spec:
+    """`common`: the `run_spec` of the plan. `files`: of the environment, with their SHA-256."""
     tasks = plan.on_host(host)
     own: dict[str, object] = {
         "host": host,
@@ -103,6 +111,7 @@ def host_spec(plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = ()
         # Data is there already, or it is not for us to make; it may well be read-only.
         "dirs": sorted(paths_of(place for name, place in plan.dirs[host].items() if name != "data")),
         "brought_along": list(brought_along(plan.cluster, plan.cluster.hosts[host], plan.dirs[host])),
+        "environment": environment_of(plan, tasks[0], files) if tasks else None,
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "absent": list(absent),
@@ -134,3 +143,22 @@ def _setup(plan: RunPlan, first: TaskPlan) -> Setup | None:
     if text is None:
         return None
     return {"text": text, "env": {name: value for name, value in first.env.items() if name not in _PLACEMENT}}
+
+
+def environment_of(plan: RunPlan, first: TaskPlan, files: Mapping[str, str]) -> Environment | None:
+    """Of the host of this task, as far as the file says."""
+    cluster = plan.cluster
+    said, host = cluster.trainer.environment, cluster.hosts[first.host]
+    if said is None:
+        return None
+    python = host.python or said.python
+    if python is not None and "/" in python:
+        python = on_host(python, cluster.name).replace(HOME, "~")
+    return {
+        "kind": said.kind,
+        "what": said.what,
+        "python": python,
+        "files": dict(files),
+        "env": {name: value for name, value in first.env.items() if name.startswith(MAKER_SETTINGS)},
+        "directory": None,
+    }

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import PreflightError
+from dtctl.operations.checks.data import MISSING
 from dtctl.operations.checks.topic import Line, Statement, fails
 from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, fold, summarize_hosts
-from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 
@@ -32,6 +32,8 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
             {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
             for one in rules
         ]
+        from dtctl.render.machine import document
+
         return document.print_json("Firewall", {"kind": kind, "rules": parts})
     out, texts = console.out(), _TEXTS[kind]
     for number, one in enumerate(rules):
@@ -85,7 +87,7 @@ def _span(what: str, known: Mapping[str, Any]) -> str:
 
 
 def _label(what: str) -> str:
-    """`memory_bytes` -> memory; what has no such end stands as it is."""
+    """`memory_bytes` -> memory; what has no such end stays as it is."""
     for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")
@@ -133,11 +135,14 @@ def show_brief(checked: Checked) -> None:
 
 def refuse_certain_failure(checked: Checked, *, hint: str) -> None:
     """Raises PreflightError for what makes tasks fail as soon as they start; `hint`: how to start them all the same."""
-    if checked.certain_failures:
+    certain = checked.certain_failures
+    if certain:
+        lack_data = all(one.signature.name in MISSING for one in certain)
+        what = "the hosts do not have the data" if lack_data else "tasks would fail as soon as they start"
         raise PreflightError(
-            "tasks would fail as soon as they start, so nothing was started",
-            detail="\n".join(worded(one)[0] for one in checked.certain_failures),
-            hint=hint,
+            f"{what}, so nothing was started",
+            detail="\n".join(worded(one)[0] for one in certain),
+            hint="\n".join(["dtctl data push    brings it"] * lack_data + [hint]),
         )
 
 

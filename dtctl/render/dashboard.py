@@ -36,7 +36,7 @@ MOST_ROWS = 60
 _HEADINGS = {"result": HEADINGS["result"], "tasks": "Tasks", "curves": HEADINGS["curves"], **HEADINGS}
 """What changes most stands first."""
 _KINDS = {"STATE": "nowrap", "TASK": "nowrap", "HOST": "nowrap", "NOTE": "wide"}
-_SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "NOTE")
+_SELDOM = ("STEP", "RATE", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY", "GPU HEAT", "NOTE")
 """Columns that are left out where no task has anything in them."""
 _LEFT_OUT = ("PID",)
 

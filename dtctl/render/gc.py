@@ -56,6 +56,7 @@ def _text(one: answers.GcResult) -> str:
         (len(one["processes"]), "process"),
         (len(one["runs"]), "run"),
         (len(one["bundles"]), "bundle"),
+        (len(one["environments"]), "environment"),
         (len(one["files"]), "file"),
         (len(one["written"]), "working directory"),
     )

@@ -14,6 +14,7 @@ from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
 from dtctl.model import Host, TaskId
 from dtctl.plan.roster import RunPlan, TaskPlan, shown
+from dtctl.plan.spec import NO_FILES
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, fold, spans
 from dtctl.render.tables import fits, print_table, table
@@ -34,9 +35,12 @@ _LONGEST_CLUSTER = 300
 _LOSSES = {"task": "it alone", "with-lead": "it, then the lead", "gang": "every task"}
 
 
-def show_plan(plan: RunPlan) -> None:
-    """What is the same for all tasks is said once, and what differs beside the tasks that it is so for."""
-    _show_head(plan, all_of_setup=False)
+def show_plan(plan: RunPlan, files: Mapping[str, str] = NO_FILES) -> None:
+    """What is the same for all tasks is said once, and what differs beside the tasks that it is so for.
+
+    `files`: of the environment, with their SHA-256.
+    """
+    _show_head(plan, files, all_of_setup=False)
     out = console.out()
     out.print()
     _show_table(plan)
@@ -46,11 +50,11 @@ def show_plan(plan: RunPlan) -> None:
     out.print(f"dtctl plan {plan.lead}    shows one task as a whole, --all every one")
 
 
-def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None) -> None:
+def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None, files: Mapping[str, str] = NO_FILES) -> None:
     """Each with its environment, its command and its directories; None: all of them, below what they have in common."""
     out = console.out()
     if tasks is None:
-        _show_head(plan, all_of_setup=True)
+        _show_head(plan, files, all_of_setup=True)
     chosen = [task for task in plan.tasks if tasks is None or task.id in tasks]
     for number, task in enumerate(chosen):
         if number or tasks is None:
@@ -58,11 +62,15 @@ def show_whole_tasks(plan: RunPlan, tasks: Sequence[TaskId] | None) -> None:
         _show_whole(plan, task)
 
 
-def _show_head(plan: RunPlan, *, all_of_setup: bool) -> None:
+def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -> None:
     out = console.out()
     cluster = plan.cluster
     out.print(f"{cluster.name}: {count(len(plan.tasks), 'task')} on {fold(plan.hosts)}, lead {plan.lead}")
     out.print(f"code from {cluster.trainer.code}")
+    if cluster.trainer.environment:
+        digests = [f"{name} {digest[:12]}" for name, digest in files.items()]
+        of = f" ({', '.join(digests)})" if digests else ""
+        out.print(f"environment, once per host and content: {shlex.join(cluster.trainer.environment.command)}{of}")
     if cluster.trainer.setup:
         first, *more = lines_of(cluster.trainer.setup)
         rest = f" (and {count(len(more), 'line')} more)" if more and not all_of_setup else ""
@@ -189,7 +197,8 @@ def _own(host: Host) -> str:
 
 
 def _command_lines(plan: RunPlan) -> list[str]:
-    listed = {"CUDA_VISIBLE_DEVICES", *(name for host in plan.hosts for name in plan.cluster.hosts[host].env)}
+    listed = {name for host in plan.hosts for name in plan.cluster.hosts[host].env}
+    listed |= {"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
     groups: dict[tuple[str, str], list[str]] = {}
     for name in plan.cluster.jobs:
         tasks = [task for task in plan.tasks if task.id.job == name]

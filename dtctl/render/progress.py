@@ -77,7 +77,7 @@ class StopProgress(ExitStack):
 
     @property
     def heard(self) -> bool:
-        """Whether a host has said that it is at it."""
+        """Whether a host has reported that it is at it."""
         return bool(self._tasks)
 
     def now(self) -> str:
@@ -155,13 +155,16 @@ _SHOWN_NOTE = 200
 
 
 class UpProgress(ExitStack):
-    """Shows what `up` and `push` report; off a terminal only what setup commands print. A context manager."""
+    """Shows what `up` and `push` report; off a terminal only what setup commands print. A context manager.
 
-    def __init__(self, hosts: Iterable[str], *, quiet: bool = False) -> None:
+    `rates`: how fast it is, and how long it will take.
+    """
+
+    def __init__(self, hosts: Iterable[str], *, quiet: bool = False, rates: bool = False) -> None:
         super().__init__()
         self._hosts = list(hosts)
         self._lock = threading.Lock()
-        self._bars: Bars | None = None if quiet or not console.interactive() else _bars()
+        self._bars: Bars | None = None if quiet or not console.interactive() else _bars(rates=rates)
         self._quiet = quiet
         self._busy: dict[str, Progress] = {}
         """What each host does that is reached and not ready, in the order in which they were reached."""
@@ -246,8 +249,16 @@ class UpProgress(ExitStack):
             bars.update(self._rows[host], completed=report.done, total=report.total or None, note=note)
 
 
-def _bars() -> Bars:
-    from rich.progress import BarColumn, DownloadColumn, Progress, ProgressColumn, Task
+def _bars(*, rates: bool) -> Bars:
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
     from rich.text import Text
 
     from dtctl.render.terminal.rich_console import text
@@ -273,6 +284,7 @@ def _bars() -> Bars:
         Name(),
         BarColumn(bar_width=24),
         Bytes(),
+        *([TransferSpeedColumn(), TimeRemainingColumn(compact=True)] if rates else []),
         Note(),
         console=console.err(),
     )

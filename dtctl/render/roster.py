@@ -3,10 +3,10 @@ terminal gets fewer columns; what failed, and why, is always shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import clipped
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dtctl.agent.records.vitals import Gpu
     from dtctl.operations.snapshot import RunStatus
 
 STATE_STYLE = {
@@ -35,7 +36,9 @@ STATE_STYLE = {
 _TROUBLE = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
 """In the order in which a folded table shows them, above all others."""
 
-_DROPPED = ("PID", "MEMORY", "CPU", "FOR", "OUTPUT", "RESTARTS", "RATE", "STEP", "HOST")
+_DROPPED = (
+    *("PID", "MEMORY", "CPU", "GPU HEAT", "FOR", "OUTPUT", "GPU MEMORY", "RESTARTS", "GPU USE", "RATE", "STEP", "HOST"),
+)
 """Columns that a narrow terminal goes without, the first ones first."""
 
 _NOTE_WIDTH = 28
@@ -55,7 +58,7 @@ class Row:
 
     @property
     def troubled(self) -> int:
-        """What stands above the others in a folded table: 0 is the worst."""
+        """The order in a folded table: 0 is the worst, and comes first."""
         state = self.first.state
         if state in _TROUBLE:
             return _TROUBLE.index(state)
@@ -157,6 +160,21 @@ def _pid_cell(row: Row, status: RunStatus) -> str:
     )
 
 
+def gpus_of(status: RunStatus, tasks: Iterable[TaskStatus]) -> list[Gpu]:
+    """Those of tasks that have not ended."""
+    facts = Facts(status)
+    return [gpu for task in tasks if not task.state.final for gpu in facts.gpus_of(task)]
+
+
+def _gpu_cell(what: Literal["use", "memory", "heat"], row: Row, status: RunStatus) -> str:
+    own = gpus_of(status, row.tasks)
+    if not own:
+        return ""
+    from dtctl.render import gpus  # most runs have none
+
+    return {"use": gpus.use, "memory": gpus.memory, "heat": gpus.heat}[what](own)
+
+
 COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "TASK": _tasks_cell,
     "HOST": _hosts_cell,
@@ -168,6 +186,9 @@ COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "RESTARTS": _restarts_cell,
     "CPU": _cpu_cell,
     "MEMORY": _memory_cell,
+    "GPU USE": lambda row, status: _gpu_cell("use", row, status),
+    "GPU MEMORY": lambda row, status: _gpu_cell("memory", row, status),
+    "GPU HEAT": lambda row, status: _gpu_cell("heat", row, status),
     "PID": _pid_cell,
     "NOTE": lambda row, status: row.note,
 }
@@ -187,7 +208,7 @@ def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if one["kind"] == "killed_after"]
         rest = [one for one in task.why if one["kind"] != "killed_after"]
-        shown = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        shown = tuple(rest[1:]) == status.verdict.why  # it is above the table already
         why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])

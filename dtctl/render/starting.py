@@ -66,7 +66,13 @@ def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
     note(f"hook {name} has failed: {sentence(why)}")
 
 
-def show_unremembered(outcome: UpResult) -> None:
+def show_start_warnings(outcome: UpResult) -> None:
+    """What has failed though the run has started."""
+    for host, lost in outcome.unconfirmed.items():
+        show_warning(
+            f"{host} did not confirm that it keeps the run: {lost.summary}",
+            hint="the coordinator sends it the same; dtctl status    shows whether it takes part",
+        )
     if (error := outcome.unremembered) is not None:
         show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
 
@@ -227,6 +233,14 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
         f"the run continues without {fold(result.absent)}: {fold_tasks(tasks)} {verb} not started",
         hint=f"dtctl up    takes {'it' if len(result.absent) == 1 else 'them'} in later, and changes nothing else",
     )
+
+
+def show_moving_ports(taken: DtctlError) -> None:
+    """Before anything is started, where a bar may be moving."""
+    from dtctl.render.terminal.moving import still
+
+    with still():
+        note(f"{taken.summary}; the hosts choose other ports", *taken.detail.splitlines())
 
 
 def show_unseen(unseen: UnusedCheckpoint) -> None:

@@ -192,10 +192,11 @@ def show_runs(runs: Sequence[KnownRun]) -> None:
         "RUN": [run.run for run in runs],
         "RESULT": [_result(run) for run in runs],
         "STARTED": [local_time(run.created) for run in runs],
+        "BY": [run.by for run in runs],
         "HOSTS": [fold(run.hosts) for run in runs],
         "TASKS": [_tasks(run) for run in runs],
     }
-    print_table(table(columns, dropped=("STARTED", "TASKS", "HOSTS")))  # when it started stands in its name, too
+    print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # when it started stands in its name, too
 
 
 def _result(run: KnownRun) -> Text:

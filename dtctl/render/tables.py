@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NUMBERS = (
     *("FOR", "RESTARTS", "PID", "STEP", "AGE", "SIZE", "SHARDS", "FREED"),
-    *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY"),
+    *("LAST", "MIN", "MAX", "POINTS", "RATE", "LOSS", "OUTPUT", "CPU", "MEMORY", "GPU USE", "GPU MEMORY"),
 )
 _WRAPPED = ("NOTE", "TASKS", "FOUND")
 

@@ -89,6 +89,8 @@ def progress(tasks: Message) -> bytes:
     return line({"type": "progress", "serial": 9, "tasks": tasks})
 
 
+GPUS = {"each": [{"index": 0, "busy": 7.0}]}
+MACHINE = {"time": 1.0, "cpus": 1, "load": 0, "memory_bytes": 9, "available_bytes": 9, "waiting": {}, "gpus": GPUS}
 PAST = {"attempt": 1, "started": 1.0, "ended": 2.0, "asked": False, "code": 1, "signal": None}
 
 LIES: dict[str, Lie] = {
@@ -114,6 +116,7 @@ LIES: dict[str, Lie] = {
     "a generation without end": said(entry(generation=10**40)),
     "a step that is a fraction": said(entry(step=0.5)),
     "a step that is a list": after(entry(step=[1])),
+    "GPUs that are busier than can be": said(lambda told: told["state"].update(machine=MACHINE)),
     "an exit that is a number": said(entry(exit=7)),
     "an exit code of a thousand": said(entry(exit={"code": 1000})),
     "a tail of megabytes": said(entry(exit={"code": 1, "tail": "x" * 500_000})),

@@ -26,12 +26,13 @@ OVER_SSH_ALONE = {"trust": "looks at keys, which are shown before any agent spea
 OWN = Path(__file__).parents[1] / "agent/data/checkpoints/tf1_plain/model.ckpt-100"
 """A checkpoint of this machine."""
 
+_DATA = "--set data.from=. --set dirs.data=/data"
 _MADE_READY = "status result, need, progress, prepared, looked, started, up result"
 HEARD = {
     "status": "status result",
     "check": "check result",
     "diagnose": "status result, diagnose result",
-    "logs": "log, logs result, status result, states, watch result",
+    "logs": "log, logs result, status result, states, watch result, setup_logs result",
     "events": "event, events result, status result",
     "metrics": "points, metrics result, status result",
     "dump": "dump, dump result",
@@ -39,8 +40,10 @@ HEARD = {
     "report": "status result, event, events result, metrics result",
     "dashboard": "status result, event, events result, metrics result",
     "checkpoints": "status result, verify result, part, fetch result, prune result, landing, stored, store result",
+    "data": "need, data_push result, data_status result, progress, data_verify result, data_drop result",
     "wait": "status result, states, watch result",
     "runs": "runs result",
+    "compare": "status result, metrics result",
     "exec": "output, exec result",
     "stop": "stop result, status result",
     "restart": "restart result, status result",
@@ -105,6 +108,7 @@ COMMANDS = {
         _spoken("logs -n all", endless=True),
         _spoken("logs -f", endless=True),
         _spoken("logs --save saved"),
+        _spoken("logs --setup", shows=True),
         _spoken("events", partly=True),
         _spoken("events -o json"),
         _spoken("events -f", endless=True),
@@ -126,10 +130,15 @@ COMMANDS = {
         _spoken("checkpoints pull 1000 pulled", endless=True),
         _spoken(f"checkpoints push {OWN} --into /out", endless=True),
         _spoken("checkpoints prune --keep 1 -y", endless=True),
+        _spoken(f"data {_DATA}"),
+        _spoken(f"data push {_DATA}", endless=True),
+        _spoken(f"data verify {_DATA}", endless=True),
+        _spoken(f"data drop -y {_DATA}", endless=True),
         _spoken("wait --timeout 2s", endless=True),
         _spoken("wait", endless=True),
         _spoken("runs"),
-        _spoken("runs -o json"),
+        _spoken("runs --all -o json"),
+        _spoken("compare demo-1 demo-0"),
         _spoken("exec -- true", endless=True),
         _spoken("exec worker:0 worker:1 -- true", endless=True),
         _spoken("stop"),

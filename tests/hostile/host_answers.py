@@ -6,6 +6,7 @@ The run has a task on each of the hosts `a`, where the coordinator is, and `b`; 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -101,7 +102,9 @@ class Host:
         if request.get("whole") and not self._coordinates:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
-        yield from getattr(self, f"_{request['type']}")(request)
+        run = request.get("run") or RUN
+        for fields, payload in getattr(self, f"_{request['type']}")(request):
+            yield fields if run == RUN else json.loads(json.dumps(fields).replace(RUN, run)), payload
 
     def _status(self, request: Fields) -> Answer:
         result = {
@@ -197,6 +200,12 @@ class Host:
         looked = [{"path": one["path"], "seen": one["hosts"]} for one in asked["look"]]
         return {"written": written, "looked": looked}
 
+    def _facts_of_data(self, asked: Fields) -> Fields:
+        return {"at": [self._held(path) for path in asked["dirs"]]}
+
+    def _held(self, path: str) -> Fields:
+        return {"dir": path, "there": True, "bundle": "0" * 64, "files": 3, "size_bytes": 1 << 30}
+
     def _facts_of_network(self, asked: Fields) -> Fields:
         bound = [{"whose": slot["whose"], "port": slot["port"] or 9, "state": "bound"} for slot in asked["listen"]]
         own = [{"name": name, "addresses": ["10.0.0.1"], "own": True} for name in asked["names"]]
@@ -231,6 +240,21 @@ class Host:
         yield {"type": "stored"}, b""
         if self._listen()["type"] == "keep":
             yield {"type": "result", "dir": request["dir"], "prefix": request["name"]}, b""
+
+    def _data_push(self, request: Fields) -> Answer:
+        yield from self._bundle()
+        yield {"type": "result", "bundle": request["bundle"], "sent_files": 1}, b""
+
+    def _data_status(self, request: Fields) -> Answer:
+        yield {"type": "result", "at": [self._held(path) for path in request["dirs"]]}, b""
+
+    def _data_verify(self, request: Fields) -> Answer:
+        yield {"type": "progress", "phase": "verify", "done_bytes": 1, "total_bytes": 2}, b""
+        yield from self._data_status(request)
+
+    def _data_drop(self, request: Fields) -> Answer:
+        gone = {"removed_files": 3, "freed_bytes": 1 << 30, "kept_files": 1}
+        yield {"type": "result", "at": [{"dir": path, **gone} for path in request["dirs"]]}, b""
 
     def _prune(self, request: Fields) -> Answer:
         gone = checkpoints(self.name)[0]["all"]
@@ -278,6 +302,10 @@ class Host:
         yield {"type": "output", "stream": 1}, f"hello {MARK} {self.name}\n".encode()
         yield {"type": "output", "stream": 2}, b"and a warning\n"
         yield {"type": "result", "exit_code": 0, "signal": None}, b""
+
+    def _setup_logs(self, request: Fields) -> Answer:
+        log = {"path": "/home/train/.dtctl/environments/uv-1.log", "text": f"installed {MARK} {self.name}\n"}
+        yield {"type": "result", "logs": [log]}, b""
 
     def _gc(self, request: Fields) -> Answer:
         dead = {"run": "demo-0", "cluster": CLUSTER, "host": self.name, "reason": "is not the current run"}

@@ -56,7 +56,8 @@ def escaped(fields: Fields) -> None:
 RESULTS = "status result, watch result, logs result, events result, runs result, stop result, restart result, "
 RESULTS += "down result, exec result, gc result, push result, up result, metrics result, dump result, check result, "
 RESULTS += "event_dirs result, tensorboard result, diagnose result, verify result, fetch result, prune result, "
-RESULTS += "store result, drain result, undrain result"
+RESULTS += "data_push result, data_status result, data_verify result, data_drop result, "
+RESULTS += "store result, drain result, undrain result, setup_logs result"
 RUNS_OF = "status result, stop result, restart result, drain result, undrain result"
 """Those that tell of a run with its inventory."""
 BAIT = 2
@@ -125,6 +126,21 @@ def entry(**fields: Any) -> Change:
     return change
 
 
+def gpus(*each: Fields, problem: str = "") -> Change:
+    """Of the host's sample, in its state and in the coordinator's view."""
+
+    def change(frame: Fields) -> None:
+        held = [frame.get("state"), *((frame.get("coordination") or {}).get("hosts") or {}).values()]
+        for state in filter(None, held):
+            sample = {"time": 2000.0, "cpus": 1, "load": 0, "memory_bytes": 9, "available_bytes": 9, "waiting": {}}
+            sample["gpus"] = {"each": [*each], "problem": problem, "text": ESCAPES}
+            (state.get("state") or state)["machine"] = sample
+
+    return change
+
+
+FOREIGN_USER = {"pid": 1, "name": ESCAPES[:99], "user": ESCAPES[:99], "run": "demo-2", "task": "ps:7"}
+FOREIGN_GPU = {"index": 0, "name": ESCAPES, "driver": ESCAPES[:99], "given": ["worker:1", "ps:7"], "xid": 79}
 STATES = "status result, states, started, stop result"
 VIEWS = "status result, states, stop result"
 BEAT = line(type="beat", at="bundle", for_s=1e9)
@@ -235,6 +251,14 @@ LIES: dict[str, Lie] = {
     "steps and attempts out of range": told(STATES, entry(step=2**53, attempt=2**53, restarts=2**53)),
     "exit codes out of range": told("exec result", put(exit_code=100_000, signal=4000)),
     "exit codes that are none": told("exec result", put(exit_code=None, signal=None)),
+    "GPUs of escapes that foreign tasks use": told(STATES, gpus({**FOREIGN_GPU, "users": [FOREIGN_USER] * 9})),
+    "a driver that says escapes": told(STATES, gpus(problem="error")),
+    "GPUs that are busier than can be": told(STATES, gpus({"index": 0, "busy": 7.0})),
+    "a GPU that is held back by words of its own": told(STATES, gpus({"index": 0, "throttled": [ESCAPES]})),
+    "a million GPUs": told(STATES, gpus(*[{"index": n} for n in range(1_000_000)])),
+    "GPUs that runs of nowhere have taken": told(
+        "check result", within("facts.machine.gpus_taken", [{"gpu": 0, "cluster": ESCAPES, "run": PATH, "task": "x"}])
+    ),
     "an exit that is text": told(STATES, entry(exit="boom")),
     "a phase and an outcome of its own": told(VIEWS, view(phase="partying")),
     "checkpoints without end": told(

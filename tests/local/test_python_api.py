@@ -48,6 +48,11 @@ def test_a_run_from_its_start_to_its_end(home: Desk) -> None:
     assert (running.outcome, running.over, running.cause) == (dtctl.Outcome.RUNNING, False, None)
     assert running.tasks["worker:1"].state is dtctl.TaskState.RUNNING
     assert {line.task for line in run.logs("worker", lines=1)} == {"worker:0", "worker:1"}
+    for wrong in ({"grep": "("}, {"lines": -1}, {"grep": "x", "errors": True}):
+        with pytest.raises(errors.UsageError):
+            run.logs(**wrong)
+    with pytest.raises(errors.UsageError, match="no task worker:7"):
+        run.logs("worker:7")
     with pytest.raises(TimeoutError, match=f"{run.id} has not ended within 0.1 s"):
         run.wait(timeout=0.1)
     lines = run.logs(follow=True, lines=1)
@@ -109,6 +114,11 @@ def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
         asked = await asyncio.gather(*(asyncio.to_thread(run.status) for run in runs * 4))
         assert {one.run for one in asked} == {run.id for run in runs}
         ends = await asyncio.gather(*(asyncio.to_thread(run.wait, 60) for run in runs))
+        compared = home.dtctl("compare", *(run.id for run in runs))
+        assert "Succeeded" in compared
+        assert [line.split() for line in compared.splitlines() if line.startswith("name ")] == [
+            ["name", "demo", "other"]
+        ]
         await asyncio.gather(*(asyncio.to_thread(run.down) for run in runs))
         return ends
 

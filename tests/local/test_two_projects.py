@@ -82,6 +82,37 @@ def test_a_port_in_use_is_reported_with_a_command_that_starts_the_run(home: Desk
         home.dtctl("down", "-y", cwd=place)
 
 
+def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> None:
+    """stand_in.py listens on its address."""
+    second = home.home / "second"
+    text = cluster_text(jobs="{worker: {hosts: [node-1]}}")
+    home.write_cluster(text, hosts="hosts: {node-1: {transport: local}}")
+    shutil.copytree(home.project, second)
+    (second / "cluster.yaml").write_text((second / "cluster.yaml").read_text().replace("name: demo", "name: other"))
+    home.allow(second / "cluster.yaml")
+    home.dtctl("up", "-q")
+    moved = home.run("up", "-q", cwd=second)
+    assert moved.returncode == 0, moved.stderr
+    assert "port 2222 is in use on node-1; the hosts choose other ports" in moved.stderr
+    assert "node-1: port 2222 of worker:0 is held by pid " in moved.stderr
+    assert "problem" not in moved.stderr
+    status = [json.loads(home.dtctl("status", "-o", "json", cwd=place)) for place in (home.project, second)]
+    ports = [int(one["tasks"][0]["address"].rpartition(":")[2]) for one in status]
+    assert ports[0] == 2222
+    assert ports[1] > 10000
+    assert "has not changed" in home.run("up", cwd=second).stderr
+    assert [one["cluster"] for one in json.loads(home.dtctl("runs", "-o", "json"))["runs"]] == ["demo"]
+    every = json.loads(home.dtctl("runs", "--all", "-o", "json"))["runs"]
+    assert [one["cluster"] for one in every] == ["other", "demo"]
+    assert "@" in every[0]["startedBy"]
+    home.dtctl("stop", cwd=second)
+    refused = home.run("up", "--set", "ports=2221", cwd=second)
+    assert refused.returncode == 5
+    assert "port 2222 is in use on node-1" in refused.stderr
+    for place in (home.project, second):
+        home.dtctl("down", "--yes", "--grace", "1s", cwd=place)
+
+
 def test_status_shows_the_ports_that_a_host_has_chosen(home: Desk) -> None:
     place = project(home, "first")
     assert "127.0.0.1:auto" in home.dtctl("plan", "--set", "ports=auto", cwd=place)

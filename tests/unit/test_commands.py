@@ -107,6 +107,7 @@ WORDS = {
     "schema": "nosuch",
     "exec": "--home -o json -- true",
     "restart": "worker:0",
+    "compare": "demo-1 demo-2",
     "drain": "node-1",
     "undrain": "node-1",
     "replace": "node-1 node-3 -y",

@@ -112,7 +112,7 @@ def _fill(tree: Tree, lacking: List[int], sources: Sources, staging: str, wire: 
         elif not sources.take(tree, index, staging):
             contents.add(sha256)
             asked.append(index)
-    if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree.base):
+    if sum(tree.manifest.files[index][2] for index in asked + twins) > _free_bytes(tree):
         raise _disk_full(tree, asked + twins)
     partly = _missing_blocks(tree, asked, sources, staging, wire)
     whole = [index for index in asked if index not in partly]
@@ -233,17 +233,17 @@ def _inflate(payload: bytes, most: int) -> bytes:
     return data
 
 
-def _free_bytes(directory: str) -> int:
-    found = os.statvfs(directory)
+def _free_bytes(tree: Tree) -> int:
+    found = os.statvfs(tree.root if os.path.isdir(tree.root) else tree.base)
     return found.f_bavail * found.f_frsize
 
 
 def _disk_full(tree: Tree, lacking: List[int]) -> Refused:
     needed = sum(tree.manifest.files[index][2] for index in lacking)
-    free = _free_bytes(os.path.dirname(tree.base))
+    free = _free_bytes(tree)
     return Refused(
         "disk_full",
-        "the disk is too full for the pushed code",
-        detail=f"{needed} bytes are needed below {tree.base}, and {free} are free",
+        f"the disk is too full for {tree.what}",
+        detail=f"{needed} bytes are needed below {tree.root}, and {free} are free",
         hint=NO_ROOM,
     )

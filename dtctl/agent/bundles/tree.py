@@ -21,7 +21,7 @@ from .blocks import PARTIAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, Dict, Iterable, List, Optional, Set, Tuple
+    from typing import Any, Callable, Dict, Iterable, List, Optional, Set, Tuple
 
 
 MOST_BYTES = 256 * 1024 * 1024
@@ -128,13 +128,28 @@ _SETTLED_NS = 2 * 10**9
 
 
 class Tree:
-    """`fresh`: nobody else sees it before it is complete, so files are written where they belong."""
+    """`fresh`: nobody else sees it before it is complete, so files are written where they belong.
 
-    def __init__(self, base: str, manifest: Manifest, *, fresh: bool = False) -> None:
+    `root`: the directory itself, where it is not in `base`; `what` it is called in errors. `alive` is called after each
+    MiB that is hashed, with its size.
+    """
+
+    def __init__(
+        self,
+        base: str,
+        manifest: Manifest,
+        *,
+        fresh: bool = False,
+        root: Optional[str] = None,
+        what: str = "the pushed code",
+        alive: Callable[[int], None] = lambda size: None,
+    ) -> None:
         self.base = base
         self.manifest = manifest
+        self.what = what
         self._fresh = fresh
-        self.root = os.path.join(base, "tree")
+        self._alive = alive
+        self.root = root or os.path.join(base, "tree")
         self._stats = _load_stats(self._stats_path)
         self._known = dict(self._stats)
 
@@ -157,7 +172,7 @@ class Tree:
                 found = os.lstat(place)
             if self._stats.get(path) == signature(found):
                 return True
-            if file_sha256(place) != sha256:
+            if file_sha256(place, self._alive) != sha256:
                 return False
         except (FileNotFoundError, NotADirectoryError, files.Unfit):
             return False
@@ -165,22 +180,32 @@ class Tree:
             self._stats[path] = signature(found)
         return True
 
+    def condition(self, index: int) -> Optional[bool]:
+        """Whether one file is as it was when its hash was last seen, without reading it; None where there is none."""
+        path, _, size, _ = self.manifest.files[index]
+        try:
+            found = os.lstat(self.place(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        known = self._stats.get(path)
+        return stat.S_ISREG(found.st_mode) and found.st_size == size and known in (None, signature(found))
+
     def has_its_shape(self) -> bool:
         """Directories with their modes, and links, are as the manifest says."""
         return (
-            _mode_of(self.root) is not None
-            and all(_mode_of(self.place(path)) == mode for path, mode in self.manifest.dirs)
-            and all(_target_of(self.place(path)) == target for path, target in self.manifest.links)
+            mode_of(self.root) is not None
+            and all(mode_of(self.place(path)) == mode for path, mode in self.manifest.dirs)
+            and all(target_of(self.place(path)) == target for path, target in self.manifest.links)
         )
 
     def shape(self) -> None:
         """Makes directories, writable until `settle`, and links. Removes what is in their way."""
-        if _mode_of(self.root) is None:
+        if mode_of(self.root) is None:
             _unlink(self.root)
             os.mkdir(self.root, 0o700)
         for path, _ in self.manifest.dirs:
             place = self.place(path)
-            found = _mode_of(place)
+            found = mode_of(place)
             if found is None:
                 _unlink(place)
                 os.mkdir(place, 0o700)
@@ -188,9 +213,9 @@ class Tree:
                 os.chmod(place, found | 0o700)
         for path, target in self.manifest.links:
             place = self.place(path)
-            if _target_of(place) != target:
+            if target_of(place) != target:
                 if os.path.isdir(place) and not os.path.islink(place):
-                    raise _obstructed(place)
+                    raise self._obstructed(place)
                 _unlink(place)
                 os.symlink(target, place)
 
@@ -285,15 +310,27 @@ class Tree:
             try:
                 os.rename(part, self.place(path))
             except IsADirectoryError:
-                raise _obstructed(self.place(path)) from None
+                raise self._obstructed(self.place(path)) from None
         self._stats[path] = signature(os.lstat(self.place(path)))
         return self._stats[path]
 
     def settle(self) -> None:
         """The directories get their own modes; deepest first, as some may not be written to from then on."""
         for path, mode in reversed(self.manifest.dirs):
-            if _mode_of(self.place(path)) != mode:
+            if mode_of(self.place(path)) != mode:
                 os.chmod(self.place(path), mode)
+
+    def _obstructed(self, place: str) -> Refused:
+        return Refused(
+            "bundle_damaged",
+            "a directory is where %s has a file" % self.what,
+            detail=place,
+            hint="move it away on this host and try again",
+        )
+
+    def forget(self) -> None:
+        """Every file is hashed again."""
+        self._stats = {}
 
     def remember(self) -> None:
         """Saves what is known about the files; losing it costs only time."""
@@ -322,10 +359,11 @@ def read_blocks(path: str) -> Iterable[bytes]:
             yield block
 
 
-def file_sha256(path: str) -> str:
+def file_sha256(path: str, alive: Callable[[int], None] = lambda size: None) -> str:
     hasher = hashlib.sha256()
     for block in read_blocks(path):
         hasher.update(block)
+        alive(len(block))
     return hasher.hexdigest()
 
 
@@ -356,7 +394,7 @@ def signature(found: os.stat_result) -> List[int]:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
-def _mode_of(directory: str) -> int | None:
+def mode_of(directory: str) -> int | None:
     """None for what is not a directory."""
     try:
         found = os.lstat(directory).st_mode
@@ -365,7 +403,7 @@ def _mode_of(directory: str) -> int | None:
     return stat.S_IMODE(found) if stat.S_ISDIR(found) else None
 
 
-def _target_of(link: str) -> str | None:
+def target_of(link: str) -> str | None:
     """None for what is not a link."""
     try:
         return os.readlink(link)
@@ -382,12 +420,3 @@ def write_all(descriptor: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(descriptor, view) :]
-
-
-def _obstructed(place: str) -> Refused:
-    return Refused(
-        "bundle_damaged",
-        "a directory is where the pushed code has a file",
-        detail=place,
-        hint="move it away on this host and try again",
-    )

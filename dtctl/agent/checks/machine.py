@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import resource
 import time
+from contextlib import suppress
 
 from ..host import machine, paths
+from ..records.checks import MOST_TAKEN, GpuTaken
+from ..records.kinds import made
+from ..records.spec import gpus_of
+from ..records.values import FINAL
 from ..run import environment
 from ..survival import revival, systemd
-from ..vitals import machine_load, neighbours
+from ..vitals import machine_load
+from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, Optional
+    from typing import Dict, Iterator, Mapping, Optional
 
     from ..conversation import Conversation
     from ..records.checks import MachineFacts, MachineQuestion, Rights, TaskMemory
@@ -23,23 +29,20 @@ if TYPE_CHECKING:
 _MOST_RUNS = 10
 """Of the newest, in which what tasks took is looked up."""
 _SELINUX = "/sys/fs/selinux/enforce"
-_DRIVERS = ("/dev/nvidiactl", "/dev/kfd")
-"""What the drivers of NVIDIA and AMD make."""
+_GPUS_S = 15.0
+"""Until a driver that was unloaded knows its GPUs."""
 
 
 def inspect(talk: Conversation, question: MachineQuestion) -> MachineFacts:
     marks = environment.Marks(None)
-    path = environment.base()["PATH"]
     found, silent = machine_load.disks_of([talk.root, *marks.expand(question["places"])])
-    gpus = neighbours.gpus(path) if question["gpus"] else []
+    load = MachineLoad().sample(time.time())
+    load["gpus"] = Reader().wait(_GPUS_S) if question["gpus"] else None
     return {
-        "machine": MachineLoad().sample(time.time()),
+        "machine": load,
         "disks": found,
         "silent": silent,
-        "drivers": question["gpus"] and any(map(os.path.exists, _DRIVERS)),
-        "nvidia_smi": question["gpus"] and neighbours.nvidia_smi(path, "--list-gpus") is not None,
-        "gpus": gpus,
-        "gpu_users": neighbours.gpu_users(path) if gpus else [],
+        "gpus_taken": list(_gpus_taken(talk.root))[:MOST_TAKEN] if question["gpus"] else [],
         "rights": _rights() if question["rights"] else None,
         **_memory(talk.root, question["cluster"]),
     }
@@ -64,6 +67,18 @@ def _limit(what: int) -> Optional[int]:
 def _selinux() -> str:
     enforces = machine.text(_SELINUX)
     return ("enforcing" if enforces.startswith("1") else "permissive") if enforces else ""
+
+
+def _gpus_taken(root: str) -> Iterator[GpuTaken]:
+    for files in revival.every(root):
+        with suppress(OSError, paths.Damaged):  # is being removed, or damaged: `status` reports that
+            if not files.is_of_this_machine() or revival.is_over(files):
+                continue
+            spec, entries = files.spec(), files.state()["tasks"]
+            for task in spec["tasks"]:
+                if entries[task["id"]]["state"] not in FINAL:
+                    own: Mapping[str, str] = {"cluster": spec["cluster"], "run": spec["run"], "task": task["id"]}
+                    yield from (made(GpuTaken, gpu=gpu, **own) for gpu in gpus_of(task))
 
 
 def _memory(root: str, cluster: Optional[str]) -> TaskMemory:

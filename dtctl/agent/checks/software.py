@@ -7,14 +7,15 @@ import json
 import os
 import shutil
 
+from ..host import paths
 from ..records.checks import MOST_MODULES, PythonFound
 from ..records.kinds import made
-from ..run import environment
+from ..run import environment, environments
 from ..vitals import machine_load
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any, List, Mapping, Optional
+    from typing import Any, Dict, List, Mapping, Optional, Tuple
 
     from ..conversation import Conversation
     from ..records.checks import PythonAsked, SoftwareFacts, SoftwareQuestion
@@ -61,9 +62,22 @@ def cuda():
             return found[0]
     return ""
 cuda_at = cuda() if asked["cuda"] else ""
+def broken():
+    import warnings
+    warnings.simplefilter("ignore")
+    for file in asked["files"]:
+        try:
+            with open(asked["code"] + "/" + file, "rb") as opened:
+                compile(opened.read(), file, "exec", dont_inherit=True)
+        except SyntaxError as error:
+            return {"file": file, "line": error.lineno or 1, "problem": str(error.msg)}
+        except Exception:  # it cannot be read, or is too deep: not for us to say
+            pass
 sys.path += asked["path"]
+if asked["code"]:  # what the setup has made there counts, too; a name without a dot is looked up without an import
+    sys.path += [asked["code"]] + sorted({os.path.dirname(asked["code"] + "/" + file) for file in asked["files"]})
 answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
-        "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)]}
+        "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)], "broken": broken()}
 print("\\n" + json.dumps(answer))
 """
 
@@ -73,13 +87,24 @@ if sys.path[:1] == [""]:
     del sys.path[0]
 import importlib, json, time
 answer = {}
-for name in json.loads(sys.argv[1]):
+names, gpus = json.loads(sys.argv[1])
+for name in names:
     began, problem = time.time(), ""
     try:
         importlib.import_module(name)
     except BaseException as error:  # some call sys.exit
         problem = "%s: %s" % (type(error).__name__, error)
-    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096]}
+    answer[name] = {"seconds": int(time.time() - began), "problem": problem[:4096], "gpus": None}
+counts = {
+    "tensorflow": lambda: len(sys.modules["tensorflow"].config.list_physical_devices("GPU")),
+    "torch": lambda: sys.modules["torch"].cuda.device_count(),
+}
+for name in counts if gpus else ():
+    if name in answer and not answer[name]["problem"]:
+        try:
+            answer[name]["gpus"] = counts[name]()
+        except Exception as error:
+            answer[name]["problem"] = "%s: %s" % (type(error).__name__, error)
 print("\\n" + json.dumps(answer))
 """
 
@@ -87,13 +112,16 @@ print("\\n" + json.dumps(answer))
 class Python:
     """One that is asked about, and what is found out."""
 
-    def __init__(self, asked: PythonAsked, marks: environment.Marks) -> None:
+    def __init__(self, root: str, asked: PythonAsked) -> None:
         self._asked = asked
-        self._variables = dict(environment.without_proxies(environment.base()))
+        variables, there = _within(root, asked)
+        self._code = os.path.join(paths.bundle_directory(root, asked["bundle"]), "tree") if asked["bundle"] else ""
+        self.marks = marks = environment.Marks(self._code or None, variables)
+        self._variables = environment.without_proxies(variables)
         self._variables["PATH"] = marks.text(asked["path"] or self._variables["PATH"])
         if asked["python_path"]:
             self._variables["PYTHONPATH"] = marks.text(asked["python_path"])
-        path = shutil.which(marks.text(asked["program"]), path=self._variables["PATH"]) or ""
+        path = (shutil.which(marks.text(asked["program"]), path=self._variables["PATH"]) or "") if there else ""
         self.found = made(PythonFound, program=asked["program"], path=path[:4096])
 
     def read(self) -> None:
@@ -109,6 +137,8 @@ class Python:
             "modules": self._asked["modules"],
             "cuda": self._asked["cuda"],
             "path": self._other_places() if self._asked["isolated"] else [],
+            "code": self._code,
+            "files": self._asked["files"] if self._code else [],
         }
         answer = self.run(_PROBE, asked, PROBE_S)
         if answer is None:
@@ -119,11 +149,12 @@ class Python:
         self.found["libc"] = str(answer["libc"])[:200]
         self.found["packages"] = {name: str(version)[:200] for name, version in answer["packages"].items()}
         self.found["missing"] = answer["missing"][:MOST_MODULES]
+        self.found["broken"] = answer["broken"]
 
     def import_all(self) -> None:
         lacking = set(self.found["missing"])
         wanted = [name for name in self._asked["modules"] if name not in lacking]
-        answer = self.run(_IMPORTS, wanted, IMPORT_S) if wanted else None
+        answer = self.run(_IMPORTS, [wanted, self._asked["cuda"]], IMPORT_S) if wanted else None
         if answer is not None:
             self.found["imported"] = answer
 
@@ -161,11 +192,20 @@ class Python:
         return [part for part in parts if os.path.isabs(part)] + sorted(glob.glob(pattern))
 
 
+def _within(root: str, asked: PythonAsked) -> Tuple[Dict[str, str], bool]:
+    """The variables of its trainers; and whether its environment is there, where it has one."""
+    variables, wanted = environment.base(), asked["environment"]
+    if wanted is None:
+        return variables, True
+    key = environments.key_of(wanted) if asked["may_start"] else None
+    found = environments.find(root, key) if key is not None else None
+    return (variables, False) if found is None else (environments.applied(variables, found[1]), True)
+
+
 def inspect(talk: Conversation, question: SoftwareQuestion) -> SoftwareFacts:
-    marks = environment.Marks(None)
     found = []
     for asked in question["pythons"]:
-        python = Python(asked, marks)
+        python = Python(talk.root, asked)
         if question["started"]:
             python.start()
         else:

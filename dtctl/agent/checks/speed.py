@@ -10,8 +10,7 @@ import time
 from ..host import machine
 from ..records.checks import GpuSpeed
 from ..records.kinds import made
-from ..run import environment
-from ..vitals import neighbours
+from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad
 from ..vitals.neighbours import Others
 from .software import Python
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.checks import SpeedFacts, SpeedQuestion
+    from ..records.vitals import Gpu
 
 
 _GOVERNOR = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"
@@ -66,14 +66,13 @@ print("\\n" + json.dumps({"kind": kind, "flops": flops, "copied_bytes": copied})
 
 
 def inspect(talk: Conversation, question: SpeedQuestion) -> SpeedFacts:
-    python = Python(question["python"], environment.Marks(None))
+    python = Python(talk.root, question["python"])
     load, others = MachineLoad(), Others(time.monotonic())
     load.sample(time.time())
     answer = python.run(_MULTIPLY, question["seconds"], question["seconds"] + _PATIENCE_S) or {}
     shares = load.sample(time.time())
     takers, problem = others.busy(time.monotonic(), {os.getpid()}), python.found["problem"]
-    path = environment.base()["PATH"]
-    gpus, gpu_problem = _measure_gpus(python, question["framework"], path, question["seconds"] / 2)
+    gpus, gpu_problem = _measure_gpus(python, question["framework"], question["seconds"] / 2)
     return {
         "kind": answer.get("kind", ""),
         "flops": answer.get("flops", 0.0),
@@ -96,7 +95,7 @@ def _model() -> str:
 
 _GPU_PATIENCE_S = 240.0
 """For the import, and until the driver has set up all GPUs."""
-_STATES = "index,name,clocks.sm,temperature.gpu,pcie.link.width.current"
+_DRIVER_S = 15.0
 _LOOK_EVERY_S = 1.0
 
 _GPU_MULTIPLY = """\
@@ -141,13 +140,13 @@ print("\\n" + json.dumps([rate(multiplication(number)) for number in range(count
 """
 
 
-def _measure_gpus(python: Python, framework: str, path: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
+def _measure_gpus(python: Python, framework: str, seconds: float) -> Tuple[List[GpuSpeed], str]:
     """One GPU after the other, and why GPUs that are there were not measured."""
-    there = neighbours.gpus(path)
+    there = Reader().wait(_DRIVER_S)["each"]
     if not there or not framework:
         return [], ""
-    states = _States(path)
-    # numbers as nvidia-smi has them, not the fastest first
+    states = _States()
+    # numbers as the driver has them, not the fastest first
     answer = python.run(
         _GPU_MULTIPLY, [framework, seconds], _GPU_PATIENCE_S + seconds * len(there), {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     )
@@ -156,47 +155,39 @@ def _measure_gpus(python: Python, framework: str, path: str, seconds: float) -> 
         return [], python.found["problem"]
     if not answer:
         return [], "%s sees none of them" % framework
-    blank = made(GpuSpeed, gpu=0)
     return [
-        {**blank, **known.get(number, {}), "gpu": number, "flops": flops}  # type: ignore[typeddict-item]
-        for number, flops in enumerate(answer)
+        {**_highest(known.get(number, [])), "gpu": number, "flops": flops} for number, flops in enumerate(answer)
     ], ""
 
 
 class _States:
-    """What nvidia-smi reports of each GPU while they multiply: the highest of each figure."""
+    """What the driver reports of each GPU while they multiply."""
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._found: Dict[int, Dict[str, object]] = {}
+    def __init__(self) -> None:
+        self._found: Dict[int, List[Gpu]] = {}
         self._over = threading.Event()
+        self._reader = Reader(every_s=_LOOK_EVERY_S)
+        self._reader.start(time.monotonic())  # before the thread: it forks
         self._thread = threading.Thread(target=self._inspect, daemon=True)
         self._thread.start()
 
-    def end(self) -> Dict[int, Dict[str, object]]:
+    def end(self) -> Dict[int, List[Gpu]]:
         self._over.set()
         self._thread.join()
         return self._found
 
     def _inspect(self) -> None:
         while not self._over.wait(_LOOK_EVERY_S):
-            for number, state in states_of(neighbours.nvidia_smi(self._path, "--query-gpu=" + _STATES) or "").items():
-                self._found[number] = _highest(self._found.get(number, {}), state)
+            known = self._reader.read(time.monotonic())
+            for gpu in known["each"] if known is not None else ():
+                self._found.setdefault(gpu["index"], []).append(gpu)
+        self._reader.close()
 
 
-def _highest(one: Dict[str, object], other: Dict[str, object]) -> Dict[str, object]:
-    return {
-        name: max(before, value) if isinstance(before, int) and isinstance(value, int) else value or before
-        for name, value in other.items()
-        for before in [one.get(name)]
-    }
-
-
-def states_of(table: str) -> Dict[int, Dict[str, object]]:
-    """From nvidia-smi's rows; what is no number there, as `[N/A]`, is not known."""
-    found: Dict[int, Dict[str, object]] = {}
-    for index, name, *figures in neighbours.rows_of(table, 5):
-        if index.isdigit():
-            known = [int(figure) if figure.isdigit() else None for figure in figures]
-            found[int(index)] = {"name": name[:200], **dict(zip(("clock_mhz", "degrees", "lanes"), known))}
+def _highest(samples: List[Gpu]) -> GpuSpeed:
+    """The highest of each figure."""
+    found: GpuSpeed = made(GpuSpeed, gpu=0, name=samples[-1]["name"] if samples else "")
+    for one in samples:
+        for name in ("clock_mhz", "degrees", "lanes"):
+            found[name] = max(found[name] or 0, one[name] or 0) or None
     return found

@@ -151,7 +151,9 @@ class Quorum:
             self._vouched = self._vouched and not self._has_lease(now)
             self.may_start = self._vouched or self._has_lease(now)
             return
-        left_out = {} if self._is_new_here else drains.hosts(self._view.intents)  # they are away for a known reason
+        left_out = (
+            [] if self._is_new_here else drains.drained_hosts(self._view.intents)
+        )  # they are away for a known reason
         present = [
             known
             for host, known in self._view.hosts.items()

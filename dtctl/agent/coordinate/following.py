@@ -13,7 +13,7 @@ from ..records.kinds import fields_of, made
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
 from ..records.reasons import fact
 from ..records.run_state import Advance
-from ..records.spec import voters_of
+from ..records.spec import kept_by_coordinator, voters_of
 from ..records.whole_run import Ballot, Event
 from ..run import drains, intents
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..link.dialer import Dialer
     from ..link.peer import FromDialer
     from ..records.messages import Hello, HostReport, News, Progress
-    from ..records.run_state import Intents, State
+    from ..records.run_state import Intent, Intents, State
     from ..records.spec import CoordinatorAddress, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
@@ -89,6 +89,8 @@ class Following:
             why = fact("isolated", seconds=self._limit_s)
             left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
             wanted.update(intents.stopped(left, by="host_timeout", why=why))
+        elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
+            wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
 
     def register(self, waiting: select.poll) -> None:
@@ -138,7 +140,7 @@ class Following:
         elif message["type"] == "elsewhere":
             self._move(message["coordinator"], now)
         elif message["type"] == "lease" and self._voter is not None:
-            self._voter.take_lease(self._place["host"], message, now)
+            self._voter.take_lease(self._place["host"], message)
         elif message["type"] == "welcome" and message["term"] < self._term:
             self._move_at = now  # its term is over, and it will hear of it
         elif message["type"] == "welcome":
@@ -154,6 +156,8 @@ class Following:
             self.first_steps = message["first_steps"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
+            if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
+                self._offer_revival()
         elif message["type"] == "gone":
             if self.connected:
                 self._heard = message["heard"]
@@ -183,6 +187,12 @@ class Following:
             self._voter.election.follow(term, self._place["host"], now)
         self._term = term
 
+    def _offer_revival(self) -> None:
+        if self._spec["recovery"]["reboot"] == "auto":
+            from ..survival import reboot  # a session does it as a rule
+
+            reboot.offer_later(self._files.root)
+
     def _send_news(self, state: State, intent: IntentFollower) -> None:
         """Events come before the state that they led to: the coordinator never has a state without its events."""
         assert self._events is not None
@@ -193,6 +203,12 @@ class Following:
         news = self._report.news(state, intent)
         if news is not None:
             self._dialer.send(news)
+
+
+def _never_begun(held: Mapping[str, Intent]) -> Intents:
+    """Ends a start of which the coordinator never heard: without this host it has begun nothing, and has failed."""
+    is_begun = any(intent["want"] != "hold" for intent in held.values())
+    return {} if is_begun else intents.stopped(held, by="", why=fact("session_lost"))
 
 
 _ADVANCES = frozenset(fields_of(Advance))

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.peer import FromHub
-    from ..link.tls import Identity
     from ..records.answers import Checkpoint
     from ..records.messages import Orders
     from ..records.reasons import Fact
@@ -103,7 +102,6 @@ class Leading:
             self._pass_over_requests()
         self._posting = self._hooks()
         self._hub: Optional[Hub] = None
-        self._superseded: Optional[List[Identity]] = None
         self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
@@ -184,9 +182,8 @@ class Leading:
         where = self.coordinator.view.coordinator
         try:
             own = Identity(self._files.directory, self._spec["run"])
-            if self._superseded is None:
-                self._superseded = superseded_identities(self._files, self._spec)
-            self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
+            others = superseded_identities(self._files, self._spec)  # each time: runs are removed meanwhile
+            self._hub = Hub(where["address"], where["port"], own, others, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             self.coordinator.contacts.note_listening(str(error))
@@ -268,6 +265,9 @@ class Leading:
             self._history.add_events(host, message["from"], message["events"], now, wall)
             return
         if message["type"] == "hello":
+            if self._voter is not None and not self._voter.election.leads:
+                hub.redirect(host, self._voter.place[1])  # until it is elected again
+                return
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
@@ -318,6 +318,8 @@ class Leading:
             return voter.attachment(host, self.coordinator.view.data, self._history)
 
         voter.step(now, self._send, attach)
+        if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:
+            self._save(now, at_once=True)  # nothing that was decided before holds in a new term until it is published
 
     def _decide(self, now: float, wall: float, wanted: Intents) -> None:
         self.coordinator.step(now, wall)

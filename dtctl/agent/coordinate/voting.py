@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from contextlib import suppress
 
 from ..host import log, paths
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
 LINES_AT_ONCE = 50
 """Of history.jsonl in one lease."""
 
+MOST_STATES = 50
+"""Tasks whose states are in a memo."""
+
 MOST_MEMO_BYTES = 700_000
 """With its lease it must fit into a line of the link."""
 
@@ -64,7 +68,7 @@ class Voter:
             (memo["version"][0], memo["version"][1]) if memo else (0, 0),
             now,
             random.random,
-            begins=not os.path.exists(files.path("ballot.json")),
+            begins=memo is None and not os.path.exists(files.path("ballot.json")),
         )
         self._written: Optional[Ballot] = None
         self._followed: Optional[str] = None
@@ -119,8 +123,11 @@ class Voter:
             self._copies[host] = message["lines"]
         self.election.receive(host, message, now)
 
-    def take_lease(self, host: str, lease: Lease, now: float) -> None:
-        """From the coordinator: what comes with it is on the disk before it is granted."""
+    def take_lease(self, host: str, lease: Lease) -> None:
+        """From the coordinator: what comes with it is on the disk before it is granted.
+
+        It is granted from now on: a clock that was read before the lease came might be older than the lease.
+        """
         if host not in self._places:
             return
         if lease["term"] >= self.election.ballot["term"]:
@@ -131,11 +138,11 @@ class Voter:
                 self._copy.add(lease["term"], lease.get("history", []), lease["lines"])
             except OSError as error:  # a full disk: what it holds is still what it held before
                 log.note("memo: %s" % error)
-        self.election.receive(host, lease, now)
+        self.election.receive(host, lease, time.monotonic())
 
     def publish(self, view: RunView, now: float) -> Tuple[int, int]:
         """Of the coordinator: the version of the view as a memo. Raises OSError."""
-        self._keep((self.election.ballot["term"], view["serial"]), _without_states(view))
+        self._keep((self.election.ballot["term"], view["serial"]), _as_memo(view))
         self.election.publish(view["serial"], now)
         return self.election.memo
 
@@ -144,7 +151,7 @@ class Voter:
         lease: Dict[str, Any] = {"lines": history.count}
         held = self._copies.get(host)
         if self.election.wants_news(host):
-            lease["view"] = _without_states(view)
+            lease["view"] = _as_memo(view)
         if held is not None and held < history.count:
             lease["history"] = list(history.lines(held, LINES_AT_ONCE))
         return lease
@@ -312,7 +319,10 @@ def _ballot(files: RunFiles, spec: Spec, memo: Optional[Memo]) -> Ballot:
     return found or made(Ballot, term=FIRST_TERM, voted=first, coordinator=first)
 
 
-def _without_states(view: RunView) -> RunView:
+def _as_memo(view: RunView) -> RunView:
+    """Without the hosts' states in a large run: their agents report them anew, but for hosts that are gone."""
+    if sum(len(known["state"]["tasks"]) for known in view["hosts"].values() if known["state"]) <= MOST_STATES:
+        return view
     hosts: Any = {host: {**known, "state": None} for host, known in view["hosts"].items()}
     return {**view, "hosts": hosts}
 

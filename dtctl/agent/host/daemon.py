@@ -25,7 +25,7 @@ def detached(work: Callable[[], None]) -> None:
 
 
 def fork(work: Callable[[], None], code: int = 0) -> int:
-    """The id of a new process, which does `work` and ends with this code, whatever is raised meanwhile.
+    """The id of a new process, which does `work` and ends with this code, even if it raises.
 
     It never returns into its parent's program: what it could not flush on a full disk is lost with it.
     """
@@ -35,7 +35,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
         if pid == 0:
             work()
         return pid
-    except BaseException:  # the new process ends here, and its log tells why
+    except BaseException:  # the new process ends here, and its log says why
         if os.getpid() == parent:
             raise
         sys.excepthook(*sys.exc_info())
@@ -77,6 +77,19 @@ def close_descriptors(but: Iterable[int] = ()) -> None:
         os.closerange(lowest, descriptor)
         lowest = descriptor + 1
     os.closerange(lowest, MOST_DESCRIPTORS)
+
+
+def isolate(name: str, but: Iterable[int]) -> None:
+    """For a process that runs what is not dtctl's: it has only these descriptors, and leaves no core."""
+    import resource
+
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):  # a session's are those of the conversation with the controller
+        os.dup2(null, stream)
+    close_descriptors(but)
+    rename(name)
+    restore_signals()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
 def restore_signals() -> None:

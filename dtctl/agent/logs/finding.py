@@ -123,27 +123,17 @@ def lines_of(data: bytes) -> List[bytes]:
 
 def _search(pattern: Pattern[str], line: Connection) -> None:
     """The life of the other process: it answers until nobody asks any more."""
+    import resource
+
     with suppress(BaseException):  # nobody asks any more, or there is no memory: whoever waits sees that it has ended
-        _be_bounded(line.fileno())
+        daemon.isolate("dtctl-search", but=[line.fileno()])
+        resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
         while True:
             data = line.recv_bytes()
             signal.setitimer(signal.ITIMER_PROF, SEARCH_CPU_S)
             found = bytes(pattern.search(one.decode("utf-8", "replace")) is not None for one in lines_of(data))
             signal.setitimer(signal.ITIMER_PROF, 0)
             line.send_bytes(found)
-
-
-def _be_bounded(line: int) -> None:
-    import resource
-
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # those of the conversation with the controller
-        os.dup2(null, stream)
-    daemon.close_descriptors(but=[line])
-    daemon.rename("dtctl-search")
-    daemon.restore_signals()
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_AS, (_MOST_MEMORY_BYTES, _MOST_MEMORY_BYTES))
 
 
 # lines that report errors

@@ -6,6 +6,7 @@ from .checkpoints import CheckpointReport as CheckpointReport
 from .checkpoints import FetchResult, FilePart, Landing, PruneResult, Reports, Saved, Stored, StoreResult, VerifyResult
 from .checkpoints import OutputMark as OutputMark
 from .checks import CheckFacts, CheckResult
+from .checks import DataHeld as DataHeld
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record
 from .metrics import MetricsResult, Points
 from .run_state import Entries, Intents, State
@@ -21,6 +22,7 @@ from .tensorboard import (
 )
 from .values import (
     MOST_TASKS,
+    By,
     Count,
     Epoch,
     ExitCode,
@@ -128,7 +130,7 @@ class Need(Record):
 
 
 class TakenPort(Record):
-    """A port that the run needs and somebody else has."""
+    """A port that the run needs and another process has."""
 
     port: Port
     whose: Line
@@ -228,6 +230,38 @@ class PushResult(Record):
     sent_files: Count
 
 
+class DataPushResult(Record):
+    """What was sent, and what was there already, put by others."""
+
+    bundle: Line
+    sent_files: Count
+    found_files: Default[Count, 0]
+    removed_files: Default[Count, 0]
+    """That an earlier push had put there, and that the data set has no more."""
+
+
+class DataResult(Record):
+    """In the order in which the directories were asked for."""
+
+    at: AtMost[List[DataHeld], requests.MOST_PLACES]
+
+
+class DataDropped(Record):
+    """What has become of a directory's files."""
+
+    dir: Path
+    removed_files: Default[Count, 0]
+    freed_bytes: Default[Count, 0]
+    kept_files: Default[Count, 0]
+    """That others have put there, or have changed since."""
+
+
+class DataDropResult(Record):
+    """In the order in which the directories were asked for."""
+
+    at: AtMost[List[DataDropped], requests.MOST_PLACES]
+
+
 class Coordinated(Record):
     """What every answer says of the run's coordinator, on its host."""
 
@@ -269,6 +303,8 @@ class KnownRun(Record):
     tasks: Dict[TaskName, TaskState]
     condition: Default[Optional[Condition], None]
     """As its coordinator last recorded it; null on the other hosts."""
+    by: Default[By, ""]
+    """user@host of whoever has started it."""
 
 
 class DamagedRun(Record):
@@ -419,6 +455,23 @@ class DeadRun(Record):
     size_bytes: Default[Count, 0]
 
 
+MOST_SETUP_LOGS = 2
+MOST_SETUP_LOG = 1 << 20
+
+
+class SetupLog(Record):
+    """The end of a log of what was made before a start."""
+
+    path: Path
+    text: AtMost[str, 2 * MOST_SETUP_LOG]
+
+
+class SetupLogsResult(Record):
+    """Of the last start: the making of the environment, and the setup."""
+
+    logs: AtMost[List[SetupLog], MOST_SETUP_LOGS]
+
+
 class GcResult(Record):
     """What was, or would be, removed."""
 
@@ -428,13 +481,14 @@ class GcResult(Record):
     """Not even SIGKILL has ended them."""
     runs: Default[AtMost[List[DeadRun], MOST_RUNS], []]
     bundles: Default[AtMost[List[Line], 10_000], []]
+    environments: Default[AtMost[List[Line], 10_000], []]
     files: Default[Files, []]
     written: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """Removed, or to be removed, as `written` asks for it."""
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
-    """Of whatever kind, that its list has no room for."""
+    """Of any kind, that its list has no room for."""
     freed_bytes: Default[Count, 0]
 
 
@@ -481,9 +535,14 @@ EXCHANGES = {
     "up": Exchange("up.up", requests.UpRequest, UpResult),
     "ports": Exchange("starting.choose_ports", requests.PortsRequest, PortsResult),
     "push": Exchange("up.push", requests.PushRequest, PushResult),
+    "data_push": Exchange("data.push", requests.DataPushRequest, DataPushResult),
+    "data_status": Exchange("data.status", requests.DataRequest, DataResult),
+    "data_verify": Exchange("data.verify", requests.DataRequest, DataResult),
+    "data_drop": Exchange("data.drop", requests.DataRequest, DataDropResult),
     "status": Exchange("status.status", requests.StatusRequest, StatusResult),
     "watch": Exchange("status.watch", requests.WatchRequest, RunResult),
     "logs": Exchange("logs.logs", requests.LogsRequest, RunResult),
+    "setup_logs": Exchange("setup.setup_logs", requests.Request, SetupLogsResult),
     "runs": Exchange("status.list_runs", requests.RunsRequest, RunsResult),
     "stop": Exchange("stop.stop", requests.StopRequest, StopResult),
     "restart": Exchange("stop.restart", requests.RestartRequest, RestartResult),

@@ -1,18 +1,19 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
-from .spec import Paths
-from .storage_urls import READ, pattern
-from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, TaskName, Variables
-from .vitals import Busy, Disk, Gpu, Machine
+from .spec import Environment, Paths
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
+from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
 MOST_MODULES = 1000
+MOST_FILES = 200
+"""Of a program."""
 MOST_PLACES = 200
+MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
-StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 
@@ -27,11 +28,17 @@ class PythonAsked(Record):
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That their programs import."""
     cuda: Default[bool, False]
-    """CUDA's libraries are looked for, because trainers are given GPUs."""
+    """CUDA's libraries are looked for, and GPUs that frameworks see are counted: trainers are given some."""
     isolated: Default[bool, False]
     """On the controller: started with -I, in / and without any variable; nothing of `python_path` is imported."""
     may_start: Default[bool, True]
     """False on a controller whose user has not allowed the cluster file to start it."""
+    environment: Default[Optional[Environment], None]
+    """Whose Python it is."""
+    bundle: Default[Optional[BundleId], None]
+    """The code that it is to compile, which the host has."""
+    files: Default[AtMost[List[Path], MOST_FILES], []]
+    """Those of the code."""
 
 
 class SoftwareQuestion(Record):
@@ -49,6 +56,16 @@ class Imported(Record):
 
     seconds: Count
     problem: Default[Line, ""]
+    gpus: Default[Optional[Count], None]
+    """How many a framework sees; null: it is none, or was not asked."""
+
+
+class Broken(Record):
+    """The first line of the code that a Python cannot compile."""
+
+    file: Path
+    line: Count
+    problem: Line
 
 
 class PythonFound(Record):
@@ -62,11 +79,12 @@ class PythonFound(Record):
     packages: Default[AtMost[Dict[AtMost[str, 100], Version], 100], {}]
     missing: Default[AtMost[List[Module], MOST_MODULES], []]
     """Modules that it does not find."""
+    broken: Default[Optional[Broken], None]
     imported: Default[AtMost[Dict[Module, Imported], MOST_MODULES], {}]
     cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
     problem: Default[Line, ""]
-    """What it said instead of an answer."""
+    """Its output instead of an answer."""
 
 
 class SoftwareFacts(Record):
@@ -79,22 +97,22 @@ class MachineQuestion(Record):
     """What the host has, and what of it is free."""
 
     places: Default[AtMost[List[Path], MOST_PLACES], []]
-    """Where the run writes, with marks; what is not there yet stands for the directory above it."""
+    """Where the run writes, with marks; where it is not there yet, the directory above it counts."""
     gpus: Default[bool, False]
-    """nvidia-smi is asked."""
+    """They are read."""
     rights: Default[bool, False]
     """What may end processes, or limits them, is looked at."""
     cluster: Default[Optional[Name], None]
     """What tasks of its earlier runs took is looked up."""
 
 
-class GpuUser(Record):
-    """A process that has memory of a GPU."""
+class GpuTaken(Record):
+    """A GPU that a task of a live run of this user may use."""
 
     gpu: Count
-    pid: Count
-    name: AtMost[str, 100]
-    user: AtMost[str, 100]
+    cluster: Name
+    run: Name
+    task: TaskName
 
 
 class Rights(Record):
@@ -115,22 +133,17 @@ class TaskMemory(Record):
     took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
     """The memory that tasks of earlier runs took here at most."""
     taking_bytes: Default[Count, 0]
-    """What tasks of the cluster take at this moment."""
+    """What tasks of the cluster take now."""
 
 
 class MachineFacts(TaskMemory):
-    """Memory and disks at this moment."""
+    """Memory and disks now."""
 
     machine: Machine
     disks: Default[AtMost[List[Disk], 100], []]
     silent: Default[Paths, []]
     """Places on file systems that do not answer."""
-    drivers: Default[bool, False]
-    """A driver of GPUs has made its device, whether nvidia-smi is there or not."""
-    nvidia_smi: Default[bool, False]
-    """There is such a program."""
-    gpus: Default[AtMost[List[Gpu], 64], []]
-    gpu_users: Default[AtMost[List[GpuUser], 1000], []]
+    gpus_taken: Default[AtMost[List[GpuTaken], MOST_TAKEN], []]
     rights: Default[Optional[Rights], None]
 
 
@@ -195,6 +208,37 @@ class Data(Record):
     problem: Default[Line, ""]
 
 
+class DataHeld(Record):
+    """What a push has put into a directory, and what is left of it."""
+
+    dir: Path
+    """As it was asked for."""
+    there: bool
+    bundle: Default[Optional[BundleId], None]
+    """Of the newest push, also of one that was cut off; null: there was none."""
+    files: Default[Count, 0]
+    """That the bundle has."""
+    size_bytes: Default[Count, 0]
+    missing: Default[Count, 0]
+    missing_bytes: Default[Count, 0]
+    changed: Default[Count, 0]
+    examples: Default[AtMost[List[Path], 10], []]
+    """Of what is missing or changed."""
+
+
+class DataQuestion(Record):
+    """Directories that `data push` fills."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
+class DataFacts(Record):
+    """In the order in which they were asked for."""
+
+    at: AtMost[List[DataHeld], MOST_PLACES]
+
+
 class CheckpointSize(Record):
     """The newest complete checkpoint of a directory."""
 
@@ -225,11 +269,12 @@ class UrlsQuestion(Record):
     host: Name
     """Both are in the name of what is written, and removed."""
     program: Line
+    environment: Default[Optional[Environment], None]
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]
-    tensorflow: Default[bool, True]
-    """TensorFlow is asked where there is one; else fsspec first."""
+    libraries: Default[AtMost[List[OneOf["tensorflow", "fsspec"]], 2], ["tensorflow", "fsspec"]]
+    """The first that is there and knows the scheme is asked."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That the program imports."""
     urls: AtMost[List[UrlAsked], 20]
@@ -239,6 +284,8 @@ class UrlTried(Record):
     """What came of a URL. `kind` empty: everything could be done."""
 
     url: StorageUrl
+    library: Line
+    """With its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
     kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
     said: Default[Line, ""]
@@ -250,8 +297,6 @@ class UrlsFacts(Record):
     """In the order of the question; nothing where the Python has no library that opens them."""
 
     path: Default[Line, ""]
-    library: Default[Line, ""]
-    """With its version."""
     problem: Default[Line, ""]
     tried: Default[AtMost[List[UrlTried], 20], []]
 
@@ -266,7 +311,7 @@ class SpeedQuestion(Record):
 
 
 class GpuSpeed(Record):
-    """What one GPU came to, and in what state it was meanwhile. null: nvidia-smi does not report it."""
+    """What one GPU came to, and in what state it was meanwhile. null: its driver does not report it."""
 
     gpu: Count
     name: Default[AtMost[str, 200], ""]
@@ -306,6 +351,7 @@ class Questions(Record):
     software: Default[Optional[SoftwareQuestion], None]
     machine: Default[Optional[MachineQuestion], None]
     storage: Default[Optional[StorageQuestion], None]
+    data: Default[Optional[DataQuestion], None]
     urls: Default[Optional[UrlsQuestion], None]
     speed: Default[Optional[SpeedQuestion], None]
     network: Default[Optional[NetworkQuestion], None]
@@ -318,6 +364,7 @@ class CheckFacts(Record):
     software: Default[Optional[SoftwareFacts], None]
     machine: Default[Optional[MachineFacts], None]
     storage: Default[Optional[StorageFacts], None]
+    data: Default[Optional[DataFacts], None]
     urls: Default[Optional[UrlsFacts], None]
     speed: Default[Optional[SpeedFacts], None]
     network: Default[Optional[NetworkFacts], None]

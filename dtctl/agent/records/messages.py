@@ -16,9 +16,9 @@ class HostReport(Record):
     state: State
     intents: Intents
     kept: bool
-    """The controller has said `keep`."""
+    """The run is kept on this host."""
     lost_session: bool
-    """It never will."""
+    """The session ended before that."""
 
 
 class Hello(HostReport):
@@ -55,7 +55,7 @@ Events = Record(
     "Events",
     {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
 )
-"""`from`: the index of the first. null stands for a line that something has damaged."""
+"""`from`: the index of the first. null: a damaged line."""
 
 
 class Beat(Record):
@@ -90,6 +90,8 @@ class Orders(Record):
     """Of tasks that have reported no step: how long the first step of their peers took."""
     may_start: Default[bool, True]
     """As in the welcome."""
+    kept: Default[bool, False]
+    """The coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
 
@@ -104,7 +106,7 @@ class Lease(Record):
     memo: Version
     """The newest one."""
     view: NotRequired[RunView]
-    """It, to a voter that lacks it: cluster.json without the hosts' states, which their agents report anew."""
+    """It, to a voter that lacks it: cluster.json, in a large run without the hosts' states."""
     history: NotRequired[AtMost[List[HistoryEvent], EVENTS_AT_ONCE]]
     """Lines of history.jsonl, from the first that the voter lacks."""
     lines: Count
@@ -158,7 +160,7 @@ class Elsewhere(Record):
 
 
 class Refusal(Record):
-    """The last word to an agent that is not wanted."""
+    """The last message to an agent that is not wanted."""
 
     type: OneOf["refused"]
     reason: Reason

@@ -1,7 +1,7 @@
-"""What a controller asks of an agent: one record for each request and for each further word of a conversation."""
+"""What a controller asks of an agent: one record for each request and for each further message of a conversation."""
 
 from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
-from .checks import Questions
+from .checks import MOST_PLACES, Questions
 from .hooks import Posts
 from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Pattern, Record, Within, also
 from .metrics import FolderAt
@@ -10,7 +10,6 @@ from .spec import Paths, Spec, is_alone, refuse_unfit
 from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
 from .values import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
-PROTOCOL = 2
 """Of the conversation between a controller and a session; it is in the greeting."""
 
 START = b"\x1e"
@@ -55,7 +54,7 @@ class Latecomers(Record):
 
 
 class UpRequest(Request):
-    """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
+    """Prepares a run, starts it on `start`, and rolls it back unless it is kept."""
 
     spec: Spec
     bundle: Default[Optional[BundleId], None]
@@ -89,6 +88,23 @@ class PushRequest(Request):
     bundle: BundleId
 
 
+class DataPushRequest(Request):
+    """Brings a bundle's files into a directory."""
+
+    dir: Path
+    """With marks."""
+    bundle: BundleId
+    overwrite: Default[bool, False]
+    """Files that others have put there, and that differ, are replaced."""
+
+
+class DataRequest(Request):
+    """What dtctl has put into these directories: to be looked at, hashed or removed."""
+
+    dirs: AtMost[List[Path], MOST_PLACES]
+    """With marks."""
+
+
 class StatusRequest(Request):
     """How the run is."""
 
@@ -100,7 +116,7 @@ class WatchRequest(Request):
     """The same whenever it changes."""
 
     for_s: Default[Optional[Seconds], None]
-    """Ends after so long, whatever may still happen."""
+    """Ends after so long in any case."""
 
 
 class LogsRequest(Request):
@@ -202,7 +218,7 @@ class CheckRequest(Request):
 
 
 class StoreRequest(Request):
-    """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
+    """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
 
     dir: Path
     """With marks."""
@@ -382,6 +398,16 @@ def _is_whole(request: StoreRequest) -> None:
     for number, name in enumerate(names):
         if not is_part(request["name"], name):
             raise InvalidValue.at(("files", str(number), "name"), "a file of %s" % request["name"], name)
+
+
+@also(DataPushRequest)
+def _is_a_place(request: DataPushRequest) -> None:
+    refuse_unfit(("dir",), [request["dir"]])
+
+
+@also(DataRequest)
+def _are_places(request: DataRequest) -> None:
+    refuse_unfit(("dirs",), request["dirs"])
 
 
 @also(ExecRequest)

@@ -18,6 +18,7 @@ from .values import (
     Tail,
     TaskName,
     TaskState,
+    Variables,
     Want,
 )
 from .vitals import Complaint, Machine, Processors, Share
@@ -79,7 +80,7 @@ class IntentFile(Record):
 
     serial: Count
     session: Default[Optional[Process], None]
-    """The session that has not yet said `keep`."""
+    """The session that began the run; null once the run is kept."""
     tasks: Intents
 
 
@@ -171,7 +172,7 @@ class Entry(Because):
     first_step_s: Default[Seconds, 0.0]
     """The longest time from the start of an attempt to its first step; 0: there was no step."""
     ready_s: Default[Seconds, 0.0]
-    """The longest that an attempt took until it was ready; 0: none was, or nobody saw it."""
+    """The longest that an attempt took until it was ready; 0: none was, or it was not seen."""
     cpu: Default[Optional[Processors], None]
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Default[Optional[Count], None]
@@ -263,6 +264,16 @@ class Start(Record):
     argv: Default[List[str], []]
 
 
+class MadeEnvironment(Record):
+    """environment.json: written last, so an environment without it is not whole."""
+
+    python: Path
+    path: Default[AtMost[List[Path], 100], []]
+    """Directories that come first in PATH."""
+    variables: Default[Variables, {}]
+    """Others that it sets."""
+
+
 MOST_PATHS = 1_000_000
 
 
@@ -272,6 +283,18 @@ class Copy(Record):
     sha256: BundleId
     signature: AtMost[str, 100]
     """Size, times of modification and of change in ns, and inode: more digits than every reader of JSON can hold."""
+
+
+class DataFolder(Record):
+    """place.json of a directory of data."""
+
+    dir: Path
+    bundle: BundleId
+    """Of the newest push."""
+    made: bool
+    """The directory was made for it."""
+    of_others: Default[AtMost[List[Path], MOST_PATHS], []]
+    """What of the bundle was there before."""
 
 
 class Code(Record):

@@ -10,6 +10,7 @@ from .values import (
     Count,
     Epoch,
     ExitCode,
+    Hex64,
     Line,
     Name,
     Path,
@@ -42,7 +43,7 @@ class CoordinatorAddress(Record):
 
 
 class Member(Record):
-    """A task of the run, on whatever host."""
+    """A task of the run, on any host."""
 
     task: TaskName
     host: Name
@@ -93,6 +94,26 @@ class Setup(Record):
     env: Default[Variables, {}]
 
 
+MAKER_SETTINGS = ("PIP_", "UV_", "CONDA_", "MAMBA_", "MODULEPATH")
+"""How the names of variables begin that take part in the making of an environment."""
+
+
+class Environment(Record):
+    """Whose Python trains: made on the host before the setup, once for each content (run/environments.py)."""
+
+    kind: OneOf["requirements", "uv", "conda", "modules"]
+    what: Line
+    """The file or directory of the code, the name of a conda environment, or the modules."""
+    python: Default[Optional[Line], None]
+    """The interpreter that it is made with, or with modules the one that trains; null: the usual one."""
+    files: Default[AtMost[Dict[Path, Hex64], 100], {}]
+    """Of the code: what it is made of, with their SHA-256."""
+    env: Default[Variables, {}]
+    """Variables that it is made with."""
+    directory: Default[Optional[Name], None]
+    """Below `environments/`; the host writes it."""
+
+
 class RecoverySpec(Record):
     """When, how often and with whom a lost task is started again."""
 
@@ -131,6 +152,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    settings: Default[AtMost[Dict[Line, Line], 4096], {}]
+    """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
     elected: Default[Optional[Name], None]
     """The host that coordinates the run; null: the lead's, as at the beginning."""
@@ -168,6 +191,7 @@ class Spec(Inventory):
     bundle: Default[Optional[BundleId], None]
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
+    environment: Default[Optional[Environment], None]
     setup: Default[Optional[Setup], None]
     coordinator: CoordinatorAddress
     voters: Default[AtMost[List[CoordinatorAddress], MOST_VOTERS], []]
@@ -193,6 +217,10 @@ def _can_be_given_to_programs(spec: Spec) -> None:
         refuse_unfit(("tasks", task["id"], "env"), task["env"], task["env"].values())
     for name in ("dirs", "checkpoint_dirs", "brought_along"):
         refuse_unfit((name,), spec[name])
+    environment = spec["environment"]
+    if environment:
+        refuse_unfit(("environment", "env"), environment["env"], environment["env"].values())
+        refuse_unfit(("environment",), [environment["what"], environment["python"] or ""], environment["files"])
     if spec["setup"]:
         refuse_unfit(("setup", "env"), spec["setup"]["env"], spec["setup"]["env"].values())
         refuse_unfit(("setup", "text"), [spec["setup"]["text"]])
@@ -281,9 +309,20 @@ def link_port(spec: Spec) -> Optional[int]:
     return next((one["port"] for one in listeners if one["host"] == spec["host"]), None)
 
 
+def kept_by_coordinator(spec: Spec) -> bool:
+    """Whether the coordinator's host decides if this host's part of the start is kept. One that joins decides alone."""
+    return not coordinates(spec) and spec["host"] not in spec["absent"]
+
+
 def ports_of(spec: Spec) -> List[int]:
     """All that is going to listen on this host."""
     return [port for port in (link_port(spec), *(task["port"] for task in spec["tasks"])) if port is not None]
+
+
+def gpus_of(task: TaskSpec) -> List[int]:
+    """Those that it may use, where it is given some."""
+    indexes = task["env"].get("CUDA_VISIBLE_DEVICES", "").split(",")
+    return [int(index) for index in indexes if len(index) < 5 and index.isascii() and index.isdigit()]
 
 
 def comes_back_alone(role: Role, scope: Scope) -> bool:

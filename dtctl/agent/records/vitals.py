@@ -5,6 +5,7 @@ from .values import MOST_TASKS, Count, Epoch, Line, Name, Path, Pid, Port, Reaso
 
 MOST_UNREACHED = 1000
 MOST_LOG = 16_384
+MOST_GPUS = 64
 
 Share = Within[float, 0, 1]
 Processors = Within[float, 0, 1e6]
@@ -17,6 +18,59 @@ class Waiting(Record):
     cpu: Default[Optional[Share], None]
     memory: Default[Optional[Share], None]
     io: Default[Optional[Share], None]
+
+
+Throttle = OneOf["thermal", "power_cap", "power_brake", "hardware"]
+"""What lowers a GPU's clock: its temperature, its power limit, the power supply, or its protection in general."""
+
+
+class GpuUser(Record):
+    """A process that has memory of a GPU."""
+
+    pid: Pid
+    name: AtMost[str, 100]
+    user: AtMost[str, 100]
+    used_bytes: Default[Optional[Count], None]
+    run: Default[Optional[Name], None]
+    """Of dtctl's, with its task; null: none of this user's."""
+    task: Default[Optional[TaskName], None]
+
+
+class Gpu(Record):
+    """A GPU as its driver reports it."""
+
+    index: Count
+    name: Default[AtMost[str, 200], ""]
+    driver: Default[AtMost[str, 100], ""]
+    lost: Default[bool, False]
+    """It does not answer its driver any more; none of its figures is known."""
+    busy: Default[Optional[Share], None]
+    """In the mean since the sample before."""
+    used_bytes: Default[Count, 0]
+    memory_bytes: Default[Count, 0]
+    degrees: Default[Optional[Count], None]
+    clock_mhz: Default[Optional[Count], None]
+    most_clock_mhz: Default[Optional[Count], None]
+    lanes: Default[Optional[Count], None]
+    """Of PCIe."""
+    throttled: Default[AtMost[List[Throttle], 4], []]
+    ecc_errors: Default[Count, 0]
+    """Uncorrected, since the driver was loaded."""
+    xid: Default[Optional[Count], None]
+    """The last error that the driver reported since the agent was started, by its number."""
+    given: Default[AtMost[List[TaskName], 1000], []]
+    """Tasks of the run that may use it."""
+    users: Default[AtMost[List[GpuUser], 100], []]
+
+
+class Gpus(Record):
+    """The GPUs of a host."""
+
+    problem: Default[OneOf["", "no_driver", "silent", "error"], ""]
+    """Why they are unknown. silent: the driver does not return."""
+    text: Default[Line, ""]
+    """The driver's words."""
+    each: Default[AtMost[List[Gpu], MOST_GPUS], []]
 
 
 class Machine(Record):
@@ -35,6 +89,8 @@ class Machine(Record):
     resent: Default[Optional[Share], None]
     """Of the TCP segments that it sent, those that had to be sent again."""
     waiting: Waiting
+    gpus: Default[Optional[Gpus], None]
+    """null: it has none, or they were not read yet."""
 
 
 class Complaint(Record):
@@ -75,17 +131,6 @@ class Unreached(Record):
     """The system's words."""
 
 
-class Gpu(Record):
-    """As nvidia-smi reports it."""
-
-    index: Count
-    name: AtMost[str, 200]
-    driver: AtMost[str, 100]
-    busy: Default[Optional[Share], None]
-    used_bytes: Count
-    memory_bytes: Count
-
-
 class Diverged(Record):
     """A scalar whose newest value is no number any more."""
 
@@ -113,7 +158,7 @@ class TaskVitals(Record):
     log: Default[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
     lost_log: Default[AtMost[str, MOST_LOG], ""]
-    """The end of the log of the last attempt that nobody asked to end, where another has begun since."""
+    """The end of the log of the last attempt that ended unasked, where another has begun since."""
 
 
 class DiagnoseResult(Record):
@@ -124,7 +169,6 @@ class DiagnoseResult(Record):
     machine: Machine
     disks: Default[AtMost[List[Disk], 100], []]
     busy: Default[AtMost[List[Busy], 10], []]
-    gpus: Default[AtMost[List[Gpu], 64], []]
     unreached: Default[AtMost[List[Unreached], MOST_UNREACHED], []]
     diverged: Default[AtMost[List[Diverged], 100], []]
     tasks: AtMost[Dict[TaskName, TaskVitals], MOST_TASKS]

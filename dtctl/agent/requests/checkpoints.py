@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 
 from ..checkpoints import storing
 from ..conversation import Aborted, expect_control
-from ..host import outputs, paths
+from ..host import outputs
 from ..host.errors import Refused, from_os_error
 from ..run import environment
 from . import cluster_lock, runs, starting
@@ -61,10 +60,10 @@ def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
 
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:
-    """landing, then at the word `start` the parts that are lacking, then stored, and at the word `keep` its place."""
+    """landing, then on `start` the parts that are lacking, then stored, and on `keep` its place."""
     lock = cluster_lock.hold(talk, request, request["by"])
     try:
-        refuse_live(talk, request["cluster"])
+        runs.refuse_live(talk, request["cluster"])
         return _store(talk, request)
     except OSError as error:
         raise from_os_error(error, "store the checkpoint") from error
@@ -72,14 +71,6 @@ def store(talk: Conversation, request: StoreRequest) -> StoreResult:
         raise Refused("rolled_back", "given up; what has arrived is kept beside its place") from None
     finally:
         lock.release()
-
-
-def refuse_live(talk: Conversation, cluster: str) -> None:
-    for run in runs.every(talk, cluster):
-        with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
-            if run.live():
-                hint = "dtctl stop    ends it; then type the same again"
-                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)
 
 
 def _store(talk: Conversation, request: StoreRequest) -> StoreResult:

@@ -10,7 +10,7 @@ from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks
 from ..run import environment
 from . import runs
-from .starting import end_tree
+from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""gc: finds and removes what is provably dtctl's own and of no use to anybody any more.
+"""gc: finds and removes what is provably dtctl's own and no longer used.
 
 Each kind has a lock, or an age, that keeps it from a session that is at work right now: runs and the directories of
 clusters the lock of the cluster, bundles and programs their own, and what is half made is older than any making takes.
@@ -18,13 +18,14 @@ from ..host import locks, paths, programs
 from ..records.answers import MOST_CLUSTERS, MOST_FILES, MOST_PROCESSES, MOST_RUNS, GcResult, Progress
 from ..records.kinds import made
 from ..records.values import brief
+from ..run import environments
 from ..run.runfiles import NEW, REMOVED
 from ..survival import reboot
 from . import cluster_lock, damaged_runs, down, orphans, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Iterator, List, Optional, Set, TypeVar
+    from typing import Callable, Iterator, List, Literal, Optional, Set, TypeVar
 
     from ..conversation import Conversation
     from ..records.answers import DeadRun, Orphan, Written
@@ -52,6 +53,8 @@ def collect(talk: Conversation, request: GcRequest) -> GcResult:
     sweep.report_progress()
     with talk.at("bundles"):
         sweep.remove_bundles()
+    with talk.at("environments"):
+        sweep.remove_environments()
     with talk.at("working directories"):
         sweep.clear_working_directories()
     if not sweep.dry_run:
@@ -158,6 +161,13 @@ class _Sweep:
                 self._add(self.result["bundles"], os.path.basename(base), MOST_FILES)
                 self.result["freed_bytes"] += sizes[base]
 
+    def remove_environments(self) -> None:
+        for path in environments.unneeded(
+            self._talk.root, lambda: runs.used_environments(self._talk, without=self._gone)
+        ):
+            self._remove(path, "environments" if os.path.isdir(path) else "files")
+            self.report_progress()
+
     def clear_working_directories(self) -> None:
         """Of clusters that have no run here: the code goes, and what trainers wrote if that was asked for."""
         for cluster in working.clusters(self._talk.root):
@@ -205,12 +215,16 @@ class _Sweep:
         here = [run.files.directory for run in runs.every(self._talk, cluster)]
         here += [run.directory for run in damaged_runs.every(self._talk) if run.cluster == cluster]
         if host not in [os.path.basename(run) for run in here if run not in self._gone]:
-            yield from (os.path.join(directory, name) for name in ("current", "lock") if name in os.listdir(directory))
+            yield from (
+                os.path.join(directory, name)
+                for name in ("current", "setup-logs", "lock")
+                if name in os.listdir(directory)
+            )
             for empty in (directory, os.path.dirname(directory)):
                 if not os.listdir(empty):
                     yield empty
 
-    def _remove(self, path: str) -> None:
+    def _remove(self, path: str, kind: Literal["files", "environments"] = "files") -> None:
         size = paths.used_bytes(path)
         if not self.dry_run:
             with suppress(OSError):  # in use after all, as a directory that has been written to just now
@@ -219,7 +233,7 @@ class _Sweep:
                 else:
                     os.unlink(path)
         if self.dry_run or not os.path.lexists(path):
-            self._add(self.result["files"], path, MOST_FILES)
+            self._add(self.result[kind], path, MOST_FILES)
             self.result["freed_bytes"] += size
 
 

@@ -10,8 +10,8 @@ from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.values import FINAL
-from ..run import environment
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run import environment, environments
+from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
 
 TYPE_CHECKING = False
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..records.answers import Survivor
     from ..records.requests import Request
     from ..records.run_state import AgentProcess, IntentFile, State
+    from ..records.spec import Spec
 
 BIRTH_LIMIT_S = 90.0
 """How long one may take to be at work on a host that is very busy. That it has died is seen at once."""
@@ -35,7 +36,7 @@ _MEND_LIMIT_S = 10.0
 
 
 class Run:
-    """One run on this host, by its files. Methods that read them raise RunRemoved and paths.Damaged."""
+    """One run on this host, by its files. Methods that read them raise paths.RunRemoved and paths.Damaged."""
 
     def __init__(self, talk: Conversation, directory: str) -> None:
         self.files = RunFiles(directory)
@@ -70,7 +71,7 @@ class Run:
             raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
 
     def finished(self) -> bool:
-        """Its agent has gone, and nobody waits for it."""
+        """Its agent has ended, as it was no longer needed."""
         return self.state()["finished"]
 
     def live(self) -> bool:
@@ -85,7 +86,7 @@ class Run:
         try:
             self.keep_supervised()
             return not self.live()
-        except RunRemoved:
+        except paths.RunRemoved:
             return True
 
     def supervised(self) -> bool:
@@ -210,16 +211,17 @@ class Run:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
         import signal
 
-        if self._ends_soon(limit_s):
+        if self.ends_within(limit_s):
             return
         revival.retire(self.files)
         agent = self.state()["agent"]
         waiting = processes.find(agent) if agent is not None else None
         if waiting is not None:
             processes.send_signal([waiting], signal.SIGKILL)
-        self._ends_soon(SUPERVISOR_END_LIMIT_S)
+        self.ends_within(SUPERVISOR_END_LIMIT_S)
 
-    def _ends_soon(self, limit_s: float) -> bool:
+    def ends_within(self, limit_s: float) -> bool:
+        """Whether its agent ends by itself."""
         deadline = time.monotonic() + limit_s
         while self.supervised() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -279,7 +281,7 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     run = named or current(talk.root, cluster, host)[0]
     try:
         found = Run(talk, paths.run_directory(talk.root, run, host)) if run is not None else None
-    except RunRemoved:
+    except paths.RunRemoved:
         found = None
     if found is None:
         from . import orphans  # scans all processes
@@ -328,6 +330,18 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     from ..bundles.tree import is_bundle_id
 
     there = set(filter(is_bundle_id, paths.entries(os.path.join(talk.root, "bundles"))))
+    return _used(talk, there, lambda spec: spec["bundle"], without)
+
+
+def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[str]:
+    """The same of the directories of environments."""
+    there = set(paths.entries(environments.store(talk.root)))
+    return _used(talk, there, lambda spec: spec["environment"] and spec["environment"]["directory"], without)
+
+
+def _used(
+    talk: Conversation, there: Set[str], of: Callable[[Spec], Optional[str]], without: Container[str]
+) -> Set[str]:
     used: Set[str] = set()
     for directory in run_directories(talk.root):
         if there <= used:
@@ -335,11 +349,19 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
         if directory in without:
             continue
         try:
-            bundle = RunFiles(directory).spec()["bundle"]
-        except RunRemoved:
+            one = of(RunFiles(directory).spec())
+        except paths.RunRemoved:
             continue
         except (paths.Damaged, OSError):
-            return set(paths.entries(os.path.join(talk.root, "bundles")))
-        if bundle is not None:
-            used.add(bundle)
+            return there
+        if one is not None:
+            used.add(one)
     return used
+
+
+def refuse_live(talk: Conversation, cluster: str) -> None:
+    for run in every(talk, cluster):
+        with suppress(paths.Damaged):  # its state is unknown, and `up` will report it
+            if run.live():
+                hint = "dtctl stop    ends it; then type the same again"
+                raise Refused("run_live", "run %s of %s is live" % (run.id, cluster), "", hint)

@@ -16,7 +16,7 @@ from ..run import environment
 from . import runs
 from .health import directories
 from .relay import Relay
-from .starting import end_tree
+from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """`ends`: its standard input, and where its output goes.
 
-    The input ends with this process, whatever becomes of it, and so does TensorBoard.
+    The input ends with this process, however it ends, and so does TensorBoard.
     """
     line, output = ends
     argv = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]

@@ -35,7 +35,7 @@ def _text(value: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """As the system gets it, whatever the locale."""
+    """As the system gets it, in any locale."""
     return text.encode("utf-8", "surrogateescape")
 
 
@@ -84,12 +84,18 @@ def of_task(
 
 
 class Marks:
-    """Replaces \\0HOME, \\0CODE and \\0PATH; text that a user wrote holds no NUL and is never changed."""
+    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON; text that a user wrote holds no NUL and is never changed."""
 
     def __init__(self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None) -> None:
         self.home = os.path.expanduser("~")
         self.code = code or self.home
-        self._values = {"HOME": self.home, "CODE": self.code, "PATH": (inherited or base())["PATH"]}
+        inherited = inherited or base()
+        self._values = {
+            "HOME": self.home,
+            "CODE": self.code,
+            "PATH": inherited["PATH"],
+            "PYTHON": inherited.get("DTCTL_PYTHON", "python3"),
+        }
 
     def text(self, text: str) -> str:
         return MARK.sub(lambda match: self._values[match.group(1)], text)

@@ -41,7 +41,6 @@ def gather(
     for usage in usages.values():
         usage.sample(began)
     away = unreached(_peers(spec), REACH_S)
-    gpus = neighbours.gpus(environment.base()["PATH"])
     time.sleep(max(0.0, began + BETWEEN_S - time.monotonic()))
     now = time.monotonic()
     for usage in usages.values():
@@ -51,13 +50,14 @@ def gather(
         task["id"]: _task(run_dir, task, state["tasks"][task["id"]], usages.get(task["id"]), own, masks)
         for task in spec["tasks"]
     }
+    machine = load.sample(time.time())
+    machine["gpus"] = state["machine"]["gpus"] if state["machine"] is not None else None
     return {
         "run": spec["run"],
         "time": time.time(),
-        "machine": load.sample(time.time()),
+        "machine": machine,
         "disks": machine_load.disks_of([run_dir, *places])[0],
         "busy": others.busy(now, own),
-        "gpus": gpus,
         "unreached": away[:MOST_UNREACHED],
         "diverged": diverged,
         "tasks": tasks,

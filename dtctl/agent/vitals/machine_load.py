@@ -45,6 +45,7 @@ class MachineLoad:
             "available_bytes": memory.get("MemAvailable", memory.get("MemFree", 0)),
             "resent": self._resent(),
             "waiting": _waiting(),
+            "gpus": None,
         }
 
     def _processors(self) -> Tuple[Optional[float], Optional[float]]:

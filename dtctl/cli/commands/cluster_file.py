@@ -94,6 +94,7 @@ def show_plan(
     every: bool,
     output: OutputOption,
 ) -> None:
+    from dtctl.operations.environments import environment_files
     from dtctl.operations.local import exposure, make_local, scan_code
     from dtctl.operations.run_record import record_of
     from dtctl.operations.selection import select_tasks
@@ -108,13 +109,13 @@ def show_plan(
     errors.show_doubts(checked.findings.doubts)
     planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
     chosen = select_tasks(record_of(planned), words) if words else None
-    bundle = scan_code(cluster)
+    bundle, files = scan_code(cluster), environment_files(cluster)
     if output == "json":
-        document.print_json("Plan", {**document.plan(planned, chosen), **document.not_pushed(bundle)})
+        document.print_json("Plan", {**document.plan(planned, chosen, files), **document.not_pushed(bundle)})
     elif chosen is not None or every:
-        render.show_whole_tasks(planned, chosen)
+        render.show_whole_tasks(planned, chosen, files)
     else:
-        render.show_plan(planned)
+        render.show_plan(planned, files)
     render.show_left_out(bundle, cluster.file)
     render.show_exposure(exposure(cluster))
 

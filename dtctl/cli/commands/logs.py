@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -62,6 +61,10 @@ def logs(
     all_attempts: Annotated[
         bool, typer.Option("-a", "--all-attempts", help="Earlier attempts, too, each under its number.")
     ] = False,
+    setup: Annotated[
+        bool,
+        typer.Option("--setup", help="What the last start printed that made environments and ran the setup."),
+    ] = False,
     no_prefix: Annotated[bool, typer.Option("--no-prefix", help="Lines without the names of their tasks.")] = False,
     save: Annotated[
         Path | None, typer.Option("--save", metavar="DIR", help="Into a new directory, a file for each attempt.")
@@ -72,7 +75,7 @@ def logs(
     raw: Raw = False,
 ) -> None:
     """Show what tasks print, merged by time, each line with the name of its task."""
-    from dtctl.operations.logs import LogRequest
+    from dtctl.operations.logs import LogRequest, checked_pattern
     from dtctl.operations.logs.reading import read_logs
     from dtctl.render.errors import note, show_host_errors
     from dtctl.render.logs import LogObjects, LogPrinter
@@ -83,6 +86,10 @@ def logs(
     _refuse_together({"-p": previous, "--all-attempts": all_attempts})
     if context and not errors and grep is None:
         raise UsageError("-C is about lines that are found", hint="add -g PATTERN, or --errors")
+    if setup:
+        _refuse_together({"--setup": setup, "-f": follow})
+        _refuse_together({"--setup": setup, "TASKS": tasks})
+        return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
     record, now = scope.record(), time.time()
     some = chosen(record, tasks)
     wanted = LogRequest(
@@ -90,7 +97,7 @@ def logs(
         lines=_lines(tail, all_of_it=bool(since or save), follow=follow),
         since=seconds_ago(since, now) if since is not None else None,
         until=seconds_ago(until, now, "--until") if until is not None else None,
-        grep=_pattern(grep),
+        grep=checked_pattern(grep, "--grep"),
         errors=errors,
         context=context,
         previous=previous,
@@ -120,6 +127,18 @@ def logs(
     return None
 
 
+def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
+    from dtctl.agent.records.answers import SetupLogsResult
+    from dtctl.operations.client.conversation import Request, ask
+    from dtctl.render.errors import show_host_errors
+    from dtctl.render.logs import show_setup_logs
+
+    found = ask(scope.record(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
+    show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
+    show_host_errors(found.errors)
+    exit_for(found.errors, others=found.results)
+
+
 def _save(scope: Scope, record: RunRecord, wanted: LogRequest, directory: Path, *, as_json: bool) -> None:
     from dtctl.operations.logs.saving import save_logs
     from dtctl.render.errors import show_host_errors
@@ -145,18 +164,6 @@ def _lines(tail: str | None, *, all_of_it: bool, follow: bool) -> int | None:
     if not (tail.isascii() and tail.isdecimal()):
         raise UsageError(f"--tail {tail!r} is not a number of lines", hint="a number, or all")
     return int(tail)
-
-
-def _pattern(text: str | None) -> str | None:
-    if text is not None:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UsageError(
-                f"--grep {text!r} is not a regular expression: {error}",
-                hint="put a backslash before each of [ ( ) * + ? . that is meant literally",
-            ) from error
-    return text
 
 
 @on_run

@@ -1,16 +1,18 @@
-"""dtctl status, top, wait, runs, diagnose, dump: how a run is doing"""
+"""dtctl status, top, wait, runs, compare, diagnose, dump: how a run is doing"""
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.watching import chosen, finish, watch
-from dtctl.errors import ExitCode
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import TaskId
@@ -30,6 +32,7 @@ def status(
 ) -> None:
     """Show the state of the run, its problems, its tasks and its checkpoint."""
     from dtctl.operations.status import status as ask
+    from dtctl.operations.status import with_storage
 
     record = scope.record()
     if watch and output == "text":
@@ -37,10 +40,10 @@ def status(
 
         with redrawn(every=every) as screen:
             while True:
-                screen(ask(record, scope.transport))
+                screen(with_storage(ask(record, scope.transport)))
                 time.sleep(2.0)
     with scope.dialling():
-        found = ask(record, scope.transport)
+        found = with_storage(ask(record, scope.transport))
     scope.memory.remember(found)
     _show(found, output, every=every)
 
@@ -72,7 +75,11 @@ def _print_json(status: RunStatus) -> None:
 
 
 @on_cluster
-def runs(scope: Scope, output: OutputOption = "text") -> None:
+def runs(
+    scope: Scope,
+    every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    output: OutputOption = "text",
+) -> None:
     """List the cluster's runs that its hosts know."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors
@@ -81,7 +88,7 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
 
     record = scope.record()
     with scope.dialling():
-        known = known_runs(record, scope.transport)
+        known = known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
     elif known.runs:
@@ -93,6 +100,36 @@ def runs(scope: Scope, output: OutputOption = "text") -> None:
         errors.show_warning(f"{one['run']} on {one['host']} is damaged: {one['problem']}", hint=hint)
     errors.show_host_errors(known.errors)
     exit_for(known.errors, others=known.runs)
+
+
+@on_cluster
+def compare(
+    scope: Scope,
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN RUN...", help="Their ids, as dtctl runs lists them.", autocompletion=complete_runs),
+    ],
+    output: OutputOption = "text",
+) -> None:
+    """Show runs side by side: their settings, outcome, speed and metrics."""
+    from dtctl.operations.compare import compare as put_together
+    from dtctl.render import errors
+    from dtctl.render.compare import show_comparison
+    from dtctl.render.machine import document
+    from dtctl.render.machine import results as machine
+
+    if len(named := list(dict.fromkeys(runs))) < 2:
+        raise UsageError("compare takes two runs or more", hint="dtctl runs    lists them")
+    records = [dataclasses.replace(scope, run=run).record() for run in named]
+    with scope.dialling():
+        found = put_together(records, scope.transport)
+    if output == "json":
+        document.print_json("Comparison", machine.comparison(found))
+    elif found.runs:
+        show_comparison(found)
+    failed = {**found.errors, **{host: error for one in found.runs.values() for host, error in one.errors.items()}}
+    errors.show_host_errors(failed)
+    exit_for(failed, others=found.runs)
 
 
 @on_run

@@ -18,7 +18,7 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import machine, software, speed, ssh, storage, urls
+from dtctl.operations.checks import data, machine, software, speed, ssh, storage, urls
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
@@ -26,7 +26,9 @@ from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
+from dtctl.operations.data import data_set
 from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord
 from dtctl.plan.roster import RunPlan
@@ -37,6 +39,7 @@ from dtctl.transport.timeouts import PATIENCE_S
 TOPICS: tuple[Topic[Any, Any], ...] = (
     tasks.TOPIC,
     storage.TOPIC,
+    data.TOPIC,
     urls.TOPIC,
     software.TOPIC,
     machine.TOPIC,
@@ -45,10 +48,12 @@ TOPICS: tuple[Topic[Any, Any], ...] = (
 )
 
 STOPPING = (
-    *("python_missing", "modules_missing", "syntax_error", "gpus_missing", "gpus_unseen", "gpus_silent"),
+    *("python_missing", "modules_missing", "syntax_error"),
+    *("gpus_missing", "gpus_unseen", "gpus_silent", "gpus_taken"),
+    *data.MISSING,
     *("url_missing", "url_denied", "url_scheme_unknown"),
 )
-"""What makes tasks fail for certain: `up` starts nothing."""
+"""What makes tasks fail for certain, or two runs fight for a GPU: `up` starts nothing."""
 
 
 DEEP_S = 900.0
@@ -207,7 +212,7 @@ class InPassing:
         return opening()
 
     def met(self, session: Session) -> None:
-        """Its greeting has the host's time, at some moment since the conversation was opened."""
+        """Its greeting has the host's time since the conversation was opened."""
         answer, host = session.facts.get("time"), session.host.name
         if answer is not None and self._rounds is not None:
             self._rounds.clocks[host] = (answer - session.greeted(), answer - self._opened[host])
@@ -271,11 +276,13 @@ def context_of(
     network_speed: bool = False,
     hostname: Callable[[SshSettings], str] | None = None,
     allowed_here: bool = False,
+    bundle: str | None = None,
     secrets: Mapping[str, str] | None = None,
 ) -> CheckContext:
     """Reads the programs' text. `hostname`: the name that SSH would connect to, by its own configuration.
 
-    `allowed_here`: the user lets the file start its programs on this machine. `secrets`: those of the trainers.
+    `allowed_here`: the user lets the file start its programs on this machine. `bundle`: the code that the hosts have
+    been sent. `secrets`: those of the trainers.
     """
     reaches = {name: plan.cluster.hosts[name].reach for name in plan.hosts}
     return CheckContext(
@@ -292,6 +299,9 @@ def context_of(
             if hostname is not None and isinstance(reach, SshSettings)
         },
         allowed_here=allowed_here,
+        data=data_set(plan.cluster, read=False) if plan.cluster.data.source else None,
         own_python=local_python(os.environ),
+        bundle=bundle,
+        environment_files=environment_files(plan.cluster),
         secrets=secrets or {},
     )

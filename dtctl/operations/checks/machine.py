@@ -8,10 +8,11 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, paths_of
 from dtctl.agent.records.vitals import Disk, Gpu
+from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.operations.diagnosis.gpus import used_by
 from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
@@ -33,7 +34,7 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, MachineQue
 def _question(context: CheckContext, host: str) -> MachineQuestion:
     full = not context.brief
     cluster = context.plan.cluster.name if full else None
-    asks_gpus = full or (not context.host(host).is_local and any(task.gpus for task in context.plan.on_host(host)))
+    asks_gpus = full or any(task.gpus for task in context.plan.on_host(host))
     return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=full, cluster=cluster)
 
 
@@ -130,7 +131,7 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
     yield Line("memory_bytes", {host: machine["memory_bytes"] for host, machine in machines.items()})
     yield Line("free memory_bytes", {host: machine["available_bytes"] for host, machine in machines.items()})
     yield Line("tasks took_bytes", {host: sum(answer["took"].values()) or None for host, answer in facts.items()})
-    yield Line("GPUs", {host: gpu_text(answer["gpus"]) for host, answer in facts.items()})
+    yield Line("GPUs", {host: gpu_text(_gpus(answer)) for host, answer in facts.items()})
     yield Line("free disk_bytes", {host: _least_free(answer) for host, answer in facts.items()})
     yield Line("clock", {host: clock_text(interval) for host, interval in heard.clocks.items()})
     rights = {host: answer["rights"] for host, answer in facts.items() if answer["rights"] is not None}
@@ -196,58 +197,83 @@ def clock_text(interval: tuple[float, float]) -> str:
 
 
 USED_SHARE = 0.1
-"""From which on a GPU counts as in use: a desktop takes less."""
-_MOST_USERS = 3
+"""From which on a GPU counts as in use where nobody knows by whom: a desktop takes less."""
+
+
+def _gpus(answer: MachineFacts) -> Sequence[Gpu]:
+    known = answer["machine"]["gpus"]
+    return known["each"] if known is not None else ()
+
+
+def _there(answer: MachineFacts) -> set[int]:
+    return {gpu["index"] for gpu in _gpus(answer) if not gpu["lost"]}
 
 
 def gpu_findings(context: CheckContext, facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
     for host, answer in facts.items():
         tasks = [task for task in context.plan.on_host(host) if task.gpus]
-        yield from _missing(host, answer, tasks)
+        if not (context.brief and context.host(host).is_local):  # where a run for real machines may be tried out
+            yield from _missing(host, answer, tasks)
         if not context.brief:
             yield from _shared(context, host, answer)
-        given = {index for task in tasks for index in task.gpus or ()}
-        yield from _in_use(host, answer, given)
+        given = {index for task in tasks for index in task.gpus or ()} & _there(answer)
+        yield from _taken(context.plan.cluster.name, host, answer, given)
+        yield from _in_use(context.plan.cluster.name, host, answer, given)
     yield from _drivers(facts)
 
 
 def _missing(host: str, answer: MachineFacts, tasks: Sequence[TaskPlan]) -> Iterator[Finding]:
-    have = {gpu["index"] for gpu in answer["gpus"]}
+    have = _there(answer)
     lacking = [task for task in tasks if not set(task.gpus or ()) <= have]
-    if not lacking or (answer["drivers"] and not answer["nvidia_smi"]):  # AMD's, or nvidia-smi is elsewhere
+    known = answer["machine"]["gpus"]
+    if not lacking or known is None:
         return
     wanted = ", ".join(map(str, sorted({index for task in lacking for index in task.gpus or ()} - have)))
-    seen = "gpus_missing" if have else "gpus_silent"
-    row = seen if answer["nvidia_smi"] else "gpus_unseen"
-    yield found(row, [host], [task.id for task in lacking], wanted=wanted, have=len(have))
+    row = {"": "gpus_missing", "no_driver": "gpus_unseen"}.get(known["problem"], "gpus_silent")
+    fields = {"have": len(have)} if row == "gpus_missing" else {"text": known["text"]}
+    yield found(row, [host], [task.id for task in lacking], wanted=wanted, **fields)
 
 
 def _shared(context: CheckContext, host: str, answer: MachineFacts) -> Iterator[Finding]:
     """None of these tasks gets GPUs of its own."""
     takers = [task.id for task in context.plan.on_host(host) if task.gpus is None]
-    if answer["gpus"] and len(takers) > 1:
-        yield found("gpus_shared", [host], takers, have=len(answer["gpus"]))
+    if _gpus(answer) and len(takers) > 1:
+        yield found("gpus_shared", [host], takers, have=len(_gpus(answer)))
 
 
-def _in_use(host: str, answer: MachineFacts, given: Iterable[int]) -> Iterator[Finding]:
-    for gpu in answer["gpus"]:
-        if gpu["index"] in set(given) and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"]:
-            users = [one for one in answer["gpu_users"] if one["gpu"] == gpu["index"]][:_MOST_USERS]
-            named = ", ".join(f"{one['name']} of {one['user'] or '?'} (pid {one['pid']})" for one in users)
-            used: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
-            yield found("gpus_in_use", [host], gpu=gpu["index"], users=named, **used)
+def _taken(cluster: str, host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
+    """By tasks of the user's other runs, which may use them whether they do so now or not."""
+    others = [one for one in answer["gpus_taken"] if one["cluster"] != cluster and one["gpu"] in given]
+    for run, taken in grouped((one["run"], one) for one in others).items():
+        numbers = tuple(sorted({one["gpu"] for one in taken}))
+        tasks = tuple(dict.fromkeys(TaskId.parse(one["task"]) for one in taken))
+        yield found("gpus_taken", [host], gpus=numbers, run=run, cluster=taken[0]["cluster"], takers=tasks)
+
+
+def _in_use(cluster: str, host: str, answer: MachineFacts, given: Collection[int]) -> Iterator[Finding]:
+    """By processes that are of none of the user's runs; those of this cluster make room for a new one."""
+    runs = {one["run"] for one in answer["gpus_taken"]}
+    for gpu in _gpus(answer):
+        users = [one for one in gpu["users"] if one["run"] not in runs]
+        ours = len(users) < len(gpu["users"])
+        used = bool(users) or (not ours and gpu["used_bytes"] > USED_SHARE * gpu["memory_bytes"])
+        if gpu["index"] in given and used:
+            fields: dict[str, Any] = {"used_bytes": gpu["used_bytes"], "memory_bytes": gpu["memory_bytes"]}
+            yield found("gpus_in_use", [host], gpu=gpu["index"], users=used_by(users), **fields)
 
 
 def _drivers(facts: Mapping[str, MachineFacts]) -> Iterator[Finding]:
-    drivers = versions((gpu["driver"], host) for host, answer in facts.items() for gpu in answer["gpus"])
+    drivers = versions(
+        (gpu["driver"], host) for host, answer in facts.items() for gpu in _gpus(answer) if gpu["driver"]
+    )
     if len(drivers) > 1:
         yield found("drivers_differ", min(drivers, key=commonness)[1], versions=drivers)
 
 
 def gpu_text(gpus: Iterable[Gpu]) -> str:
     """4 x NVIDIA A100, driver 550.54"""
-    kinds = Counter((gpu["name"], gpu["driver"]) for gpu in gpus)
-    return "; ".join(f"{number} x {name}, driver {driver}" for (name, driver), number in kinds.items())
+    kinds = Counter("lost" if gpu["lost"] else f"{gpu['name']}, driver {gpu['driver']}" for gpu in gpus)
+    return "; ".join(f"{number} x {kind}" for kind, number in kinds.items())
 
 
 TOPIC = Topic("machine", ask, judge, describe)

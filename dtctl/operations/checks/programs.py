@@ -41,6 +41,8 @@ class Needs:
     uses: frozenset[str] = frozenset()
     places: Mapping[str, str] = field(default_factory=dict)
     """Module -> where it is imported first, as in train.py:3."""
+    files: tuple[str, ...] = ()
+    """Of the code: the program, and what it imports there, as far as this machine can read it."""
     broken: tuple[str, int, str] | None = None
     """File, line and words of a syntax error, as the Python of this machine reads the program."""
 
@@ -58,7 +60,7 @@ def needs_of(plan: RunPlan) -> Mapping[str, Needs]:
         if job not in found and runs_python(plan, job):
             code = plan.cluster.trainer.code
             program = program_of(task.argv, code, _of_code(code, task.env.get("PYTHONPATH", "")))
-            found[job] = _needs(program, task.argv, task.env) if program else Needs(broken=broken_line(task.argv, code))
+            found[job] = _needs(program, task.argv, task.env, code) if program else _unread(task.argv, code)
     return found
 
 
@@ -72,7 +74,12 @@ def _of_code(code: Path, python_path: str) -> list[Path]:
     ]
 
 
-def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Needs:
+def _unread(argv: Sequence[str], code: Path) -> Needs:
+    broken = broken_line(argv, code)
+    return Needs(files=(broken[0],) if broken else (), broken=broken)
+
+
+def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str], code: Path) -> Needs:
     texts = [_text(file) for file in program.files]
     uses = {name for name, pattern in _USES.items() if any(pattern.search(text) for text in texts)}
     if env.get("TF_USE_LEGACY_KERAS") == "1":
@@ -83,7 +90,8 @@ def _needs(program: Program, argv: Sequence[str], env: Mapping[str, str]) -> Nee
     elif "saves_alone" in uses:
         uses.discard("saves_sharded")
     own = tuple(name for name in program.modules if name not in sys.stdlib_module_names)
-    return Needs(own, frozenset(uses), program.places)
+    files = tuple(os.path.relpath(file, code) for file in program.files)
+    return Needs(own, frozenset(uses), program.places, files)
 
 
 def _text(file: Path) -> str:

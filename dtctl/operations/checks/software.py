@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
-from dtctl.agent.records.checks import PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
+from dtctl.agent.records.checks import MOST_FILES, PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import CODE
 from dtctl.model import TaskId
@@ -15,6 +15,7 @@ from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, fo
 from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
 from dtctl.operations.diagnosis.signatures import PACKAGES
 from dtctl.plan.roster import TaskPlan
+from dtctl.plan.spec import environment_of
 
 EQUAL = ("tensorflow", "tensorflow-cpu", "tf-nightly", "torch", "mxnet")
 """Their servers talk to each other: a run wants one version of each."""
@@ -42,6 +43,9 @@ def _question(context: CheckContext, host: str) -> SoftwareQuestion | None:
             cuda=any(task.gpus for task in tasks),
             isolated=context.host(host).is_local,
             may_start=_may_start(context, host, program),
+            environment=environment_of(context.plan, tasks[0], context.environment_files),
+            bundle=context.bundle,
+            files=_files(context, tasks) if context.bundle else [],
         )
         for (program, path, python_path), tasks in _pythons(context, host).items()
     ]
@@ -55,20 +59,26 @@ def _may_start(context: CheckContext, host: str, program: str) -> bool:
 def _pythons(context: CheckContext, host: str) -> dict[tuple[str, str, str], list[TaskPlan]]:
     """Of a host, with the tasks that each is for: by program, PATH and PYTHONPATH."""
     return grouped(
-        ((task.argv[0], task.env.get("PATH", ""), _python_path(task)), task)
+        ((task.argv[0], task.env.get("PATH", ""), _python_path(task, context.bundle)), task)
         for task in context.plan.on_host(host)
         if runs_python(context.plan, task.id.job)
     )
 
 
-def _python_path(task: TaskPlan) -> str:
-    """Without the code, which is not there yet."""
-    return ":".join(part for part in task.env.get("PYTHONPATH", "").split(":") if part and CODE not in part)
+def _python_path(task: TaskPlan, bundle: str | None) -> str:
+    """Without the code where that is not there yet."""
+    parts = task.env.get("PYTHONPATH", "").split(":")
+    return ":".join(part for part in parts if part and (bundle is not None or CODE not in part))
 
 
 def _modules(context: CheckContext, tasks: Iterable[TaskPlan]) -> list[str]:
     needed = (context.needs[task.id.job].modules for task in tasks if task.id.job in context.needs)
     return sorted({module for modules in needed for module in modules})
+
+
+def _files(context: CheckContext, tasks: Iterable[TaskPlan]) -> list[str]:
+    needed = (context.needs[task.id.job].files for task in tasks if task.id.job in context.needs)
+    return list(dict.fromkeys(file for files in needed for file in files))[:MOST_FILES]
 
 
 def _each(context: CheckContext, heard: Answers[Facts]) -> Iterator[tuple[str, PythonFound, list[TaskPlan]]]:
@@ -77,7 +87,9 @@ def _each(context: CheckContext, heard: Answers[Facts]) -> Iterator[tuple[str, P
 
 
 def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    made_by_setup = context.plan.cluster.trainer.setup is not None
+    trainer = context.plan.cluster.trainer
+    # A start asks when all has been made.
+    made_by_setup = not context.brief and (trainer.setup is not None or trainer.environment is not None)
     each = list(_each(context, heard))
     yield from _absent([one for one in each if not one[1]["path"]], made_by_setup)
     there = [one for one in each if one[1]["path"]]
@@ -88,7 +100,8 @@ def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
     yield from _different(there)
     yield from _traps(context, there)
     if not context.brief:
-        yield from _without_cuda(there)
+        counted = list(_sees(context, there))
+        yield from counted or _without_cuda(there)
 
 
 Found = tuple[str, PythonFound, list[TaskPlan]]
@@ -113,8 +126,18 @@ def _broken(each: list[Found]) -> Iterator[Finding]:
 
 
 def _unreadable(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
-    """What the Python of this machine cannot read, no older one and no equal one reads; a newer one may."""
-    for job, needs in context.needs.items():
+    """What a Python cannot compile, by its own word where it has the code.
+
+    Else by that of this machine: what it cannot read, no older one and no equal one reads; a newer one may.
+    """
+    by_word = grouped(
+        ((one[1]["broken"]["file"], one[1]["broken"]["line"], one[1]["broken"]["problem"]), one)
+        for one in each
+        if one[1]["broken"] is not None
+    )
+    for (file, line, text), group in by_word.items():
+        yield found("syntax_error", _hosts(group), _tasks(group), file=file, line=str(line), said=text)
+    for job, needs in context.needs.items() if context.bundle is None else ():
         group = [
             (host, python, [task for task in tasks if task.id.job == job])
             for host, python, tasks in each
@@ -132,7 +155,10 @@ def _lacking(context: CheckContext, each: list[Found], made_by_setup: bool) -> I
             row = "modules_to_come" if made_by_setup else "modules_missing"
             packages = " ".join(_requirement(module, each) for module in missing)
             names = ", ".join(_with_place(context, module, group) for module in missing)
-            yield found(row, _hosts(group), _tasks(group), python=_python(group), modules=names, packages=packages)
+            python, environment = _python(group), context.plan.cluster.trainer.environment
+            where = {"by_hand": python} if environment is None else {"file": environment.what}
+            fields = {"python": python, "modules": names, "packages": packages, **where}
+            yield found(row, _hosts(group), _tasks(group), **fields)
     for problems, group in _by(each, _import_problems).items():
         for module, text in problems:
             yield found("import_fails", _hosts(group), _tasks(group), python=_python(group), module=module, said=text)
@@ -183,6 +209,17 @@ def _without_cuda(each: list[Found]) -> Iterator[Finding]:
             tasks = [task.id for _, _, tasks in group for task in tasks if task.gpus]
             row = "tensorflow_without_gpus" if package == "tensorflow-cpu" else "cuda_missing"
             yield found(row, _hosts(group), tasks, python=_python(group), package=package)
+
+
+def _sees(context: CheckContext, each: list[Found]) -> Iterator[Finding]:
+    """Frameworks that see another number of GPUs than the cluster file says that there are."""
+    for host, python, tasks in each:
+        wanted = context.host(host).gpus
+        for module, imported in python["imported"].items() if wanted else ():
+            if imported["gpus"] is not None and imported["gpus"] < wanted:
+                own = [task.id for task in tasks if task.gpus]
+                fields = {"python": python["path"], "module": module, "sees": imported["gpus"], "have": wanted}
+                yield found("gpus_not_seen", [host], own, **fields)
 
 
 def _blind(python: PythonFound) -> str:

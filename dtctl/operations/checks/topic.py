@@ -6,15 +6,18 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, PYTHON
 from dtctl.errors import DtctlError
 from dtctl.model import Host
 from dtctl.operations.checks.programs import Needs
 from dtctl.operations.client.persistent import Greeted
 from dtctl.operations.diagnosis.signature import Fields, Finding, Level, Match, Signature, table
 from dtctl.plan.roster import RunPlan
+
+if TYPE_CHECKING:
+    from dtctl.operations.data import DataSet
 
 Q = TypeVar("Q")
 F = TypeVar("F")
@@ -42,8 +45,14 @@ class CheckContext:
     """Host -> the name or address that SSH connects to, where SSH does."""
     allowed_here: bool = False
     """The user lets the file start its programs on this machine (operations/consent.py)."""
+    data: DataSet | None = None
+    """Where the file has dtctl bring data; as far as it is known without reading it."""
     own_python: str = ""
     """The Python of this machine that is used where the file names none."""
+    bundle: str | None = None
+    """The code, where the hosts have it by now: their Pythons are to compile it."""
+    environment_files: Mapping[str, str] = field(default_factory=dict)
+    """What the trainers' environment is made of."""
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Those of the trainers, as far as they have values here."""
 
@@ -161,7 +170,7 @@ def found(name: str, hosts: Iterable[str], tasks: Iterable[Any] = (), /, **field
 
 def shown(path: str) -> str:
     """A path with marks as a person writes it."""
-    return path.replace(HOME, "~")
+    return path.replace(HOME, "~").replace(PYTHON, "Python of trainer.environment")
 
 
 def fails(finding: Finding) -> bool:

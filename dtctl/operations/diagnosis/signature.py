@@ -1,4 +1,4 @@
-"""What is known of a run at one moment, the known ways in which runs go wrong, and one that was found."""
+"""A snapshot of a run, the known ways in which runs go wrong, and one that was found."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dtctl.operations.snapshot import TaskStatus
 if TYPE_CHECKING:
     from dtctl.agent.records.reasons import Fact
     from dtctl.agent.records.run_state import Past
-    from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals, Unreached
+    from dtctl.agent.records.vitals import DiagnoseResult, Gpu, GpuUser, Machine, TaskVitals, Unreached
     from dtctl.bundle import LeftOut
     from dtctl.operations.snapshot import RunStatus
 
@@ -86,6 +86,22 @@ class Facts:
 
     def machines(self) -> Mapping[str, Machine]:
         return {**self.status.machines, **{host: vitals["machine"] for host, vitals in self.hosts.items()}}
+
+    def gpus(self, host: str) -> Sequence[Gpu]:
+        """As its agent sampled them last."""
+        machine = self.hosts[host]["machine"] if host in self.hosts else self.status.machines.get(host)
+        return machine["gpus"]["each"] if machine is not None and machine["gpus"] is not None else ()
+
+    def gpus_of(self, task: TaskStatus) -> list[Gpu]:
+        """Those that it may use, and those that it uses."""
+        return [
+            gpu
+            for gpu in self.gpus(task.host)
+            if str(task.id) in gpu["given"] or any(self.is_of(one, task) for one in gpu["users"])
+        ]
+
+    def is_of(self, user: GpuUser, task: TaskStatus) -> bool:
+        return (user["run"], user["task"]) == (self.status.record.run, str(task.id))
 
     def address(self, task: TaskId) -> str:
         return self.status.record.addresses.get(task, "")

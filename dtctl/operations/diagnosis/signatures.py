@@ -11,8 +11,10 @@ from dtctl.operations.diagnosis import hosts, waits
 from dtctl.operations.diagnosis.signature import Join, Signature, table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from dtctl.agent.records.vitals import Disk
-    from dtctl.operations.diagnosis.signature import Facts, Fields, Join
+    from dtctl.operations.diagnosis.signature import Facts, Fields, Join, Match
     from dtctl.operations.snapshot import TaskStatus
 
 
@@ -77,12 +79,11 @@ def memory(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
 
 
 def gpu(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
-    """The GPU that is fullest, and the driver."""
-    vitals = facts.hosts.get(task.host)
-    gpus = vitals["gpus"] if vitals is not None else []
-    if not gpus:
+    """Of its GPUs, or those of its host, the one that is fullest, and the driver."""
+    known = facts.gpus_of(task) or facts.gpus(task.host)
+    if not known:
         return {}
-    fullest = max(gpus, key=lambda one: one["used_bytes"] / max(1, one["memory_bytes"]))
+    fullest = max(known, key=lambda one: one["used_bytes"] / max(1, one["memory_bytes"]))
     return {"gpu": fullest["index"], "used_bytes": fullest["used_bytes"], "driver": fullest["driver"],
             "memory_bytes": fullest["memory_bytes"]}  # fmt: skip
 
@@ -151,10 +152,21 @@ def driver(facts: Facts, task: TaskStatus, fields: Fields) -> Fields:
     return {**gpu(facts, task, fields), "python": facts.python(task)}
 
 
+def _of_gpus(facts: Facts, name: str) -> Iterable[Match]:
+    if all(machine["gpus"] is None for machine in facts.machines().values()):
+        return ()
+    from dtctl.operations.diagnosis import gpus  # most runs have none
+
+    found: Iterable[Match] = getattr(gpus, name)(facts)
+    return found
+
+
 def _function(words: str) -> Any:
     """NAME, of this module or of another as MODULE.NAME; with arguments it is what makes the function."""
     name, *arguments = words.split()
     module, _, own = name.rpartition(".")
+    if module == "gpus":
+        return lambda facts: _of_gpus(facts, own)
     function = getattr({"waits": waits, "hosts": hosts}[module], own) if module else globals()[own]
     return function(*arguments) if arguments else function
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from dtctl.agent.host.secrets import MASK, Masks, is_secret_name
 from dtctl.config.document import Scalar
+from dtctl.config.settings import hides_next
 from dtctl.config.yaml12 import parse
 from dtctl.errors import ConfigError, PreflightError
 from dtctl.folder import read_regular
@@ -70,7 +71,7 @@ def _outline(data: Any, masks: Masks, indent: str = "") -> Iterator[str]:
         for value in data:
             shown = Scalar(MASK, MASK) if hidden and isinstance(value, Scalar) else value
             yield from _entry(f"{indent}-", "", shown, masks, indent)
-            hidden = isinstance(value, Scalar) and _hides_next(value.text)
+            hidden = isinstance(value, Scalar) and hides_next(value.text)
     elif data is not None:
         yield f"{indent}{_scalar(data, masks)}"
 
@@ -88,11 +89,6 @@ def _entry(head: str, key: str, value: Any, masks: Masks, indent: str) -> Iterat
     else:
         yield head
         yield from _outline(value, masks, indent + "  ")
-
-
-def _hides_next(word: str) -> bool:
-    """--api_key, whose value is the next word."""
-    return word.startswith("-") and "=" not in word and " " not in word and is_secret_name(word)
 
 
 def _scalar(value: Scalar, masks: Masks) -> str:

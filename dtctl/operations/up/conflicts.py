@@ -22,14 +22,19 @@ _MOST_PORTS = 10
 
 def refuse_taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> None:
     """Raises PreflightError, which names who has them and what to type to take others, on all hosts at once."""
+    if (error := taken_ports(prepared, cluster)) is not None:
+        raise error
+
+
+def taken_ports(prepared: Mapping[str, Prepared], cluster: Cluster) -> PreflightError | None:
     taken = [(host, one) for host, answer in prepared.items() for one in answer["taken"]]
     if not taken:
-        return
+        return None
     ports = ", ".join(map(str, sorted({one["port"] for _, one in taken})))
     lines = [f"{host}: port {one['port']} of {one['whose']} is held by {one['holder']}" for host, one in taken]
     free = [set(answer["free_from"]) for answer in prepared.values()]
     first = min(set.intersection(*free), default=None)
-    raise PreflightError(
+    return PreflightError(
         f"{'ports' if ',' in ports else 'port'} {ports} {'are' if ',' in ports else 'is'} in use on "
         f"{fold({host for host, _ in taken})}",
         detail="\n".join(lines[:_MOST_PORTS] + [f"and {len(lines) - _MOST_PORTS} more"] * (len(lines) > _MOST_PORTS)),
@@ -48,7 +53,7 @@ def holders(prepared: Mapping[str, Prepared]) -> dict[str, DtctlError]:
 
 def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
     own = [job for job in cluster.jobs.values() if job.own_port]
-    fixed = [job.name for job in own] + ["the coordinator"] * cluster.own_coordinator_port
+    fixed = _fixed(cluster)
     words = []
     if first is not None:
         words += [f"--ports-from {first}"] * any(name not in fixed for name in whose)
@@ -62,6 +67,29 @@ def _remedy(cluster: Cluster, whose: set[str], first: int | None) -> str:
             next_port += max(map(job.hosts.count, set(job.hosts)))
     choose = f"write ports: auto{', and no port: of a job,' if own else ''} in {cluster.file}, and the hosts choose"
     return f"dtctl up {' '.join(words)}    takes ports that are free on all hosts; or {choose}" if words else choose
+
+
+def _fixed(cluster: Cluster) -> list[str]:
+    """Whose ports the file sets one by one."""
+    return [job.name for job in cluster.jobs.values() if job.own_port] + [
+        "the coordinator"
+    ] * cluster.own_coordinator_port
+
+
+def may_move(prepared: Mapping[str, Prepared], cluster: Cluster) -> bool:
+    """Others have ports of the run, and the file sets none of these."""
+    whose = {one["whose"].partition(":")[0] for answer in prepared.values() for one in answer["taken"]}
+    return bool(whose) and "ports" not in cluster.settings and whose.isdisjoint(_fixed(cluster))
+
+
+def without_ports(cluster: Cluster) -> Cluster:
+    """With ports that the hosts are to choose in place of all that the file does not set."""
+    jobs = {
+        name: job if job.own_port else dataclasses.replace(job, ports=(CHOSEN_PORT,) * len(job.ports))
+        for name, job in cluster.jobs.items()
+    }
+    coordinator = cluster.coordinator_port if cluster.own_coordinator_port else CHOSEN_PORT
+    return dataclasses.replace(cluster, jobs=jobs, coordinator_port=coordinator)
 
 
 def wanted_ports(cluster: Cluster, host: str) -> tuple[list[TaskId], bool]:

@@ -20,6 +20,7 @@ from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import controller_name, request
+from dtctl.operations.environments import environment_files
 from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
@@ -64,6 +65,8 @@ class Start:
     """Checks of the hosts that are sent along with the start."""
     allow_missing: int | None = None
     """So many hosts may be done without; None where that is no choice of the command's."""
+    environment_files: Mapping[str, str] = field(default_factory=dict)
+    """What the trainers' environment is made of: files of the code, with their SHA-256."""
 
     @functools.cached_property
     def run_spec(self) -> Spec:
@@ -77,6 +80,7 @@ class Start:
             created=self.record.created,
             controller=self.controller,
             replaced=self.record.replaced,
+            code=self.bundle.code_id[:12],
         )
 
     @property
@@ -136,8 +140,9 @@ def prepare_launch(
         replan=lambda cluster: make_plan(cluster, hostname),
         adopt_output=adopt_output,
         hooks=hooks,
-        context=context_of(plan, brief=True, allowed_here=True, secrets=found) if check else None,
+        context=context_of(plan, brief=True, allowed_here=True, bundle=bundle.id, secrets=found) if check else None,
         allow_missing=allow_missing,
+        environment_files=environment_files(cluster),
     )
 
 
@@ -150,7 +155,7 @@ def up_request(launch: Start, host: Host, absent: Iterable[str] = ()) -> dict[st
     """`absent`: of a run that continues already."""
     record = launch.record
     hooks = launch.plan.cluster.hooks.values()
-    spec = host_spec(launch.plan, host.name, launch.run_spec, absent)
+    spec = host_spec(launch.plan, host.name, launch.run_spec, absent, files=launch.environment_files)
     return {
         **request(record, host, "up"),
         "spec": spec,

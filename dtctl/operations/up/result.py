@@ -169,6 +169,8 @@ class UpResult:
     """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that the run continues without, and why."""
+    unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts that did not confirm that they keep the run, and why."""
     lead: Session | None = None
     """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None
@@ -200,6 +202,9 @@ class UpReport:
 
     def checked(self, checked: Checked) -> None:
         """What the hosts reported about themselves, once all are prepared."""
+
+    def moving_ports(self, taken: DtctlError) -> None:
+        """Ports that the file does not set are taken, so the hosts choose others. May raise."""
 
     def at_zero(self, unseen: UnusedCheckpoint) -> None:
         """An earlier run has saved a checkpoint that this one does not see."""

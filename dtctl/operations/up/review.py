@@ -21,6 +21,7 @@ from dtctl.config.names import why_not_written
 from dtctl.config.ranges import expand
 from dtctl.errors import PreflightError, Problem, did_you_mean
 from dtctl.model import Host, SshSettings
+from dtctl.operations.environments import environment_files
 from dtctl.operations.local import read_env_file, scan_code
 from dtctl.plan.hosts import on_host
 
@@ -59,6 +60,7 @@ def review(
         _check_keys(cluster, findings)
     bundle = _looked_through(cluster, findings)
     check_programs(cluster, bundle, findings)
+    _check_environment(cluster, bundle, findings)
     if not started:
         _ask_for_needs(cluster, bundle, findings)
     findings.or_raise_all()
@@ -119,6 +121,9 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
             _check_interpreter(("hosts", entry, "python"), host.python, cluster, findings)
     if not here or (not local and all(host.python for host in here)):
         return
+    environment = cluster.trainer.environment
+    if environment is not None and environment.python is not None and environment.kind == "requirements":
+        _check_interpreter(("trainer", "environment", "python"), environment.python, cluster, findings)
     if cluster.trainer.python is not None:
         _check_interpreter(("trainer", "python"), cluster.trainer.python, cluster, findings)
     elif cluster.trainer.venv is not None:
@@ -129,6 +134,23 @@ def _check_interpreters(cluster: Cluster, findings: Findings, *, local: bool) ->
                 f"trainer.venv is {cluster.trainer.venv!r}, but this machine has no {place}/bin/python",
                 f"python3 -m venv {place}    makes one; or leave it out to use this Python",
             )
+
+
+def _check_environment(cluster: Cluster, bundle: Bundle, findings: Findings) -> None:
+    """That its files are there, and travel."""
+    said = cluster.trainer.environment
+    if said is None:
+        return
+    path: KeyPath = ("trainer", "environment", said.kind)
+    try:
+        files = environment_files(cluster)
+    except PreflightError as error:
+        findings.add(path, f"{findings.name(*path)}: {error.summary}", error.hint)
+        return
+    code = _Code(bundle)
+    for name in (name for name in files if not code.has(name)):
+        summary = f"{findings.name(*path)}: {name} is not pushed: the ignore rules leave it out"
+        findings.add(path, summary, f"take it out of .dtctlignore (or .gitignore), or add the line !/{name}")
 
 
 def _check_interpreter(path: KeyPath, python: str, cluster: Cluster, findings: Findings) -> None:
@@ -182,12 +204,15 @@ def _ask_for_needs(cluster: Cluster, bundle: Bundle, findings: Findings) -> None
     trainer = cluster.trainer
     bare = [host.name for host in _with_tasks(cluster) if not (host.is_local or host.python)]
     needs = list(_needs(bundle.root / NEEDS))
-    if trainer.python or trainer.venv or trainer.setup or not bare or not needs:
+    if trainer.python or trainer.venv or trainer.environment or trainer.setup or not bare or not needs:
         return
     named = ", ".join(needs[:_MOST_NAMED]) + (" and more" if len(needs) > _MOST_NAMED else "")
     summary = f"{NEEDS} names {named}; the hosts' own python3 has to have them, as trainer names no other"
     findings.doubt(
-        ("trainer",), summary, f"setup: pip install -r {NEEDS}, python: or venv:    if they do not", at_key=True
+        ("trainer",),
+        summary,
+        f"environment: {{requirements: {NEEDS}}}    installs them; or python:, venv:",
+        at_key=True,
     )
 
 

@@ -12,7 +12,7 @@ from dtctl.agent.records import answers
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.stop import StopResult
-from dtctl.operations.up.conflicts import explained, holders, refuse_taken_ports
+from dtctl.operations.up.conflicts import explained, holders, may_move, refuse_taken_ports, taken_ports
 from dtctl.operations.up.launch import Start
 from dtctl.operations.up.readying import Interrupted, uninterrupted
 from dtctl.operations.up.result import UpReport, UpResult, earlier, unseen
@@ -34,11 +34,11 @@ class Records(Protocol):
 def up(
     launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
 ) -> UpResult:
-    """Returns when every host has been told to keep the run; `watch_start` follows its tasks from there on.
+    """Returns when every host has been asked to keep the run; `watch_start` follows its tasks from there on.
 
     Until then a host that fails, an interrupt or the death of this process cancels everything: hosts that lose their
     controller do so by themselves. The run is written down before any host hears of it, and as one that has started
-    before any host is told to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
+    before any host is asked to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
     stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
     for Ctrl-C, with what is certain about what it has left.
     """
@@ -73,6 +73,7 @@ def _start(
     prepared: Prepared = starting.prepare_everywhere()
     if (there := _already_there(starting, prepared)) is not None:
         return there
+    prepared = _move_ports(starting, report, prepared)
     brief = starting.check(prepared)
     prepared = _refuse_conflicts(starting, prepared)
     out_of_sight = unseen(prepared, record, previous)
@@ -96,6 +97,7 @@ def _start(
         new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
+        unconfirmed=starting.unconfirmed,
         unremembered=unsaved and unbegun,  # what was begun is found again
         lead=starting.hand_over(),
     )
@@ -157,6 +159,20 @@ def _unchanged(prepared: Prepared) -> str | None:
             hint="dtctl stop    and then dtctl up again",
         )
     return runs.pop()
+
+
+def _move_ports(starting: Starting, report: UpReport, prepared: Prepared) -> Prepared:
+    """Where others have ports that the file does not set, the hosts choose others: once, and only if none may be
+    missing, as each has to be asked.
+
+    The digest stays that of the file, so the next `up` finds the run unchanged.
+    """
+    launch = starting.launch
+    if launch.replan is None or launch.allow_missing or not may_move(prepared, launch.plan.cluster):
+        return prepared
+    if (taken := taken_ports(prepared, launch.plan.cluster)) is not None:
+        report.moving_ports(taken)
+    return starting.move_ports()
 
 
 def _refuse_conflicts(starting: Starting, prepared: Prepared) -> Prepared:

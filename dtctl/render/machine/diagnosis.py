@@ -10,6 +10,7 @@ from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.machine.document import errors, picked, plain
 
 if TYPE_CHECKING:
+    from dtctl.agent.records.vitals import Gpu
     from dtctl.operations.checks.checking import Checked
     from dtctl.operations.diagnosis.diagnose import Diagnosis
     from dtctl.operations.diagnosis.signature import Finding
@@ -21,7 +22,12 @@ def diagnosis(found: Diagnosis) -> dict[str, Any]:
         **picked(found.status.record, "cluster run"),
         "problems": problems(found.found),
         "hosts": [
-            {"host": host, **{name: value for name, value in host_vitals.items() if name in _HOST}}
+            {
+                "host": host,
+                **{name: value for name, value in host_vitals.items() if name in _HOST},
+                "machine": {name: value for name, value in host_vitals["machine"].items() if name != "gpus"},
+                "gpus": [gpu_document(gpu) for gpu in found.facts.gpus(host)],
+            }
             for host, host_vitals in found.facts.hosts.items()
         ],
         "tasks": [
@@ -33,7 +39,13 @@ def diagnosis(found: Diagnosis) -> dict[str, Any]:
     }
 
 
-_HOST = ("machine", "disks", "busy", "gpus", "unreached", "diverged")
+_HOST = ("machine", "disks", "busy", "unreached", "diverged")
+
+
+def gpu_document(gpu: Gpu) -> dict[str, Any]:
+    names = "index name driver lost busy used_bytes memory_bytes degrees clock_mhz most_clock_mhz lanes throttled"
+    users = [picked(one, "pid name user used_bytes run task") for one in gpu["users"]]
+    return {**picked(gpu, f"{names} ecc_errors xid given=tasks"), "users": users}
 
 
 def problems(found: Iterable[Finding]) -> list[dict[str, Any]]:

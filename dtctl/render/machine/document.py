@@ -18,6 +18,7 @@ from dtctl.render.terminal import console
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint
     from dtctl.bundle import Bundle
+    from dtctl.config.cluster import Environment
     from dtctl.errors import DtctlError, Problem
     from dtctl.model import TaskId
     from dtctl.operations.checkpoints import Checkpoints
@@ -108,8 +109,10 @@ def not_pushed(bundle: Bundle) -> dict[str, Any]:
     return {"notPushed": [*(one.path for one in bundle.withheld), *bundle.twins]}
 
 
-def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any]:
-    """With these of its tasks; None: all."""
+def plan(
+    value: RunPlan, tasks: Sequence[TaskId] | None = None, files: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """With these of its tasks; None: all. `files`: of the environment, with their SHA-256."""
     return {
         "cluster": value.cluster.name,
         **picked(value, "lead success"),
@@ -125,6 +128,7 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
         ],
         **picked(value, "needs_checkpoint settle_s target_step"),
         "code": str(value.cluster.trainer.code),
+        "environment": _environment(value.cluster.trainer.environment, files or {}),
         "setup": value.cluster.trainer.setup,
         "hooks": [
             {**picked(hook, "name on"), "posts": hook.post is not None, "runs": list(hook.run)}
@@ -145,6 +149,13 @@ def plan(value: RunPlan, tasks: Sequence[TaskId] | None = None) -> dict[str, Any
             if tasks is None or task.id in tasks
         ],
     }
+
+
+def _environment(said: Environment | None, files: Mapping[str, str]) -> dict[str, Any] | None:
+    if said is None:
+        return None
+    listed = [{"path": path, "sha256": digest} for path, digest in files.items()]
+    return {**picked(said, "kind what python"), "files": listed}
 
 
 def checkpoints(found: Checkpoints) -> dict[str, Any]:
@@ -173,7 +184,7 @@ def known_run(run: KnownRun) -> dict[str, Any]:
         **picked(run, "run cluster created@ live"),
         "result": run.verdict.outcome.value if run.verdict else None,
         "reason": sentence(run.verdict.why) if run.verdict else None,
-        **picked(run, "hosts tasks"),
+        **picked(run, "by=startedBy? hosts tasks"),
     }
 
 
@@ -208,7 +219,7 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
                 "host": host,
                 **picked(found, "processes survivors"),
                 "runs": [picked(one, "run cluster reason size_bytes") for one in found["runs"]],
-                **picked(found, "bundles files freed_bytes"),
+                **picked(found, "bundles environments files freed_bytes"),
             }
             for host, found in result.remains.items()
         ],

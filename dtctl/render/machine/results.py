@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dtctl.render.format import iso_utc
 from dtctl.render.machine import document, status
 from dtctl.render.machine.document import picked
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.answers import ExecResult
     from dtctl.agent.records.vitals import ProcessDump
     from dtctl.bundle import Bundle
+    from dtctl.operations.compare import Compared, Comparison
     from dtctl.operations.consent import Program
     from dtctl.operations.down import DownResult
     from dtctl.operations.dump import Dumps
@@ -132,6 +134,41 @@ def init(cluster: str, files: Sequence[Path]) -> dict[str, Any]:
 
 def templates(found: Mapping[str, str]) -> dict[str, Any]:
     return {"templates": [{"name": name, "use": use} for name, use in found.items()]}
+
+
+def comparison(found: Comparison) -> dict[str, Any]:
+    return {
+        "runs": [_compared(one) for one in found.runs.values()],
+        "differences": [
+            {"key": key, "values": dict(zip(found.runs, values, strict=True))}
+            for key, values in found.differences.items()
+        ],
+        "errors": [
+            {"run": run, "code": getattr(error, "code", None), **document.picked(error, "summary=error detail hint")}
+            for run, error in found.errors.items()
+        ],
+    }
+
+
+def _compared(one: Compared) -> dict[str, Any]:
+    found, record = one.status, one.status.record
+    return {
+        **document.picked(record, "run cluster"),
+        "outcome": found.verdict.outcome.value,
+        **document.reasoned(found.verdict.why),
+        "startTime": iso_utc(record.created),
+        **document.picked(one, "duration_s"),
+        **document.picked(found.progress, "step target=targetStep loss"),
+        "stepsPerSecond": one.steps_per_s,
+        "goodput": one.goodput.share if one.goodput is not None else None,
+        "restarts": one.restarts,
+        "checkpointStep": found.newest_complete["step"] if found.newest_complete else None,
+        "hosts": list(dict.fromkeys(record.roster.values())),
+        "tasks": len(record.roster),
+        "metrics": {name: document.picked(metric, "last best") for name, metric in one.metrics.items()},
+        "settings": dict(one.settings),
+        "errors": document.errors(one.errors),
+    }
 
 
 def dumps(found: Dumps) -> dict[str, Any]:

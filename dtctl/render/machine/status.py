@@ -10,8 +10,10 @@ from dtctl.operations.diagnosis.diagnose import in_short
 from dtctl.operations.goodput import goodput_of
 from dtctl.operations.snapshot import Coordination, Verdict, recovered_after_s, steps_lost
 from dtctl.render.format import iso_utc
-from dtctl.render.machine.diagnosis import problems
+from dtctl.render.gpus import every
+from dtctl.render.machine.diagnosis import gpu_document, problems
 from dtctl.render.machine.document import checkpoints, errors, picked, reasoned
+from dtctl.render.roster import gpus_of
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Goodput
@@ -34,7 +36,8 @@ def run_status(status: RunStatus) -> dict[str, Any]:
         "progress": picked(status.progress, "step target=targetStep rate=stepsPerSecond left_s=secondsLeft loss"),
         "problems": problems(in_short(status)),
         "goodput": _goodput(goodput_of(status)),
-        "tasks": [{**task_status(task), "address": status.record.addresses.get(task.id)} for task in tasks],
+        "tasks": [{**task_status(task), **_more(status, task)} for task in tasks],
+        "gpus": [{"host": host, **gpu_document(gpu)} for host, gpu in every(status)],
         "checkpoints": [checkpoints(found) for found in status.checkpoints],
         "errors": errors(status.errors),
     }
@@ -55,6 +58,11 @@ def task_status(task: TaskStatus) -> dict[str, Any]:
         **picked(task.exit, "killed_after_s left_behind"),
         "history": [picked(past, _PAST) for past in entry["history"]],
     }
+
+
+def _more(status: RunStatus, task: TaskStatus) -> dict[str, Any]:
+    own = [gpu["index"] for gpu in gpus_of(status, [task])]
+    return {"address": status.record.addresses.get(task.id), "gpus": own}
 
 
 _PAST = "attempt started@ ended@ code=exitCode signal asked=askedToEnd cause? step"

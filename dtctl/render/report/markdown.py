@@ -12,6 +12,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.operations.report.gathering import Report
 from dtctl.operations.report.writing import MARK
 from dtctl.render import goodput as goodput_text
+from dtctl.render import gpus
 from dtctl.render.events import event_line
 from dtctl.render.format import count
 from dtctl.render.metrics import sparkline
@@ -121,6 +122,9 @@ def _events(report: Report) -> Iterator[str]:
 
 def _hosts(report: Report) -> Iterator[str]:
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
+    known = list(gpus.rows(report.status))
+    if known:
+        yield from ("", *_table(gpus.HEADINGS, known))
     yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 

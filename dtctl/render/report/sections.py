@@ -1,4 +1,4 @@
-"""What stands on the page, section by section."""
+"""The page's contents, section by section."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
 from dtctl.operations.report.gathering import HostFacts, Report
 from dtctl.render import goodput as goodput_text
+from dtctl.render import gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
 from dtctl.render.format import count, duration, fold, local_time, size
@@ -44,7 +45,7 @@ def sections(report: Report) -> list[Section]:
 
 
 def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
-    """By the names of the anchors, in order. `headed`: the outcome stands above them already."""
+    """By the names of the anchors, in order. `headed`: the outcome is above them already."""
     return {
         "result": _result(report, headed=headed),
         "goodput": _goodput(report),
@@ -206,7 +207,12 @@ def _hosts(report: Report) -> Html:
         "hardware",
     ]
     table = scrolled("Hosts of the run", columns, host_rows(report))
-    return joined(table, tag("p", f"This report is by {versions}.", class_="soft"))
+    known = list(gpus.rows(report.status))
+    shown = scrolled("GPUs as they were last", _GPU_COLUMNS, known) if known else None
+    return joined(table, shown, tag("p", f"This report is by {versions}.", class_="soft"))
+
+
+_GPU_COLUMNS = [Column(name, "wide" if name in ("tasks", "used by") else "nowrap") for name in gpus.HEADINGS]
 
 
 def host_rows(report: Report) -> list[list[str]]:

@@ -87,6 +87,12 @@ def _rates(seen: RowData) -> str:
     return curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
 
 
+def _least_use(seen: RowData) -> float | None:
+    """Of its GPUs: the one that is idle most holds up the others."""
+    known = roster.gpus_of(seen.status, [seen.task])
+    return min((gpu["busy"] for gpu in known if gpu["busy"] is not None), default=None)
+
+
 COLUMNS = (
     Column("TASK", lambda seen: seen.place),
     Column("HOST", lambda seen: seen.task.host, spare=2),
@@ -94,11 +100,14 @@ COLUMNS = (
     Column("FOR", _since, "right", spare=3),
     Column("STEP", lambda seen: seen.task.entry["step"], "right", spare=1),
     Column("RATE", _rate, "right", spare=4),
-    Column(" RATE", text=_rates, spare=9),
+    Column(" RATE", text=_rates, spare=11),
     Column(
         "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
     ),
-    Column(" LOSS", text=lambda seen: curve(seen.histories.loss(seen.task.id), CURVE, fine=seen.fine), spare=8),
+    Column(" LOSS", text=lambda seen: curve(seen.histories.loss(seen.task.id), CURVE, fine=seen.fine), spare=10),
+    Column("GPU USE", _least_use, "right", spare=5),
+    Column("GPU MEMORY", align="right", spare=8),
+    Column("GPU HEAT", spare=9),
     Column("RESTARTS", lambda seen: -seen.task.entry["restarts"], "right", spare=7),
     Column("OUTPUT", lambda seen: _down(_silent(seen)), "right", spare=6),
     Column("NOTE"),
@@ -115,7 +124,7 @@ SORTED_BY = tuple(column.heading for column in COLUMNS if column.key is not None
 
 @dataclass(frozen=True)
 class Row:
-    """`of`: the task, or the job whose tasks it stands for. Cells by the headings of their columns."""
+    """`of`: the task, or the job whose tasks it summarizes. Cells by the headings of their columns."""
 
     of: TaskId | str
     cells: Mapping[str, str]
@@ -127,7 +136,7 @@ class Row:
 
 
 def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool = True) -> list[Row]:
-    """A job that is folded stands where the first of its tasks would."""
+    """A job that is folded is where the first of its tasks would be."""
     status = snapshot.status_now
     every = [RowData(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
     shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.filter)]

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.host import AgentHost, Conversation, python_task, shell
+from tests.agent.host import AgentHost, Conversation, python_task, shell, task
+from tests.hosts.gpus import GB, Gpus, gpu
 
 PYTHON = {"program": "python3", "modules": ["json", "no_such_module"]}
 
@@ -43,8 +44,8 @@ def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> Non
         assert not python_facts["problem"]
         imported = ask(host, talk, software={"pythons": [asked], "started": True, "imported": True})
         assert imported["software"]["pythons"][0]["imported"] == {
-            "json": {"seconds": 0, "problem": ""},
-            "tensorflow": {"seconds": 0, "problem": "SystemExit: it was imported"},
+            "json": {"seconds": 0, "problem": "", "gpus": None},
+            "tensorflow": {"seconds": 0, "problem": "SystemExit: it was imported", "gpus": None},
         }
 
 
@@ -134,28 +135,44 @@ def rand(*shape, device):
 def mm(one, other):
     return one
 """
-NVIDIA_SMI = """\
-#!/bin/sh
-case "$1" in
-*clocks.sm*) printf '0, A100, 1410, 61, 16\\n1, A100, 705, 90, [N/A]\\n' ;;
-*) printf '0, A100, 550.54, 0, 3, 40960\\n1, A100, 550.54, 0, 3, 40960\\n' ;;
-esac
-"""
 
 
-def test_each_gpu_multiplies_by_the_framework_and_its_state_is_looked_at_meanwhile(host: AgentHost) -> None:
-    """What nvidia-smi and torch would say; no GPU was ever seen by this test."""
+def test_each_gpu_multiplies_by_the_framework_and_its_state_is_looked_at_meanwhile(
+    host: AgentHost, tmp_path: Path
+) -> None:
+    """What NVML and torch would say; no GPU was ever seen by this test."""
     (host.home / "lib").mkdir()
     (host.home / "lib" / "torch.py").write_text(TORCH)
-    smi = host.home / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text(NVIDIA_SMI)
-    smi.chmod(0o755)
+    fake = Gpus(tmp_path, gpu(degrees=61), gpu(clock=705, degrees=90, lanes=4))
     python = {**PYTHON, "python_path": "\0HOME/lib"}
-    with host.open(PATH=f"{smi.parent}:{host.env['PATH']}") as talk:
+    with host.open(**fake.env) as talk:
         answer = ask(host, talk, speed={"python": python, "seconds": 2.5, "framework": "torch"})["speed"]
     first, second = answer["gpus"]
     assert answer["gpu_problem"] == ""
     assert 0 < second["flops"] < first["flops"]
     assert [first[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [0, "A100", 1410, 61, 16]
-    assert [second[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [1, "A100", 705, 90, None]
+    assert [second[name] for name in ("gpu", "name", "clock_mhz", "degrees", "lanes")] == [1, "A100", 705, 90, 4]
+
+
+def test_gpus_that_live_runs_have_taken_are_named_with_their_tasks_and_users(host: AgentHost, tmp_path: Path) -> None:
+    fake = Gpus(tmp_path, gpu(), gpu(users={os.getpid(): GB}))
+    done = task("worker:1", "true", env={"CUDA_VISIBLE_DEVICES": "0"})
+    lives = task("worker:0", "sleep", "1000", env={"CUDA_VISIBLE_DEVICES": "1,2"})
+    spec = host.started(lives, done, task("ps:0", "sleep", "1000", env={"CUDA_VISIBLE_DEVICES": "-1"}))
+    host.wait_state(spec, "worker:1", "succeeded")
+    with host.open(**fake.env) as talk:
+        answer = ask(host, talk, machine={"gpus": True})["machine"]
+    own = {"cluster": "c", "run": spec["run"], "task": "worker:0"}
+    assert answer["gpus_taken"] == [{"gpu": 1, **own}, {"gpu": 2, **own}]
+    assert [len(one["users"]) for one in answer["machine"]["gpus"]["each"]] == [0, 1]
+
+
+def test_the_gpus_that_a_framework_sees_are_counted_where_trainers_are_given_some(host: AgentHost) -> None:
+    (host.home / "lib").mkdir()
+    (host.home / "lib" / "torch.py").write_text(TORCH)
+    asked = {**PYTHON, "modules": ["json", "torch"], "python_path": "\0HOME/lib"}
+    with host.open() as talk:
+        for cuda, seen in ((True, 2), (False, None)):
+            question = {"pythons": [{**asked, "cuda": cuda}], "started": True, "imported": True}
+            (python,) = ask(host, talk, software=question)["software"]["pythons"]
+            assert {name: one["gpus"] for name, one in python["imported"].items()} == {"json": None, "torch": seen}

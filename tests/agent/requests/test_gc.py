@@ -39,6 +39,7 @@ def test_a_live_run_and_all_that_is_its_own_stay(host: AgentHost) -> None:
         "survivors": [],
         "runs": [],
         "bundles": [],
+        "environments": [],
         "files": [],
         "written": [],
         "kept": [],

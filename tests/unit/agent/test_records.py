@@ -46,6 +46,8 @@ RULED = (
     "Points",
     "MetricsResult",
     "UpRequest",
+    "DataPushRequest",
+    "DataRequest",
     "ExecRequest",
     "LogsRequest",
     "StoreRequest",

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dtctl.agent.bundles.tree import Manifest as AgentsManifest
 from dtctl.bundle import Bundle, FileEntry, Manifest, scan
 from dtctl.bundle.entries import Fingerprints, OwnSecrets, check_utf8
+from dtctl.bundle.ignore import IgnoreRules
 from dtctl.bundle.scanning import _Found, leads_outside
 from dtctl.errors import ExitCode, PreflightError
 from tests.fuzz import cases
@@ -190,7 +191,7 @@ def test_a_file_that_changes_while_it_is_read_is_refused(code: Path) -> None:
     found = _Found(code, grow, OwnSecrets((), ()))
     found._next_report = 0
     with pytest.raises(PreflightError, match="log changed while it was read"):
-        found.add_all()
+        found.add_all(IgnoreRules.own(), "trainer.code")
 
 
 def test_values_can_be_compared() -> None:

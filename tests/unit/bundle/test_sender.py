@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle import Bundle, FileEntry, Sender, scan
 from dtctl.bundle.scanning import _Found
 from dtctl.bundle.sender import CHUNK, Chunk, Chunks
@@ -131,24 +133,65 @@ def test_the_manifest_is_sent_when_it_is_needed(bundle: Bundle) -> None:
     assert zlib.decompress(message.payload) == bundle.manifest.canonical
 
 
-def test_ten_hosts_cost_one_reading(bundle: Bundle, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    really = Chunks._make
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What is read, as it is read: paths and offsets."""
+    made: list[tuple[str, int]] = []
+    really = Chunks._chunks
 
-    def noted(self: Chunks, file: FileEntry) -> tuple[Chunk, ...]:
-        made.append(file.path)
-        return really(self, file)
+    def noted(self: Chunks, file: FileEntry, offset: int = 0, *rest: Any) -> tuple[Chunk, ...]:
+        made.append((file.path, offset))
+        return really(self, file, offset, *rest)
 
-    monkeypatch.setattr(Chunks, "_make", noted)
+    monkeypatch.setattr(Chunks, "_chunks", noted)
+    return made
+
+
+def test_ten_hosts_side_by_side_cost_one_reading(bundle: Bundle, made: list[tuple[str, int]]) -> None:
     sessions = [Recorder(f"h{number}") for number in range(10)]
-    with Sender(bundle, 100_000) as sender:
+    with Sender(bundle) as sender:
         threads = [threading.Thread(target=sender.serve, args=(session, need(0, 1, 2, 3))) for session in sessions]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(made) == ["empty", "mixed", "noise", "text"]
+    assert sorted(made) == [("empty", 0), ("mixed", 0), ("noise", 0), ("text", 0)]
     assert all(session.files() == content(bundle) for session in sessions)
+
+
+def test_what_was_sent_first_gives_way_when_the_memory_is_full(bundle: Bundle, made: list[tuple[str, int]]) -> None:
+    with Sender(bundle, 3 * CHUNK) as sender:
+        for indexes in ((1, 3), (1,), (2,), (3,), (1,)):  # 1 is used again, so 3 is the oldest when 2 comes
+            sender.serve(Recorder(), need(*indexes))
+        kept = sum(len(chunk.data) for chunks in sender._chunks._made.values() for chunk in chunks)
+    assert [path for path, _ in made] == ["mixed", "text", "noise"]
+    assert kept <= 3 * CHUNK
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Bundle:
+    code = tmp_path / "large"
+    code.mkdir()
+    (code / "data").write_bytes(random.Random(4).randbytes(LARGE_BYTES + 5))
+    # As most scans are: of the file as a whole the hash is known, and of its blocks none.
+    return dataclasses.replace(scan(code), digests={})
+
+
+def test_a_large_file_is_sent_as_it_is_read(large: Bundle, made: list[tuple[str, int]]) -> None:
+    session = Recorder()
+    with Sender(large) as sender:
+        sender.serve(session, need(0))
+    assert session.files() == content(large)
+    assert made == [("data", offset) for offset in range(0, LARGE_BYTES + 5, BLOCK_BYTES)]
+    assert [message["last"] for message in session.sent] == [False] * (len(session.sent) - 1) + [True]
+
+
+def test_a_large_file_that_changes_while_it_is_sent_is_given_up(large: Bundle) -> None:
+    chunks = Chunks(large)
+    chunks.of(0, 0)
+    os.utime(large.root / "data", (1, 1))
+    with pytest.raises(PreflightError, match="data changed while it was being sent"):
+        chunks.of(0, 1)
 
 
 @pytest.mark.parametrize("change", ["other", "gone", "longer", "directory"])

@@ -37,12 +37,15 @@ def python(path: str = "/usr/bin/python3", **fields: Any) -> PythonFound:
     return checked(PythonFound, {"program": "python3", "path": path, "version": "3.11.7", **fields})
 
 
-def machine(*, available: float = 8, memory: float = 16, **fields: Any) -> MachineFacts:
+def machine(
+    *, available: float = 8, memory: float = 16, gpus: Iterable[Any] = (), problem: str = "", **fields: Any
+) -> MachineFacts:
     """Memory in GB."""
-    load = {
+    load: dict[str, Any] = {
         "time": 1000.0, "cpus": 8, "load": 0.1, "memory_bytes": int(memory * GB), "waiting": {},
         "available_bytes": int(available * GB),
     }  # fmt: skip
+    load["gpus"] = {"problem": problem, "text": "its own words" if problem else "", "each": [*gpus]}
     return checked(MachineFacts, {"machine": load, **fields})
 
 

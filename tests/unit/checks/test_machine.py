@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.vitals import Gpu
 from dtctl.operations.checks.machine import (
     FEW_FILES,
     FEW_INODES,
@@ -79,19 +81,35 @@ def with_gpus(count: int, tasks: int = 2) -> Any:
     return context(cluster(*jobs, hosts=[ssh_host("a", gpus=count)]))
 
 
-def gpus(*used: int) -> list[dict[str, Any]]:
-    return [{**GPU, "index": index, "used_bytes": bytes_ * GB} for index, bytes_ in enumerate(used)]
+def gpus(*used: int, users: Iterable[Any] = ()) -> list[dict[str, Any]]:
+    """`users`: of the last one."""
+    found: list[dict[str, Any]] = [
+        {**GPU, "index": index, "used_bytes": bytes_ * GB} for index, bytes_ in enumerate(used)
+    ]
+    found[-1]["users"] = [*users]
+    return found
+
+
+OURS = {"pid": 8, "name": "python", "user": "me", "used_bytes": 40 * GB, "run": "demo-1", "task": "worker:1"}
+
+
+def taken(index: int, of: str = "other", run: str = "other-1") -> dict[str, Any]:
+    return {"gpu": index, "cluster": of, "run": run, "task": "worker:3"}
 
 
 @pytest.mark.parametrize(
     ("has", "signature"),
     [
-        ({"nvidia_smi": True, "gpus": gpus(0, 0)}, None),
-        ({"nvidia_smi": True, "gpus": gpus(0)}, "gpus_missing"),
-        ({"nvidia_smi": True}, "gpus_silent"),
-        ({}, "gpus_unseen"),
-        ({"drivers": True}, None),
-        ({"nvidia_smi": True, "gpus": gpus(0, 40)}, "gpus_in_use"),
+        ({"gpus": gpus(0, 0)}, None),
+        ({"gpus": gpus(0)}, "gpus_missing"),
+        ({"gpus": [*gpus(0), {"index": 1, "lost": True}]}, "gpus_missing"),
+        ({"problem": "silent"}, "gpus_silent"),
+        ({"problem": "error"}, "gpus_silent"),
+        ({"problem": "no_driver"}, "gpus_unseen"),
+        ({"gpus": gpus(0, 40)}, "gpus_in_use"),
+        ({"gpus": gpus(0, 0), "gpus_taken": [taken(1)]}, "gpus_taken"),
+        ({"gpus": gpus(0, 0), "gpus_taken": [taken(2)]}, None),
+        ({"gpus": gpus(0, 40, users=[OURS]), "gpus_taken": [taken(1, "digits", "demo-1")]}, None),
     ],
 )
 def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], signature: str | None) -> None:
@@ -100,10 +118,18 @@ def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], sig
 
 
 def test_who_uses_a_gpu_is_named() -> None:
-    user = {"gpu": 1, "pid": 7, "name": "python", "user": "ada"}
-    facts = {"a": machine(nvidia_smi=True, gpus=gpus(0, 40), gpu_users=[user])}
-    found = judged(TOPIC, with_gpus(2), facts)
-    assert sentence(found[0]) == "GPU 1 of a has 40.0 GB of 80.0 GB in use already, by python of ada (pid 7)"
+    user = {"pid": 7, "name": "python", "user": "ada", "used_bytes": 2 * GB}
+    (found,) = judged(TOPIC, with_gpus(2), {"a": machine(gpus=gpus(0, 2, users=[user]))})
+    assert sentence(found) == (
+        "GPU 1 of a is in use already by python of ada (pid 7, 2.0 GB): 2.0 GB of its 80.0 GB are taken"
+    )
+
+
+def test_whose_run_has_taken_a_gpu_is_named_with_its_tasks() -> None:
+    facts = {"a": machine(gpus=gpus(0, 0), gpus_taken=[taken(0), taken(1)])}
+    (found,) = judged(TOPIC, with_gpus(2), facts)
+    assert sentence(found) == "GPU 0-1 of a is taken: worker:3 of your run other-1 may use it"
+    assert remedies(found)[0] == "dtctl stop --cluster other    ends that run"
 
 
 def test_limits_that_are_low_are_reported() -> None:
@@ -149,10 +175,10 @@ def test_in_passing_nothing_is_started_on_the_hosts() -> None:
     assert asked["places"] == ["/saved"]
 
 
-def test_in_passing_nvidia_smi_is_asked_where_the_file_declares_gpus() -> None:
+def test_in_passing_gpus_are_read_where_the_file_declares_gpus() -> None:
     value = dataclasses.replace(with_gpus(2), brief=True)
     assert TOPIC.ask(value, Answers())["a"]["gpus"]
-    assert set(hosts_by_signature(judged(TOPIC, value, {"a": machine()}))) == {"gpus_unseen"}
+    assert set(hosts_by_signature(judged(TOPIC, value, {"a": machine(problem="no_driver")}))) == {"gpus_unseen"}
 
 
 @pytest.mark.parametrize(
@@ -341,7 +367,7 @@ def planned(tasks: int, have: int, **settings: Any) -> CheckContext:
 
 
 def found_of(value: CheckContext, **fields: Any) -> list[tuple[str, tuple[str, ...], Mapping[str, object]]]:
-    facts = {"a": machine(nvidia_smi=True, **fields)}
+    facts = {"a": machine(**fields)}
     return [
         (one.signature.name, tuple(map(str, one.seen.tasks)), one.seen.fields) for one in gpu_findings(value, facts)
     ]
@@ -369,20 +395,21 @@ def test_who_would_take_all_gpus_is_named_and_a_ps_takes_none() -> None:
 
 def test_a_gpu_is_in_use_above_a_tenth_of_its_memory_and_only_where_it_is_given() -> None:
     assert found_of(planned(1, 1), gpus=[gpu(0, 8 * GB), gpu(1, 70 * GB)]) == []
-    user = {"gpu": 0, "pid": 7, "name": "python", "user": "ada", "used_bytes": None}
-    users = [user, {**user, "gpu": 1}, {**user, "pid": 8, "user": ""}, {**user, "pid": 9}, {**user, "pid": 10}]
-    ((name, _, fields),) = found_of(planned(1, 1), gpus=[gpu(0, 8 * GB + 1)], gpu_users=users)
+    user = {"pid": 7, "name": "python", "user": "ada", "used_bytes": None}
+    users = [user, {**user, "pid": 8, "user": ""}, {**user, "pid": 9}, {**user, "pid": 10}]
+    assert found_of(planned(1, 1), gpus=[gpu(0, 8 * GB + 1)])[0][2]["users"] == ""
+    ((name, _, fields),) = found_of(planned(1, 1), gpus=[{**gpu(0, 8 * GB + 1), "users": users}])
     assert name == "gpus_in_use"
     assert fields == {
         "gpu": 0,
-        "users": "python of ada (pid 7), python of ? (pid 8), python of ada (pid 9)",
+        "users": "python of ada (pid 7), python (pid 8), python of ada (pid 9)",
         "used_bytes": 8 * GB + 1,
         "memory_bytes": 80 * GB,
     }
 
 
 def test_gpus_are_reported_in_short_by_their_kind() -> None:
-    gpus = machine(gpus=[gpu(0), gpu(1), gpu(2, name="T4", driver="535.1")])["gpus"]
+    gpus = [made(Gpu, **gpu(0)), made(Gpu, **gpu(1)), made(Gpu, **gpu(2, name="T4", driver="535.1"))]
     assert gpu_text(gpus) == "2 x A100, driver 550.54; 1 x T4, driver 535.1"
     assert gpu_text([]) == ""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.config.cluster import Launch, Trainer
+from dtctl.config.cluster import Environment, Launch, Trainer
 from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
 from dtctl.operations.checks.topic import Answers, CheckContext, fails
@@ -51,6 +51,24 @@ def test_a_syntax_error_is_found_with_its_place_unless_the_host_has_a_newer_pyth
     (one,) = [one for one in judged(TOPIC, broken_scene(), facts) if one.signature.name == "syntax_error"]
     assert one.seen.hosts == ("a",)
     assert sentence(one).endswith("will fail on a: train.py:3: invalid syntax")
+
+
+def test_with_the_code_there_each_python_says_what_it_cannot_compile() -> None:
+    value = dataclasses.replace(broken_scene(), bundle="0" * 64)
+    assert TOPIC.ask(value, Answers())["a"]["pythons"][0]["bundle"] == "0" * 64
+    old = python(version="3.8.0", broken={"file": "near.py", "line": 7, "problem": "invalid syntax"})
+    (one,) = judged(TOPIC, value, {"a": {"pythons": [old]}, "b": {"pythons": [python(version="3.8.0")]}})
+    assert sentence(one).endswith("will fail on a: near.py:7: invalid syntax")
+
+
+def test_what_an_environment_lacks_is_to_be_named_in_its_file() -> None:
+    environment = Environment(requirements="needs.txt")
+    value = cluster(trainer=dataclasses.replace(cluster().trainer, environment=environment))
+    facts = {"a": {"pythons": [python(missing=["sklearn"])]}}
+    assert hosts_by_signature(judged(TOPIC, context(value), facts)) == {"modules_to_come": ("a",)}
+    (one,) = judged(TOPIC, context(value, brief=True), facts)
+    assert fails(one)
+    assert list(remedies(one)) == ["add scikit-learn to needs.txt, of which the environment is made"]
 
 
 def test_a_missing_module_is_named_with_the_line_that_imports_it() -> None:
@@ -166,6 +184,11 @@ def test_what_python_path_says_of_the_code_is_left_out() -> None:
         ({"packages": {"tensorflow": "2.21.0"}, "cuda": "packages of pip"}, None),
         ({"packages": {"tensorflow-cpu": "2.21.0"}}, "tensorflow_without_gpus"),
         ({"packages": {"torch": "2.2.0"}}, None),
+        (
+            {"packages": {"tensorflow": "2.21.0"}, "imported": {"tensorflow": {"seconds": 9, "gpus": 0}}},
+            "gpus_not_seen",
+        ),
+        ({"imported": {"torch": {"seconds": 9, "gpus": 1}, "json": {"seconds": 0}}}, None),
         ({}, None),
     ],
 )

@@ -340,3 +340,25 @@ def test_a_mistake_is_reported_with_what_was_expected(tmp_path: Path, hooks: str
 def test_a_secret_in_the_file_is_doubted(tmp_path: Path, hooks: str, doubted: str) -> None:
     doubts = [doubt.summary for doubt in check_cluster(write_hooks(tmp_path, hooks), overrides=[]).findings.doubts]
     assert [doubted in doubt for doubt in doubts] == ([True] if doubted else [])
+
+
+def test_settings_are_the_keys_as_they_are_written_without_secrets_and_routes(write: Path) -> None:
+    text = (
+        "name: digits\nssh: {user: me}\nhosts: {a: 10.0.0.1}\njobs: {worker: {hosts: a, port: 0x900}}\ngrace: 1m\n"
+        "hooks: {end: {on: [failed], post: 'https://example.org/T0KEN'}}\n"
+        "trainer:\n  command: [python, train.py, --api_key, sk-1]\n  secrets: [WANDB_API_KEY]\n"
+        f"  args: {{rate: 1e-4, token: abc, long: {'x' * 300}}}\n  env: {{PASSWORD: p}}\n"
+    )
+    settings = dict(load(write, text, "trainer.args.rate=1e-3").settings)
+    assert settings.pop("trainer.args.long").startswith("x" * 200 + "... (sha256 ")
+    assert settings == {
+        "name": "digits",
+        "jobs.worker.hosts": "a",
+        "jobs.worker.port": "0x900",
+        "grace": "1m",
+        "trainer.command": "python train.py --api_key ***",
+        "trainer.secrets": "WANDB_API_KEY",
+        "trainer.args.rate": "1e-3",
+        "trainer.args.token": "***",
+        "trainer.env.PASSWORD": "***",
+    }

@@ -21,6 +21,7 @@ from dtctl.render.diagnosis import advice_lines, last_lines, paragraph
 from tests.unit.coordinated import incident, with_view
 from tests.unit.diagnosing import decided, ended, facts, host, machine, running, says, vitals
 from tests.unit.ended_logs import ENDED_LOGS, FRAMES, LOGS, EndedLog
+from tests.unit.operations.test_diagnosis_gpus import OF_GPUS
 from tests.unit.tasks import changed, changed_attempt, past_attempt
 
 ERRORS = "tensorflow.python.framework.errors_impl."
@@ -38,10 +39,14 @@ RECOGNISED = [one for one in ENDED_LOGS if "finding" in one.expected]
 KNOWN = host(
     {"worker:0": vitals(python=PYTHON["python"], port=2222, packages={"tensorflow": "2.21.0", "keras": "3.15.1"})},
     disks=[{"path": "/data", "free_bytes": 10**9, "size_bytes": 50 * 10**9}],
-    gpus=[
-        {"index": 0, "name": "T4", "driver": "470.82", "used_bytes": 0, "memory_bytes": 16 * 10**9},
-        {"index": 1, "name": "T4", "driver": "470.82", "used_bytes": 15 * 10**9, "memory_bytes": 16 * 10**9},
-    ],
+    machine=machine(
+        gpus={
+            "each": [
+                {"index": 0, "name": "T4", "driver": "470.82", "used_bytes": 0, "memory_bytes": 16 * 10**9},
+                {"index": 1, "name": "T4", "driver": "470.82", "used_bytes": 15 * 10**9, "memory_bytes": 16 * 10**9},
+            ]
+        }
+    ),
 )
 
 
@@ -301,7 +306,7 @@ def test_what_states_and_figures_tell_is_known(name: str, found: Facts, text: st
 
 
 def test_every_row_is_tried() -> None:
-    assert {one.name for one in SIGNATURES} == {name for name, *_ in BY_FACTS} | {
+    assert {one.name for one in SIGNATURES} == {name for name, *_ in (*BY_FACTS, *OF_GPUS)} | {
         one.expected["finding"] for one in RECOGNISED
     }
 

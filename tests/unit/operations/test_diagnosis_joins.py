@@ -55,7 +55,7 @@ def gpu(index: int, used: int, memory: int) -> dict[str, Any]:
 
 
 def test_the_fullest_gpu_is_the_one_with_the_greatest_share_in_use() -> None:
-    hosts = {"gpu-a": host(gpus=[gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)])}
+    hosts = {"gpu-a": host(machine=machine(gpus={"each": [gpu(0, 100, 1000), gpu(1, 90, 100), gpu(2, 0, 0)]}))}
     found = signatures.gpu(facts(TASK, hosts=hosts), TASK, {})
     assert found == {"gpu": 1, "used_bytes": 90, "driver": "550", "memory_bytes": 100}
     assert signatures.gpu(facts(TASK), TASK, {}) == signatures.gpu(facts(TASK, hosts={"gpu-a": host()}), TASK, {}) == {}

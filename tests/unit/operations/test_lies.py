@@ -406,6 +406,31 @@ def test_runs_of_other_clusters_are_no_answer() -> None:
     assert (known.runs, list(known.errors)) == ((), ["d"])
 
 
+def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> None:
+    """Two of them share a home directory; in the other cluster they have other names."""
+    others = [
+        {
+            "run": "mnist-1",
+            "cluster": "mnist",
+            "host": name,
+            "created": 1.0,
+            "live": True,
+            "by": "ada@x",
+            "tasks": tasks,
+        }
+        for name, tasks in (("gpu-1", {"ps:0": "running"}), ("gpu-2", {"worker:0": "failed"}))
+    ]
+    answers = {"c": others, "d": others}
+
+    def answer(session: FakeSession, fields: Mapping[str, Any]) -> Script:
+        assert fields["cluster"] is None
+        return [{"type": "result", "runs": answers.get(session.host.name, []), "omitted": 0, "damaged": []}]
+
+    (run,) = known_runs(record(), FakeTransport(answer), every_cluster=True).runs
+    assert (run.run, run.cluster, run.by, run.hosts) == ("mnist-1", "mnist", "ada@x", ("c",))
+    assert {str(task): state.value for task, state in run.tasks.items()} == {"ps:0": "running", "worker:0": "failed"}
+
+
 def test_who_removes_where_it_was_to_look_is_named() -> None:
     transport = FakeTransport(Talker("gc", lambda: [{**GC, "dry_run": False}]))
     assert list(collect(record(), transport, dry_run=True, every_cluster=False).errors) == ["d"]

@@ -14,7 +14,7 @@ from dtctl.config.cluster import Cluster
 from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT
 from dtctl.operations.outputs import refuse_outputs_of_others
-from dtctl.operations.up.conflicts import refuse_taken_ports, wanted_ports, with_chosen
+from dtctl.operations.up.conflicts import may_move, refuse_taken_ports, wanted_ports, with_chosen, without_ports
 from tests.unit.clusters import cluster, job
 
 ME = "me@desk"
@@ -106,6 +106,31 @@ def test_ports_of_others_are_reported_with_one_command_that_is_free_on_every_hos
         "dtctl up --ports-from 2600    takes ports that are free on all hosts; "
         "or write ports: auto in /p/cluster.yaml, and the hosts choose"
     )
+
+
+@pytest.mark.parametrize(
+    ("whose", "fixed", "settings", "expected"),
+    [
+        (["worker:0", "the coordinator"], (), {}, True),
+        (["worker:0"], ("ps",), {}, True),
+        (["worker:0", "ps:0"], ("ps",), {}, False),
+        (["the coordinator"], ("the coordinator",), {}, False),
+        (["worker:0"], (), {"ports": "2222"}, False),
+        (["worker:0"], (), {"ports": "auto"}, False),
+        ([], (), {}, False),
+    ],
+)
+def test_hosts_choose_other_ports_where_the_file_sets_none_of_those_that_are_taken(
+    whose: list[str], fixed: tuple[str, ...], settings: dict[str, str], expected: bool
+) -> None:
+    jobs = [job(name, ["a"], [2222], own_port=name in fixed) for name in ("ps", "worker")]
+    value = cluster(*jobs, own_coordinator_port="the coordinator" in fixed, settings=settings)
+    assert may_move({"a": prepared(taken=[taken(2222, one) for one in whose])}, value) is expected
+    moved = without_ports(value)
+    assert [moved.jobs[name].ports for name in ("ps", "worker")] == [
+        (2222,) if name in fixed else (CHOSEN_PORT,) for name in ("ps", "worker")
+    ]
+    assert (moved.coordinator_port == CHOSEN_PORT) is ("the coordinator" not in fixed)
 
 
 def test_ports_that_the_file_sets_are_set_anew_beside_each_other() -> None:

@@ -175,6 +175,7 @@ def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
     )
     seen = {str(one.id): (one.gpus, one.env["CUDA_VISIBLE_DEVICES"]) for one in plan.tasks}
     assert seen == {"ps:0": ((), "-1"), "worker:0": ((0, 1), "0,1"), "worker:1": ((2, 3), "2,3")}
+    assert [one.env.get("CUDA_DEVICE_ORDER") for one in plan.tasks] == [None, "PCI_BUS_ID", "PCI_BUS_ID"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 from dtctl import render
 from dtctl.agent.records import answers
+from dtctl.agent.records.answers import DataDropped, DataHeld, DataPushResult
 from dtctl.agent.records.checkpoints import Pruned
 from dtctl.agent.records.checkpoints import Verified as VerifiedRecord
 from dtctl.agent.records.kinds import checked, made
@@ -44,7 +45,9 @@ from dtctl.operations.checks.network.firewall import Rules
 from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
+from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.consent import Program
+from dtctl.operations.data import DataState, PlaceState
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
 from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
@@ -55,6 +58,7 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.logs.following import Onward
 from dtctl.operations.logs.saving import SavedLog
 from dtctl.operations.metrics import Metrics, Point, Series
+from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
@@ -63,10 +67,12 @@ from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard.copies import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
+from dtctl.plan.data import DataPlace
 from dtctl.plan.run import plan_run
 from dtctl.render import (
     checkpoints,
     checks,
+    data,
     diagnosis,
     dump,
     errors,
@@ -81,12 +87,13 @@ from dtctl.render import (
 from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
+from dtctl.render.compare import show_comparison
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
 from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
-from dtctl.render.machine import document
+from dtctl.render.machine import document, results
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
@@ -241,6 +248,10 @@ def plan() -> Any:
     )
 
 
+_STARTED = dataclasses.replace(run_status(), record=dataclasses.replace(record(), settings={"grace": "1m"}))
+COMPARISON = Comparison(
+    {"demo-1": compared(run_status(), METRICS), "demo-2": compared(_STARTED, METRICS)}, {"demo-3": ERROR}
+)
 STOP = StopResult((TASK,), (), (Survivor("worker:0", "c", 9, "cmd"),), {"b": ERROR}, ("d",), ("b",))
 UP = UpResult(
     "run",
@@ -255,7 +266,7 @@ UP = UpResult(
     absent={"b": ERROR},
 )
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED}, drained={TASK: FAILED})
-UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR, unconfirmed={"a": ERROR})
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
@@ -305,6 +316,12 @@ OWN = OwnCheckpoint("model-7", 7, (OwnFile(Path("/here/model-7.index"), 10, "0" 
 PUSHED = Pushed(OWN, (StoredCheckpoint("a", "/dir", "model-7", 5, ("b",)), StoredCheckpoint("c", "/dir", "model-7", 0)))
 _GONE = {"removed": [CHECKPOINT], "kept": [CHECKPOINT], "freed_bytes": 10, "problem": "no room", "listed": False}
 PRUNED = Pruning((("a", made(Pruned, dir="/dir", **_GONE)),), {"b": ERROR})
+DATA_PLACE = DataPlace("a", "/data")
+DATA_STATES = [
+    PlaceState(DATA_PLACE, made(DataHeld, dir="/data", there=True, files=2, missing=1, examples=["x"]), state)
+    for state in get_args(DataState)
+]
+DATA_PUSHED = PushedData(poisoned(DATA_PLACE), 2, made(DataPushResult, bundle="0" * 64, sent_files=1, found_files=1))
 AGAIN = RestartResult((FAILED,), {"b": ERROR})
 EXCHANGE = Replacement("a", "b", cluster(), (TASK,), True, True)
 
@@ -394,6 +411,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_plan": lambda: plans.show_plan(poisoned(plan())),
     "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
+    "show_comparison": lambda: show_comparison(poisoned(COMPARISON)),
     "show_runs": lambda: status.show_runs([poisoned(RUN)]),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
@@ -405,6 +423,11 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_reading": lambda: checkpoints.show_reading(Path(f"a{BAD}")),
     "show_pushed": lambda: checkpoints.show_pushed(poisoned(PUSHED)),
     "show_pruned": lambda: checkpoints.show_pruned(poisoned(PRUNED), dry_run=True),
+    "show_moving_ports": lambda: starting.show_moving_ports(poisoned(ERROR)),
+    "show_data_states": lambda: data.show_data_states([poisoned(one) for one in DATA_STATES]),
+    "show_data_examples": lambda: data.show_data_examples([poisoned(one) for one in DATA_STATES]),
+    "show_data_pushed": lambda: data.show_data_pushed({"a": [DATA_PUSHED]}),
+    "show_data_dropped": lambda: data.show_data_dropped(poisoned({"a": [made(DataDropped, dir="/data")]})),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
     "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
@@ -422,7 +445,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
-    "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_start_warnings": lambda: starting.show_start_warnings(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(EventHistory(()), away=away())),
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),
@@ -433,6 +456,9 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_next_url": lambda: page.show_next_url(f"http://127.0.0.1:1/{BAD}", {}, json=False),
     "show_end": lambda: tensorboard.show_end("a", {"run": "demo-1", "end": "ended", "said": f"x{BAD}"}),
     "show_saved": lambda: logs.show_saved([poisoned(SAVED)], Path(f"a{BAD}"), as_json=False),
+    "show_setup_logs": lambda: logs.show_setup_logs(
+        {f"a{BAD}": [{"path": f"/x{BAD}", "text": f"line{BAD}"}], f"b{BAD}": []}, None, as_json=False
+    ),
     "show_table": lambda: scalars.show_table(poisoned(METRICS)),
     "show_plots": lambda: scalars.show_plots(poisoned(METRICS), log=True),
     "show_rest": lambda: scalars.show_rest(poisoned(METRICS)),
@@ -460,7 +486,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_programs": lambda: show_programs([Program(Path("x"), f"hook {BAD}", (BAD,), {BAD: BAD}, (f"a{BAD}",))]),
     "events": tell_events,
 }
-HARMLESS = {"show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
+HARMLESS = {"show_data_source", "show_late", "show_list", "show_next_steps", "show_trace", "show_whatever_comes"}
 """They have nothing to show that comes from outside, or show nothing."""
 
 
@@ -503,6 +529,7 @@ def test_what_is_shown_holds_no_poison(name: str, color: Any, capsys: pytest.Cap
 def test_json_is_valid_whatever_a_host_says(capsys: pytest.CaptureFixture[str]) -> None:
     bodies: list[Mapping[str, Any]] = [
         machine_status.run_status(poisoned(run_status())),
+        results.comparison(poisoned(COMPARISON)),
         document.started(f"c{BAD}", poisoned(UP)),
         machine_diagnosis.diagnosis(poisoned(DIAGNOSIS)),
         machine_checks.checked(CHECKED),

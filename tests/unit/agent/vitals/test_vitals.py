@@ -13,10 +13,10 @@ import pytest
 from dtctl.agent.host import machine, processes
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import Peer
-from dtctl.agent.records.vitals import Gpu, Machine
+from dtctl.agent.records.vitals import Machine
 from dtctl.agent.vitals import gathering, machine_load, usage
 from dtctl.agent.vitals.machine_load import MachineLoad, presses
-from dtctl.agent.vitals.neighbours import Others, gpus_of
+from dtctl.agent.vitals.neighbours import Others
 from dtctl.agent.vitals.usage import Quota, Usage
 
 
@@ -160,12 +160,6 @@ def test_a_way_that_swallows_everything_is_reported_after_the_limit() -> None:
 def test_processes_of_others_that_do_nothing_are_not_reported() -> None:
     others = Others(time.monotonic())
     assert all(one["pid"] != os.getpid() for one in others.busy(time.monotonic() + 1.0, {os.getpid()}))
-
-
-def test_gpus_are_read_from_the_rows_of_nvidia_smi() -> None:
-    table = "0, NVIDIA A100-SXM4-40GB, 535.104.05, 98, 39000, 40960\n1, Tesla T4, 535.1, [N/A], 0, 15360\nNo devices\n"
-    found = [checked(Gpu, one) for one in gpus_of(table)]
-    assert [(one["index"], one["busy"], one["used_bytes"] >> 20) for one in found] == [(0, 0.98, 39000), (1, None, 0)]
 
 
 V1 = "4:memory:/box\n1:cpu,cpuacct:/slice/job\n0::/\n"

@@ -1,0 +1,16 @@
+"""Whether the data set that `data push` brings is there, by sizes and times."""
+
+from __future__ import annotations
+
+from ..bundles.dataset import DataSet
+from ..run import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ..conversation import Conversation
+    from ..records.checks import DataFacts, DataQuestion
+
+
+def inspect(talk: Conversation, question: DataQuestion) -> DataFacts:
+    directories = environment.Marks(None).expand(question["dirs"])
+    return {"at": [DataSet(talk.root, path).held(asked) for asked, path in zip(question["dirs"], directories)]}

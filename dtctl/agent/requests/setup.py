@@ -1,0 +1,290 @@
+"""What runs on a host before its tasks: the making of the trainers' environment, and the user's setup command."""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import suppress
+
+from ..bundles.tree import remove_tree
+from ..host import files, locks, paths, processes
+from ..host.errors import Refused, from_os_error
+from ..host.secrets import Masks, hide_text
+from ..records.answers import MOST_SETUP_LOG, MOST_SETUP_LOGS, Progress
+from ..records.kinds import made
+from ..records.spec import MAKER_SETTINGS
+from ..run import environment, environments
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import subprocess
+    from typing import Dict, List, Mapping, Optional, Tuple
+
+    from ..conversation import Conversation
+    from ..records.answers import SetupLog, SetupLogsResult
+    from ..records.requests import Request
+    from ..records.run_state import MadeEnvironment
+    from ..records.spec import Environment, Spec
+
+TAIL_BYTES = 2000
+
+_CHUNK = 65536
+_READ_IT = '. "$DTCTL_SETUP"'
+"""The command line of the shell, which everybody on the machine can read. The text itself may hold secrets: it is
+in a file that only its user can read, and sees `$0`, `$#` and its standard input as if it stood here."""
+
+LOGIN = {"/bin/sh": "-c", "bash": "-lc"}
+"""The option of each shell: conda and modules are there for login shells."""
+
+_IN_THE_WAY = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""Of the login: an environment has its packages from its own content alone."""
+
+_in_use: List[int] = []
+"""Locks of the environments that this process has prepared: while it lives nobody removes them."""
+
+
+def prepare(talk: Conversation, spec: Spec, code: Optional[str], secrets: Mapping[str, str]) -> Dict[str, str]:
+    """Makes the environment and runs the setup. Returns the variables that trainers inherit."""
+    _note_logs(talk, spec, code)
+    variables = environment.base()
+    wanted = spec["environment"]
+    if wanted is not None:
+        wanted["directory"], found = _environment(talk, wanted, code or environment.Marks(None).home, secrets)
+        variables = environments.applied(variables, found)
+    _run_setup(talk, spec, code, variables)
+    return variables
+
+
+def _environment(
+    talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str]
+) -> Tuple[str, MadeEnvironment]:
+    """The one that is here, or is made now. Raises as Conversation.pause."""
+    key = environments.key_of(wanted)
+    if key is None:
+        raise Refused(
+            "setup_failed",
+            "this host has no %s that could make the environment" % (wanted["python"] or "python3"),
+            "",
+            "trainer.environment.python, or hosts.NAME.python for one host, names another",
+        )
+    store = environments.store(talk.root)
+    paths.make_directory(store)
+    lock_path = os.path.join(store, key + ".lock")
+    while True:
+        shared = locks.share(lock_path)
+        found = environments.find(talk.root, key)
+        if shared is not None and found is not None:
+            _in_use.append(shared)
+            return found
+        if shared is not None:
+            os.close(shared)
+        with suppress(OSError):
+            for path in environments.abandoned(talk.root, key):
+                remove_tree(path)
+        with talk.at("waiting for another setup"):
+            lock = _turn(talk, lock_path)
+        try:
+            if environments.find(talk.root, key) is None:
+                _make(talk, wanted, code, secrets, key)
+        finally:
+            os.close(lock)
+
+
+def _make(talk: Conversation, wanted: Environment, code: str, secrets: Mapping[str, str], key: str) -> None:
+    """Under its lock. What is not whole is never found, as its record is written last."""
+    what = "the environment (%s: %s)" % (wanted["kind"], wanted["what"])
+    _check_content(wanted, code, what)
+    store = environments.store(talk.root)
+    directory = os.path.join(store, "%s-%s" % (key, os.urandom(4).hex()))
+    prefix = os.path.join(directory, "env")
+    hidden = {name: value for name, value in secrets.items() if name.startswith(MAKER_SETTINGS)}
+    variables = {name: value for name, value in environment.base().items() if name not in _IN_THE_WAY}
+    variables.update(wanted["env"], **hidden, **environments.variables(wanted, prefix))
+    shell, text = environments.script(wanted)
+    masks = Masks(hidden.values())
+    try:
+        os.mkdir(directory, 0o700)
+        _run(talk, what, shell, text, variables, code, directory, os.path.join(store, key + ".log"), masks)
+        problem, found = environments.gathered(wanted, prefix)
+        if problem is not None:
+            raise Refused("setup_failed", "%s cannot be used: %s" % (what, problem))
+        paths.write_json(os.path.join(directory, "environment.json"), found)
+    except BaseException as error:
+        with suppress(OSError):
+            remove_tree(directory)
+        if isinstance(error, OSError):
+            raise from_os_error(error, "make %s" % what) from error
+        raise
+
+
+def _check_content(wanted: Environment, code: str, what: str) -> None:
+    """That the code has what the controller has read."""
+    import hashlib
+
+    for path, expected in wanted["files"].items():
+        digest = hashlib.sha256()
+        try:
+            with open(files.descriptor(os.path.join(code, path)), "rb") as file:
+                for chunk in iter(lambda file=file: file.read(_CHUNK), b""):  # type: ignore[misc]
+                    digest.update(chunk)
+        except OSError as error:
+            raise from_os_error(error, "read %s of the code" % path) from error
+        if digest.hexdigest() != expected:
+            raise Refused(
+                "setup_failed", "%s: %s has changed while it was sent" % (what, path), "", "dtctl up    again"
+            )
+
+
+def _run_setup(talk: Conversation, spec: Spec, code: Optional[str], variables: Mapping[str, str]) -> None:
+    """Runs `setup` unless it has succeeded here before with the same bundle, text and environment.
+
+    Its output goes to setup.log beside the mark of success, and to the controller. Raises as Conversation.pause; the
+    command and all that it has started are ended then.
+    """
+    setup = spec["setup"]
+    if setup is None:
+        return
+    text, own, marks = setup["text"], setup["env"], environment.Marks(code, variables)
+    place = _place(talk, spec, code)
+    paths.make_directory(place)
+    made_in = spec["environment"]["directory"] if spec["environment"] else None
+    done = os.path.join(place, "setup-%s.done" % _digest(text, own, made_in))
+    with talk.at("waiting for another setup"):
+        lock = _turn(talk, os.path.join(place, "setup.lock"))
+    try:
+        if not os.path.exists(done):
+            given = {**variables, **marks.values(own)}
+            log_path, text = os.path.join(place, "setup.log"), marks.text(text)
+            _run(talk, "the setup command", "/bin/sh", text, given, marks.code, place, log_path, Masks(()))
+            paths.write_text(done, setup["text"] + "\n")
+    finally:
+        os.close(lock)
+
+
+def _place(talk: Conversation, spec: Spec, code: Optional[str]) -> str:
+    return os.path.dirname(code) if code else paths.cluster_directory(talk.root, spec["cluster"], spec["host"])
+
+
+def _digest(text: str, own: Mapping[str, str], made_in: Optional[str]) -> str:
+    """A setup may have installed packages: in an environment that was made anew it runs again."""
+    import hashlib
+    import json
+
+    said = [text, own, made_in] if made_in else [text, own]
+    return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _turn(talk: Conversation, path: str) -> int:
+    """The lock of a setup: another cluster with the same code, or the same environment, may be at it."""
+    while True:
+        descriptor = locks.hold(path, exclusive=True)
+        if descriptor is not None:
+            return descriptor
+        talk.pause(0.2)
+
+
+def _run(
+    talk: Conversation,
+    what: str,
+    shell: str,
+    text: str,
+    variables: Mapping[str, str],
+    cwd: str,
+    place: str,
+    log_path: str,
+    masks: Masks,
+) -> None:
+    """`text` is in a file in `place` while it runs."""
+    key = os.urandom(16).hex()
+    script = os.path.join(place, "setup-%s.sh" % key)
+    variables = dict(variables, DTCTL_KEY=key, DTCTL_SETUP=script)
+    log = files.descriptor(log_path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    try:
+        with open(script, "xb", opener=files.private) as file:
+            file.write(environment.encode(text) + b"\n")
+        child = environment.spawn([shell, LOGIN[shell], _READ_IT], variables, cwd, stdout=log, stderr=log)
+        try:
+            with talk.at("setup"):
+                _follow(talk, child, log, masks)
+        except BaseException:
+            end_tree(child, key)
+            raise
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(script)
+        os.close(log)
+    if child.returncode != 0:
+        raise Refused(
+            "setup_failed",
+            "%s ended with %s" % (what, _ending(child.returncode)),
+            masks.hide_text(paths.tail(log_path, TAIL_BYTES)),
+            "the whole output is in %s: dtctl logs --setup" % log_path,
+        )
+
+
+def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, masks: Masks) -> None:
+    offset = 0
+    ended = False
+    progress = made(Progress, phase="setup")
+    while True:
+        chunk = os.pread(log, _CHUNK, offset)
+        # A line that has not ended waits: it may show half a secret.
+        size = max(chunk.rfind(b"\n"), chunk.rfind(b"\r")) + 1
+        if len(chunk) == _CHUNK:
+            size = size or masks.cut(chunk)
+        elif ended:
+            size = len(chunk)
+        if size:
+            offset += size
+            talk.wire.send(dict(progress, type="progress"), masks.hide(chunk[:size]))
+        elif ended:
+            return
+        else:
+            talk.pause(0.05)
+            ended = child.poll() is not None
+
+
+def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
+    """Ends at once a command that the session has started, with all that it has started."""
+    shell = processes.identify(child.pid)
+    processes.end(lambda: processes.tree(shell, [key]), 0.0)
+    child.wait()
+
+
+def _ending(returncode: int) -> str:
+    from ..records.reasons import signal_name
+
+    if returncode < 0:
+        return signal_name(-returncode)
+    return "exit code %d" % returncode
+
+
+_LOGS = "setup-logs"
+"""Of a cluster on its host: the paths, below the root, of the logs of its last start."""
+
+_LOG = re.compile(r"environments/[A-Za-z0-9-]+\.log|(?:bundles|clusters)/[A-Za-z0-9._/-]+/setup\.log")
+
+
+def _note_logs(talk: Conversation, spec: Spec, code: Optional[str]) -> None:
+    """Where the logs of this start are, or will be, for those who ask for them."""
+    logs = []
+    if spec["environment"] is not None and (key := environments.key_of(spec["environment"])) is not None:
+        logs.append("environments/%s.log" % key)
+    if spec["setup"] is not None:
+        logs.append(os.path.relpath(os.path.join(_place(talk, spec, code), "setup.log"), talk.root))
+    place = paths.cluster_directory(talk.root, spec["cluster"], spec["host"])
+    if logs or os.path.exists(os.path.join(place, _LOGS)):
+        paths.make_directory(place)
+        paths.write_text(os.path.join(place, _LOGS), "".join(log + "\n" for log in logs))
+
+
+def setup_logs(talk: Conversation, request: Request) -> SetupLogsResult:
+    """The ends of the logs of the cluster's last start here, whatever came of it."""
+    place = paths.cluster_directory(talk.root, request["cluster"], request["host"])
+    noted = paths.read_text(os.path.join(place, _LOGS)) or ""
+    found: List[SetupLog] = []
+    for log in filter(_LOG.fullmatch, noted.splitlines()[:MOST_SETUP_LOGS]):
+        path = os.path.join(talk.root, log)
+        if ".." not in log.split("/") and os.path.exists(path):
+            found.append({"path": path, "text": hide_text(paths.tail(path, MOST_SETUP_LOG))})
+    return {"logs": found}

@@ -1,0 +1,244 @@
+"""The trainers' Python environments on this host: how each kind is made, where it lies, and what it gives a trainer.
+
+environments/KEY-NONCE/       complete when it has environment.json, which is written last; no two makings share one
+environments/KEY.lock         shared by the sessions that need it, exclusive while it is made or removed
+environments/KEY.log          the output of the last making
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from contextlib import suppress
+
+from ..host import files, locks, paths
+from ..records.run_state import MadeEnvironment
+from . import environment
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Callable, Container, Dict, Iterator, List, Mapping, Optional, Tuple
+
+    from ..records.spec import Environment
+
+_PROBE = (
+    "import sys, os; print(sys.implementation.cache_tag, sys.version_info[:2], os.uname().machine, sys.base_prefix)"
+)
+_PROBE_S = 60.0
+
+_FIND = """\
+PATH=$PATH:$HOME/.local/bin:$HOME/.cargo/bin
+for base in "$HOME"/miniforge3 "$HOME"/miniconda3 "$HOME"/mambaforge "$HOME"/anaconda3 /opt/conda /opt/miniforge3 \\
+            /opt/miniconda3; do
+    PATH=$PATH:$base/bin
+done
+one_of() {
+    for tool; do command -v "$tool" && return; done
+    echo "this host has no $*" >&2
+    return 1
+}
+"""
+
+_CONDA = _FIND + 'conda=$(one_of ${CONDA_EXE:+"$CONDA_EXE"} conda mamba micromamba) || exit\n'
+_BEFORE, _AFTER = 'env -0 > "$DTCTL_BEFORE"\n', 'env -0 > "$DTCTL_AFTER"\n'
+_VIRTUAL = _BEFORE + '. "$DTCTL_PREFIX/bin/activate"\n' + _AFTER
+_ACTIVATED = (
+    _BEFORE
+    + """\
+export CONDA_PREFIX CONDA_DEFAULT_ENV=$CONDA_PREFIX PATH=$CONDA_PREFIX/bin:$PATH
+for script in "$CONDA_PREFIX"/etc/conda/activate.d/*.sh; do
+    [ ! -f "$script" ] || . "$script"
+done
+"""
+    + _AFTER
+)
+
+REQUIREMENTS = (
+    """\
+"$DTCTL_PYTHON" -m venv "$DTCTL_PREFIX" || {
+    rm -rf "$DTCTL_PREFIX"
+    echo "trying virtualenv in place of venv"
+    "$DTCTL_PYTHON" -m virtualenv "$DTCTL_PREFIX" || exit
+}
+"$DTCTL_PREFIX/bin/python" -m pip --disable-pip-version-check --no-input install --progress-bar off \\
+    --requirement "$DTCTL_WHAT" || exit
+"""
+    + _VIRTUAL
+)
+UV = (
+    _FIND
+    + """\
+uv=$(one_of uv) || exit
+UV_PROJECT_ENVIRONMENT=$DTCTL_PREFIX "$uv" sync --project "$DTCTL_WHAT" --frozen --no-install-workspace --no-progress \\
+    ${DTCTL_PYTHON:+--python "$DTCTL_PYTHON"} || exit
+"""
+    + _VIRTUAL
+)
+CONDA_FILE = (
+    _CONDA
+    + """\
+case $conda in
+    *micromamba) "$conda" create --yes --prefix "$DTCTL_PREFIX" --file "$DTCTL_WHAT" ;;
+    *) CONDA_ALWAYS_YES=true "$conda" env create --prefix "$DTCTL_PREFIX" --file "$DTCTL_WHAT" ;;
+esac || exit
+CONDA_PREFIX=$DTCTL_PREFIX
+"""
+    + _ACTIVATED
+)
+CONDA_NAME = _CONDA + 'CONDA_PREFIX=$("$conda" run --name "$DTCTL_WHAT" printenv CONDA_PREFIX) || exit\n' + _ACTIVATED
+MODULES = (
+    """\
+for init in "$MODULESHOME" /usr/share/modules /usr/share/lmod/lmod /usr/local/Modules; do
+    command -v module >/dev/null || [ ! -r "$init/init/bash" ] || . "$init/init/bash"
+done
+command -v module >/dev/null || { echo "this host has no command module" >&2; exit 1; }
+"""
+    + _BEFORE
+    + "set -f; module load $DTCTL_WHAT || exit\n"
+    + _AFTER
+)
+
+_NOT_TAKEN = re.compile(r"DTCTL_.*|BASH_FUNC_.*|_|SHLVL|PWD|OLDPWD|PS1|PATH|VIRTUAL_ENV_.*")
+_KEY = re.compile(r"(?:requirements|uv|conda|modules)-[0-9a-f]{16}")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_MOST_BYTES = 1 << 20
+_PYTHON = "python3"
+
+
+def script(wanted: Environment) -> Tuple[str, str]:
+    """The shell that makes it, and its text. What of it a user wrote is in variables."""
+    if wanted["kind"] == "requirements":
+        return "/bin/sh", REQUIREMENTS
+    if wanted["kind"] == "uv":
+        return "/bin/sh", UV
+    if wanted["kind"] == "conda":
+        return "bash", CONDA_FILE if wanted["files"] else CONDA_NAME
+    return "bash", MODULES
+
+
+def variables(wanted: Environment, prefix: str) -> Dict[str, str]:
+    """What its script reads, which runs where the code is."""
+    python = os.path.expanduser(wanted["python"] or (_PYTHON if wanted["kind"] == "requirements" else ""))
+    return {
+        "DTCTL_PREFIX": prefix,
+        "DTCTL_BEFORE": prefix + ".before",
+        "DTCTL_AFTER": prefix + ".after",
+        "DTCTL_WHAT": wanted["what"],
+        "DTCTL_PYTHON": python,
+    }
+
+
+def key_of(wanted: Environment) -> Optional[str]:
+    """Names it on this host, by its content and the interpreter that it is made with; None: that one is not here."""
+    identity = _identity(wanted["python"] or _PYTHON) if wanted["kind"] == "requirements" else os.uname().machine
+    if identity is None:
+        return None
+    said = [wanted["kind"], wanted["what"], wanted["python"], wanted["files"], wanted["env"], identity]
+    return "%s-%s" % (wanted["kind"], hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16])
+
+
+def _identity(python: str) -> Optional[str]:
+    """A newer patch release of an interpreter serves the environments of an older one."""
+    import subprocess
+
+    base = environment.base()
+    path = shutil.which(os.path.expanduser(python), path=base["PATH"])
+    if path is None:
+        return None
+    try:
+        done = subprocess.run(
+            [path, "-IS", "-c", _PROBE],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            timeout=_PROBE_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+
+
+def store(root: str) -> str:
+    return os.path.join(root, "environments")
+
+
+def find(root: str, key: str) -> Optional[Tuple[str, MadeEnvironment]]:
+    """The directory's name, and what it gives. One whose interpreter is gone counts as not made."""
+    for name in makings(root, key):
+        made = read(root, name)
+        if made is not None:
+            return name, made
+    return None
+
+
+def makings(root: str, key: str) -> List[str]:
+    """Names of directories, complete or not."""
+    return [name for name in paths.entries(store(root)) if name.rpartition("-")[0] == key]
+
+
+def unneeded(root: str, used: Callable[[], Container[str]]) -> Iterator[str]:
+    """Directories that no run uses and nobody makes, half-made ones too, and then the logs and locks of them.
+
+    Each is locked until the next one is asked for.
+    """
+    for key in sorted({name[: found.end()] for name in paths.entries(store(root)) if (found := _KEY.match(name))}):
+        base = os.path.join(store(root), key)
+        with suppress(FileNotFoundError), locks.alone(base + ".lock") as alone:
+            needed = used() if alone else ()  # a run that has begun meanwhile has let go of the lock
+            names = makings(root, key) if alone else []
+            yield from (os.path.join(store(root), name) for name in names if name not in needed)
+            if alone and not any(name in needed for name in names):
+                yield from (base + end for end in (".log", ".lock") if os.path.exists(base + end))
+
+
+def abandoned(root: str, key: str) -> Iterator[str]:
+    """What a making that was killed has left. Each is locked until the next one is asked for."""
+    with suppress(FileNotFoundError), locks.alone(os.path.join(store(root), key + ".lock")) as alone:
+        if alone:
+            yield from (os.path.join(store(root), name) for name in makings(root, key) if read(root, name) is None)
+
+
+def read(root: str, name: str) -> Optional[MadeEnvironment]:
+    try:
+        made = paths.read_record(os.path.join(store(root), name, "environment.json"), MadeEnvironment, _MOST_BYTES)
+    except (OSError, paths.Damaged):
+        return None
+    return made if made is not None and os.access(made["python"], os.X_OK) else None
+
+
+def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvironment]:
+    """What the script has left: the problem, if there is one, and what the environment gives."""
+    before, after = _read_variables(prefix + ".before"), _read_variables(prefix + ".after")
+    own = {
+        name: value
+        for name, value in after.items()
+        if before.get(name) != value and _NAME.match(name) and not _NOT_TAKEN.fullmatch(name)
+    }
+    known = before.get("PATH", "").split(":")
+    first = [one for one in after.get("PATH", "").split(":") if os.path.isabs(one) and one not in known]
+    name = (wanted["python"] or _PYTHON) if wanted["kind"] == "modules" else "python"
+    usual = environment.base()["PATH"].split(":")
+    python = shutil.which(os.path.expanduser(name), path=":".join([*first, *usual]))
+    problem = None if python else "it has no %s" % name
+    return problem, {"python": python or "", "path": first[:100], "variables": own}
+
+
+def _read_variables(path: str) -> Dict[str, str]:
+    lines = files.read(path, _MOST_BYTES).decode("utf-8", "surrogateescape").split("\0")
+    return {name: value for name, equals, value in (line.partition("=") for line in lines) if equals}
+
+
+def applied(inherited: Mapping[str, str], made: MadeEnvironment) -> Dict[str, str]:
+    """These variables, as they are within the environment."""
+    first: List[str] = made["path"]
+    return {
+        **inherited,
+        **made["variables"],
+        "PATH": ":".join([*first, *(one for one in inherited["PATH"].split(":") if one not in first)]),
+        "DTCTL_PYTHON": made["python"],
+    }

@@ -1,0 +1,214 @@
+"""NVIDIA's GPUs by their management library (nvml.h). Any call may block for ever: see gpus.py for who calls."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import suppress
+
+from ..records.kinds import made
+from ..records.vitals import MOST_GPUS, Gpu
+from .neighbours import gpu_user
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Dict, List, Optional
+
+    from ..records.vitals import GpuUser, Throttle
+
+_LIBRARY = "libnvidia-ml.so.1"
+_PLACES = ("", "/usr/lib/wsl/lib/", "/run/opengl-driver/lib/", "/usr/local/nvidia/lib64/")
+"""Where the linker looks; WSL, NixOS, and containers of GKE have it elsewhere."""
+
+# nvmlReturn_t
+_NO_DRIVER = (9, 12)
+_TOO_SMALL = 7
+_LOST = (15, 16)
+"""The GPU is lost, or needs a reset."""
+
+_SM_CLOCK = 1
+_UNCORRECTED, _SINCE_LOADED = 1, 0
+_XID_EVENT = 0x8
+_NOT_KNOWN = 2**64 - 1
+_MOST_USERS = 100
+_MOST_EVENTS = 100
+"""That are taken at once."""
+_THROTTLES: Dict[Throttle, int] = {"thermal": 0x60, "power_cap": 0x4, "power_brake": 0x80, "hardware": 0x8}
+"""nvmlClocksThrottleReasons"""
+
+
+class Unavailable(Exception):
+    """`problem` as in Gpus; the text is the driver's."""
+
+    def __init__(self, problem: str, text: str) -> None:
+        super().__init__(text)
+        self.problem = problem
+
+
+class _Failed(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+class _Utilization(ctypes.Structure):
+    _fields_ = (("gpu", ctypes.c_uint), ("memory", ctypes.c_uint))
+
+
+class _Memory(ctypes.Structure):
+    _fields_ = (("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong))
+
+
+class _User(ctypes.Structure):
+    """nvmlProcessInfo_t, from its second version on."""
+
+    _fields_ = (
+        ("pid", ctypes.c_uint),
+        ("used", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class _FirstUser(ctypes.Structure):
+    _fields_ = (("pid", ctypes.c_uint), ("used", ctypes.c_ulonglong))
+
+
+_USERS = "nvmlDeviceGetComputeRunningProcesses"
+
+
+class _Event(ctypes.Structure):
+    _fields_ = (
+        ("device", ctypes.c_void_p),
+        ("type", ctypes.c_ulonglong),
+        ("data", ctypes.c_ulonglong),
+        ("instance", ctypes.c_uint),
+        ("compute_instance", ctypes.c_uint),
+    )
+
+
+class Nvml:
+    """Raises Unavailable where there is no driver, or it cannot be asked."""
+
+    def __init__(self) -> None:
+        self._library = _load()
+        self._library.nvmlErrorString.restype = ctypes.c_char_p
+        try:
+            self._call("nvmlInit_v2")
+            count = ctypes.c_uint()
+            self._call("nvmlDeviceGetCount_v2", ctypes.byref(count))
+            self._devices = [self._device(index) for index in range(min(count.value, MOST_GPUS))]
+        except _Failed as failed:
+            text = (self._library.nvmlErrorString(failed.code) or b"").decode("utf-8", "replace")
+            raise Unavailable("no_driver" if failed.code in _NO_DRIVER else "error", text[:4096]) from None
+        self._driver = self._text("nvmlSystemGetDriverVersion")
+        self._events = ctypes.c_void_p()
+        self._xids: Dict[int, int] = {}
+        self._await_events()
+
+    def __len__(self) -> int:
+        return len(self._devices)
+
+    def busy(self, index: int) -> Optional[float]:
+        """At this moment."""
+        rates = _Utilization()
+        try:
+            self._call("nvmlDeviceGetUtilizationRates", self._devices[index], ctypes.byref(rates))
+        except _Failed:
+            return None
+        return min(1.0, int(rates.gpu) / 100)
+
+    def look(self, index: int) -> Gpu:
+        self._take_events()
+        device = self._devices[index]
+        memory, known = _Memory(), made(Gpu, index=index, driver=self._driver, xid=self._xids.get(index))
+        try:
+            if device is not None:
+                self._call("nvmlDeviceGetMemoryInfo", device, ctypes.byref(memory))
+        except _Failed as failed:
+            known["lost"] = failed.code in _LOST
+        if device is None or known["lost"]:
+            return {**known, "lost": True}
+        reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons", device, kind=ctypes.c_ulonglong) or 0
+        ecc = ("nvmlDeviceGetTotalEccErrors", device, _UNCORRECTED, _SINCE_LOADED)
+        return {
+            **known,
+            "name": self._text("nvmlDeviceGetName", device),
+            "used_bytes": memory.used,
+            "memory_bytes": memory.total,
+            "degrees": self._number("nvmlDeviceGetTemperature", device, 0),
+            "clock_mhz": self._number("nvmlDeviceGetClockInfo", device, _SM_CLOCK),
+            "most_clock_mhz": self._number("nvmlDeviceGetMaxClockInfo", device, _SM_CLOCK),
+            "lanes": self._number("nvmlDeviceGetCurrPcieLinkWidth", device),
+            "throttled": [reason for reason, bits in _THROTTLES.items() if reasons & bits],
+            "ecc_errors": self._number(*ecc, kind=ctypes.c_ulonglong) or 0,
+            "users": self._users(device),
+        }
+
+    def _device(self, index: int) -> Optional[ctypes.c_void_p]:
+        """None for one that is lost."""
+        device = ctypes.c_void_p()
+        try:
+            self._call("nvmlDeviceGetHandleByIndex_v2", index, ctypes.byref(device))
+        except _Failed as failed:
+            if failed.code in _LOST:
+                return None
+            raise
+        return device
+
+    def _users(self, device: ctypes.c_void_p) -> List[GpuUser]:
+        names = ((_USERS + version, _User) for version in ("_v3", "_v2"))
+        name, record = next((one for one in names if hasattr(self._library, one[0])), (_USERS, _FirstUser))
+        count, users = ctypes.c_uint(_MOST_USERS), (record * _MOST_USERS)()
+        try:
+            self._call(name, device, ctypes.byref(count), users)
+        except _Failed as failed:
+            if failed.code != _TOO_SMALL:
+                return []
+        found = users[: min(count.value, _MOST_USERS)]
+        return [gpu_user(one.pid, None if one.used == _NOT_KNOWN else one.used) for one in found if one.pid]
+
+    def _await_events(self) -> None:
+        with suppress(_Failed):  # some GPUs report none
+            self._call("nvmlEventSetCreate", ctypes.byref(self._events))
+            for device in filter(None, self._devices):
+                kind = ctypes.c_ulonglong(_XID_EVENT)
+                with suppress(_Failed):
+                    self._call("nvmlDeviceRegisterEvents", device, kind, self._events)
+
+    def _take_events(self) -> None:
+        event, numbers = _Event(), {one.value: index for index, one in enumerate(self._devices) if one is not None}
+        with suppress(_Failed):  # no more
+            for _ in range(_MOST_EVENTS if self._events else 0):
+                self._call("nvmlEventSetWait_v2", self._events, ctypes.byref(event), 0)
+                if event.type == _XID_EVENT and event.device in numbers:
+                    self._xids[numbers[event.device]] = event.data
+
+    def _text(self, name: str, *where: object) -> str:
+        text = ctypes.create_string_buffer(96)
+        try:
+            self._call(name, *where, text, len(text))
+        except _Failed:
+            return ""
+        return text.value.decode("utf-8", "replace")
+
+    def _number(self, name: str, *where: object, kind: type = ctypes.c_uint) -> Optional[int]:
+        """None where it is not known, as for a figure that this GPU does not have."""
+        value = kind()
+        try:
+            self._call(name, *where, ctypes.byref(value))
+        except _Failed:
+            return None
+        return int(value.value)
+
+    def _call(self, name: str, *arguments: object) -> None:
+        function = getattr(self._library, name, None)
+        code = function(*arguments) if function is not None else -1  # an older library
+        if code:
+            raise _Failed(code)
+
+
+def _load() -> ctypes.CDLL:
+    for place in _PLACES:
+        with suppress(OSError):
+            return ctypes.CDLL(place + _LIBRARY)
+    raise Unavailable("no_driver", "there is no %s" % _LIBRARY)

@@ -1,0 +1,158 @@
+"""dtctl data"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dtctl.cli.ending import exit_for
+from dtctl.cli.options import OutputOption, Overrides, Quiet, Scope, on_cluster
+from dtctl.errors import ExitCode, UsageError
+
+if TYPE_CHECKING:
+    from dtctl.operations.data import DataSet
+    from dtctl.operations.run_record import RunRecord
+
+_ACTIONS = ("status", "push", "verify", "drop")
+_OWN = {"push": ("--overwrite",), "drop": ("--yes",)}
+"""What only makes sense with this action."""
+
+
+@on_cluster
+def data(
+    scope: Scope,
+    action: Annotated[
+        str, typer.Argument(metavar="[status|push|verify|drop]", help="What to do; status if omitted.")
+    ] = "status",
+    overrides: Overrides = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="With push: replace files that others have put there, and that differ.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="With drop: do not ask for confirmation.")] = False,
+    quiet: Quiet = False,
+    output: OutputOption = "text",
+) -> None:
+    """Show, push, verify or drop the data set on the hosts."""
+    if action not in _ACTIONS:
+        raise UsageError(
+            f"{action!r} is none of {', '.join(_ACTIONS)}", hint="dtctl data push    or status, verify, drop"
+        )
+    for name, given in (("--overwrite", overwrite), ("--yes", yes)):
+        if given and name not in _OWN.get(action, ()):
+            whose = next(one for one, names in _OWN.items() if name in names)
+            raise UsageError(f"{name} is about data {whose}", hint=f"dtctl data {whose} {name}")
+    shows = not quiet and output == "text"
+    record, found = _found(scope, overrides, action, shows=shows)
+    if action == "push":
+        return _push(scope, record, found, overwrite=overwrite, shows=shows, output=output)
+    if action == "drop":
+        return _drop(scope, record, found, yes=yes, output=output)
+    return _show(scope, record, found, verifies=action == "verify", shows=shows, output=output)
+
+
+def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
+    """What the source holds is read where it matters."""
+    from dtctl.operations.data import data_set
+    from dtctl.operations.run_record import record_of
+    from dtctl.plan.roster import plan_roster
+    from dtctl.render import errors
+    from dtctl.render.data import SourceProgress
+
+    cluster = scope.cluster(None, overrides)
+    source = cluster.data.source
+    if source is None:
+        raise UsageError(
+            f"{cluster.file} names no data that dtctl brings to the hosts",
+            hint="data: {from: ~/datasets/digits}    and dirs: {data: /data/digits}, where it is to be on the hosts",
+        )
+    record = record_of(plan_roster(cluster))
+    if action == "status" and not source.is_dir():
+        errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
+    reads = action == "push" or (action == "status" and source.is_dir())
+    with SourceProgress(source, quiet=not shows) as report:
+        return record, data_set(cluster, report, read=reads)
+
+
+def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, shows: bool, output: str) -> None:
+    from dtctl.operations.push import push_data
+    from dtctl.render import data as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import data as machine
+    from dtctl.render.machine import document
+    from dtctl.render.plan import show_left_out
+    from dtctl.render.progress import UpProgress
+
+    assert found.bundle is not None
+    show_left_out(found.bundle, record.file)
+    with (
+        scope.on_interrupt("what has arrived stays on the hosts", "dtctl data push    sends the rest"),
+        UpProgress(found.hosts, quiet=not shows, rates=True) as progress,
+    ):
+        outcome = push_data(record, found, scope.transport, progress, overwrite=overwrite)
+    if output == "json":
+        places = machine.pushed(outcome.results)
+        fields = {**machine.source(found), **document.not_pushed(found.bundle), "places": places}
+        document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
+    else:
+        shown.show_data_pushed(outcome.results)
+        shown.show_data_source(found.bundle, found)
+    errors.show_host_errors(outcome.errors)
+    exit_for(outcome.errors, others=outcome.results)
+
+
+def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, shows: bool, output: str) -> None:
+    from dtctl.operations.data import status, verify
+    from dtctl.render import data as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import data as machine
+    from dtctl.render.machine import document
+    from dtctl.render.progress import UpProgress
+
+    if verifies:
+        with UpProgress(found.hosts, quiet=not shows, rates=True) as progress:
+            outcome = verify(record, found, scope.transport, progress)
+    else:
+        outcome = status(record, found, scope.transport)
+    states = [one for each in outcome.results.values() for one in each]
+    if output == "json":
+        fields = {**machine.source(found), "places": machine.states(outcome.results)}
+        kind = "DataVerification" if verifies else "DataStatus"
+        document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
+    elif states:
+        shown.show_data_states(states)
+        if verifies:
+            shown.show_data_examples(states)
+        if step := shown.next_step(states):
+            errors.note(step)
+    errors.show_host_errors(outcome.errors)
+    if verifies and any(one.right_files < one.held["files"] or one.state == "missing" for one in states):
+        raise typer.Exit(ExitCode.RUN_FAILED)
+    exit_for(outcome.errors, others=outcome.results)
+
+
+def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output: str) -> None:
+    from dtctl.operations.data import drop, status
+    from dtctl.render import data as shown
+    from dtctl.render import errors
+    from dtctl.render.machine import data as machine
+    from dtctl.render.machine import document
+    from dtctl.render.terminal import console
+
+    if not (yes or sys.stdin.isatty()):
+        raise UsageError("drop removes files, so it asks first", hint="dtctl data drop --yes")
+    if not yes:
+        before = status(record, found, scope.transport)
+        errors.show_host_errors(before.errors)
+        shown.show_data_states([one for each in before.results.values() for one in each])
+        console.confirm("Remove what dtctl has put there?")
+    with scope.on_interrupt("hosts that were asked already remove theirs", "dtctl data status    shows what is left"):
+        outcome = drop(record, found, scope.transport)
+    if output == "json":
+        fields = {"places": machine.dropped(outcome.results), "errors": document.errors(outcome.errors)}
+        document.print_json("DataDrop", fields)
+    else:
+        shown.show_data_dropped(outcome.results)
+    errors.show_host_errors(outcome.errors)
+    exit_for(outcome.errors, others=outcome.results)

@@ -1,0 +1,64 @@
+"""Whether the hosts have the data that `data push` brings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from dtctl.agent.records.checks import DataFacts, DataHeld, DataQuestion
+from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.operations.data import state_of
+from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.plan.data import DataPlace
+
+MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
+
+
+def ask(context: CheckContext, heard: Answers[DataFacts]) -> Mapping[str, DataQuestion]:
+    data = context.data
+    if data is None:
+        return {}
+    return once(heard, {host: {"dirs": [place.directory for place in data.on(host)]} for host in data.hosts})
+
+
+def judge(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Finding]:
+    data = context.data
+    if data is None or not heard.first:
+        return
+    states = grouped(
+        ((state_of(held, data.wanted(place)), shown(place.directory)), (place.host, held))
+        for place, held in _held(context, heard)
+    )
+    for (state, where), those in states.items():
+        hosts = [host for host, _ in those]
+        if state == "missing":
+            yield found("data_not_pushed", hosts, where=where)
+        elif state == "differs":
+            yield found("data_outdated", hosts, where=where)
+        elif state != "complete":
+            files = those[0][1]["files"]
+            lacking = max(held["missing"] + held["changed"] for _, held in those)
+            yield found("data_incomplete", hosts, where=where, lacking=lacking, files=files)
+    if data.bundle is None:
+        yield found("data_source_unread", data.hosts)
+
+
+def describe(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Line]:
+    data = context.data
+    if data is None or context.brief:
+        return
+    states: dict[str, list[str]] = {}
+    for place, held in _held(context, heard):
+        states.setdefault(place.host, []).append(state_of(held, data.wanted(place)))
+    yield Line("pushed data", {host: ", ".join(dict.fromkeys(each)) for host, each in states.items()})
+
+
+def _held(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[tuple[DataPlace, DataHeld]]:
+    assert context.data is not None
+    for host, facts in heard.first.items():
+        held = {one["dir"]: one for one in facts["at"]}
+        for place in context.data.on(host):
+            if place.directory in held:
+                yield place, held[place.directory]
+
+
+TOPIC = Topic("data", ask, judge, describe)

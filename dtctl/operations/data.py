@@ -1,0 +1,178 @@
+"""The data set of a cluster: what belongs on which host, what is there, and its removal. `push.py` brings it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld, DataResult
+from dtctl.bundle import Bundle, scan
+from dtctl.bundle.manifest import Manifest
+from dtctl.bundle.scanning import ScanReport, Unread
+from dtctl.config.cluster import Cluster
+from dtctl.errors import PreflightError
+from dtctl.model import Host
+from dtctl.operations.client.conversation import Progress, Report, Request, ask
+from dtctl.operations.client.plausible import wrong
+from dtctl.operations.run_record import RunRecord
+from dtctl.plan.data import DataPlace, data_places
+from dtctl.transport.fanout import Outcomes
+from dtctl.transport.seam import Message, Transport
+
+DataState = Literal["complete", "incomplete", "changed", "differs", "missing"]
+QUIET_S = 120.0
+"""How long a host may read without having read anything."""
+DROP_S = 600.0
+
+_Share = tuple[int, int] | None
+
+
+@dataclass(frozen=True)
+class DataSet:
+    """`bundle`: what the source holds; None: this is unknown."""
+
+    places: tuple[DataPlace, ...]
+    bundle: Bundle | None
+    _parts: dict[_Share, Bundle] = field(default_factory=dict, compare=False)
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(place.host for place in self.places))
+
+    def only(self, host: str) -> DataSet:
+        """What belongs on one host."""
+        return dataclasses.replace(self, places=self.on(host))
+
+    def on(self, host: str) -> tuple[DataPlace, ...]:
+        return tuple(place for place in self.places if place.host == host)
+
+    def part(self, place: DataPlace) -> Bundle:
+        """The files that belong there; every directory, so that labels by directory are the same everywhere."""
+        assert self.bundle is not None
+        if place.share is None:
+            return self.bundle
+        if place.share not in self._parts:
+            index, count = place.share
+            whole = self.bundle.manifest
+            part = Manifest(files=whole.files[index::count], links=(), dirs=whole.dirs)
+            self._parts[place.share] = dataclasses.replace(self.bundle, manifest=part)
+        return self._parts[place.share]
+
+    def wanted(self, place: DataPlace) -> str | None:
+        """The id of what belongs there."""
+        return None if self.bundle is None else self.part(place).id
+
+
+def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool = True) -> DataSet:
+    """Raises PreflightError for a source that cannot be sent. Without `read` no file is read: what has changed since
+    the last push makes the bundle unknown, and so does a source that is not on this machine."""
+    source = cluster.data.source
+    places = data_places(cluster)
+    if source is None:
+        return DataSet((), None)
+    if not read and not source.is_dir():
+        return DataSet(places, None)
+    try:
+        bundle = scan(source, report, data=True, read=read)
+    except Unread:
+        return DataSet(places, None)
+    if cluster.data.shard != "none" and bundle.manifest.links:
+        raise PreflightError(
+            f"{source / bundle.manifest.links[0][0]} is a link, and links cannot be dealt out",
+            hint="put the file in its place, or write data.shard: none",
+        )
+    return DataSet(places, bundle)
+
+
+@dataclass(frozen=True)
+class PlaceState:
+    """What a host has in one of its directories."""
+
+    place: DataPlace
+    held: DataHeld
+    state: DataState
+
+    @property
+    def right_files(self) -> int:
+        return self.held["files"] - self.held["missing"] - self.held["changed"]
+
+
+def state_of(held: DataHeld, wanted: str | None) -> DataState:
+    """`wanted`: the id of what belongs there; None: unknown."""
+    if held["bundle"] is None:
+        return "missing"
+    if wanted not in (None, held["bundle"]):
+        return "differs"
+    if held["changed"]:
+        return "changed"
+    return "incomplete" if held["missing"] else "complete"
+
+
+def status(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[PlaceState]]:
+    """By sizes and times of the files on the hosts."""
+    wanted = Request("data_status", DataResult, _dirs(data), _check_held(data))
+    return _states(data, ask(record, transport, wanted, data.hosts))
+
+
+def verify(record: RunRecord, data: DataSet, transport: Transport, report: Report) -> Outcomes[Sequence[PlaceState]]:
+    """By what the files hold: the hosts read every byte."""
+
+    def heard(host: Host, message: Message) -> None:
+        report(Progress(host.name, "verify", message["done_bytes"], message["total_bytes"]))
+
+    def check(host: Host, answer: DataResult) -> None:
+        _check_held(data)(host, answer)
+        report(Progress(host.name, "prepared"))
+
+    frames = {"progress": heard}
+    wanted = Request("data_verify", DataResult, _dirs(data), check, within_s=None, on_frame=frames, quiet_s=QUIET_S)
+    return _states(data, ask(record, transport, wanted, data.hosts))
+
+
+def drop(record: RunRecord, data: DataSet, transport: Transport) -> Outcomes[Sequence[DataDropped]]:
+    """Removes what pushes have put there."""
+
+    def check(host: Host, answer: DataDropResult) -> None:
+        _check_dirs(data, host, [one["dir"] for one in answer["at"]])
+
+    wanted = Request("data_drop", DataDropResult, _dirs(data), check, within_s=DROP_S)
+    outcomes = ask(record, transport, wanted, data.hosts)
+    return Outcomes({host: answer["at"] for host, answer in outcomes.results.items()}, outcomes.errors)
+
+
+def _dirs(data: DataSet) -> Callable[[Host], Mapping[str, Any]]:
+    return lambda host: {"dirs": [place.directory for place in data.on(host.name)]}
+
+
+def _check_held(data: DataSet) -> Callable[[Host, DataResult], None]:
+    return lambda host, answer: check_held(data.on(host.name), answer["at"])
+
+
+def check_held(places: Sequence[DataPlace], answer: Sequence[DataHeld]) -> None:
+    """Raises InvalidValue for an answer that is about other directories, or that counts more than there can be."""
+    _check_same([place.directory for place in places], [one["dir"] for one in answer])
+    for one in answer:
+        if one["missing"] + one["changed"] > one["files"]:
+            raise wrong("at", f"no more than {one['files']} files", one["missing"] + one["changed"])
+
+
+def _check_dirs(data: DataSet, host: Host, answered: Sequence[str]) -> None:
+    _check_same([place.directory for place in data.on(host.name)], answered)
+
+
+def _check_same(asked: Sequence[str], answered: Sequence[str]) -> None:
+    if list(asked) != list(answered):
+        raise wrong("at", "the directories that were asked for", list(answered)[:3])
+
+
+def _states(data: DataSet, outcomes: Outcomes[DataResult]) -> Outcomes[Sequence[PlaceState]]:
+    found = {
+        host: [
+            PlaceState(place, held, state_of(held, data.wanted(place)))
+            for place, held in zip(data.on(host), answer["at"], strict=True)
+        ]
+        for host, answer in outcomes.results.items()
+    }
+    return Outcomes(dict(found), outcomes.errors)

@@ -1,0 +1,120 @@
+"""Data sets as text: what hosts have of one, what was sent and what was removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dtctl.operations.checks.topic import shown
+from dtctl.render.format import by_value, count, size, summarize_hosts
+from dtctl.render.tables import print_table, styled, table
+from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import LastLine, moving
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from dtctl.agent.records.answers import DataDropped
+    from dtctl.bundle import Bundle
+    from dtctl.operations.data import DataSet, PlaceState
+    from dtctl.operations.push import PushedData
+
+_PUSH = "dtctl data push    brings what is missing"
+_STYLES = {"complete": "green", "missing": "yellow", "incomplete": "yellow"}
+
+
+class SourceProgress(ExitStack):
+    """How much of the source has been read; on a terminal. A context manager, and a ScanReport."""
+
+    def __init__(self, source: Path, *, quiet: bool = False) -> None:
+        super().__init__()
+        self._source = source
+        self._quiet = quiet
+        self._line = ""
+
+    def __enter__(self) -> SourceProgress:
+        if not self._quiet and console.interactive():
+            self.enter_context(moving(LastLine(lambda: self._line)))
+        return self
+
+    def __call__(self, files: int, read_bytes: int) -> None:
+        self._line = f"reading {self._source}: {count(files, 'file')}, {size(read_bytes)} new"
+
+
+def show_data_states(states: Iterable[PlaceState]) -> None:
+    """Hosts with the same directory in the same state are one line."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for one in states:
+        alike.setdefault((shown(one.place.directory), one.state, _words(one)), []).append(one.place.host)
+    columns: dict[str, list[str] | list[Text]] = {
+        "HOST": [summarize_hosts(hosts) for hosts in alike.values()],
+        "DIRECTORY": [directory for directory, _, _ in alike],
+        "STATE": [styled(words, _STYLES.get(state, "red")) for _, state, words in alike],
+    }
+    print_table(table(columns))
+
+
+def _words(one: PlaceState) -> str:
+    held = one.held
+    whole = f"{count(held['files'], 'file')}, {size(held['size_bytes'])}"
+    if one.state == "complete":
+        return f"complete: {whole}"
+    if one.state == "missing":
+        return "missing" + (": the directory is there, and nothing was pushed into it" if held["there"] else "")
+    if one.state == "differs":
+        return f"differs: {whole} of another state of the source"
+    lacking = [f"{held['missing']} missing ({size(held['missing_bytes'])})"] if held["missing"] else []
+    lacking += [f"{held['changed']} changed"] if held["changed"] else []
+    return f"{one.right_files} of {count(held['files'], 'file')}: {', '.join(lacking)}"
+
+
+def next_step(states: Iterable[PlaceState]) -> str:
+    """What to type; nothing where all is well."""
+    found = {one.state for one in states}
+    if found == {"complete"} or not found:
+        return ""
+    verify = ["dtctl data verify    reads the changed files"] if "changed" in found else []
+    return "\n".join([*verify, _PUSH])
+
+
+def show_data_examples(states: Iterable[PlaceState]) -> None:
+    """Names of files that are missing or not as they were sent."""
+    for one in states:
+        if examples := one.held["examples"]:
+            more = one.held["files"] - one.right_files - len(examples)
+            also = f" and {more} more" if more else ""
+            console.say(f"{one.place.host}:{shown(one.place.directory)}: {', '.join(examples)}{also}")
+
+
+def show_data_pushed(outcome: Mapping[str, Sequence[PushedData]]) -> None:
+    """What each host was sent."""
+    texts = {host: "; ".join(map(_pushed, pushed)) for host, pushed in outcome.items()}
+    for text, hosts in by_value(texts).items():
+        console.say(f"{summarize_hosts(hosts)}: {text}")
+
+
+def _pushed(one: PushedData) -> str:
+    answer = one.answer
+    what = f"{count(answer['sent_files'], 'file')} sent" if answer["sent_files"] else "already had everything"
+    found = f", {answer['found_files']} were there already" if answer["found_files"] and answer["sent_files"] else ""
+    removed = f", {answer['removed_files']} removed" if answer["removed_files"] else ""
+    return f"{shown(one.place.directory)}: {what}{found}{removed}"
+
+
+def show_data_source(bundle: Bundle, data: DataSet) -> None:
+    shares = {place.share for place in data.places if place.share is not None}
+    dealt = f", dealt out to {count(len(shares), 'task')}" if shares else ""
+    console.report(f"data: {count(len(bundle.manifest.files), 'file')}, {size(bundle.total_bytes)}{dealt}")
+
+
+def show_data_dropped(outcome: Mapping[str, Sequence[DataDropped]]) -> None:
+    texts = {host: "; ".join(map(_dropped, dropped)) for host, dropped in outcome.items()}
+    for text, hosts in by_value(texts).items():
+        console.say(f"{summarize_hosts(hosts)}: {text}")
+
+
+def _dropped(one: DataDropped) -> str:
+    kept = f", {count(one['kept_files'], 'file')} of others kept" if one["kept_files"] else ""
+    return f"{shown(one['dir'])}: {count(one['removed_files'], 'file')} removed, {size(one['freed_bytes'])}{kept}"

@@ -1,0 +1,72 @@
+"""Whether the hosts have the data: what stops a start, and what is only said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.checks import DataFacts
+from dtctl.agent.records.kinds import checked
+from dtctl.bundle import Bundle, FileEntry, Manifest
+from dtctl.operations.checks.checking import STOPPING
+from dtctl.operations.checks.data import TOPIC
+from dtctl.operations.checks.topic import Answers, CheckContext
+from dtctl.operations.data import DataSet
+from dtctl.plan.data import DataPlace
+from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
+
+BUNDLE = Bundle(Path("/here"), Manifest((FileEntry("x", 0o644, 1, "0" * 64),), (), ()), ())
+PLACES = (DataPlace("c", "/data"), DataPlace("d", "/data"))
+WHOLE = {"bundle": BUNDLE.id, "files": 4, "size_bytes": 4}
+
+
+def scene(bundle: Bundle | None = BUNDLE, **fields: Any) -> CheckContext:
+    return context(data=DataSet(PLACES, bundle), **fields)
+
+
+def facts(**odd: Any) -> dict[str, DataFacts]:
+    """c has all of it, and d what is said."""
+    return {
+        host: checked(DataFacts, {"at": [{"dir": "/data", "there": True, **(odd if host == "d" else WHOLE)}]})
+        for host in "cd"
+    }
+
+
+@pytest.mark.parametrize(
+    ("held", "signature"),
+    [
+        ({}, "data_not_pushed"),
+        ({**WHOLE, "missing": 1}, "data_incomplete"),
+        ({**WHOLE, "changed": 4}, "data_incomplete"),
+        ({**WHOLE, "bundle": "f" * 64}, "data_outdated"),
+    ],
+)
+def test_a_host_without_the_data_stops_a_start(held: dict[str, Any], signature: str) -> None:
+    [one] = judged(TOPIC, scene(), facts(**held))
+    assert (one.signature.name, one.seen.hosts) == (signature, ("d",))
+    assert signature in STOPPING
+    assert "/data" in sentence(one)
+    assert any("dtctl data push" in line for line in one.signature.remedy)
+
+
+def test_complete_data_is_no_finding() -> None:
+    assert judged(TOPIC, scene(), facts(**WHOLE)) == []
+
+
+def test_a_source_that_nobody_has_read_is_said_and_stops_nothing() -> None:
+    found = judged(TOPIC, scene(None), facts(**{**WHOLE, "bundle": "f" * 64}))
+    assert hosts_by_signature(found) == {"data_source_unread": ("c", "d")}
+    assert "data_source_unread" not in STOPPING
+
+
+def test_without_data_of_dtctls_nobody_is_asked() -> None:
+    assert TOPIC.ask(context(), Answers()) == {}
+    assert TOPIC.ask(scene(brief=True), Answers()) == {host: {"dirs": ["/data"]} for host in "cd"}
+    assert TOPIC.ask(scene(), Answers([facts(**WHOLE)])) == {}
+
+
+def test_the_state_of_each_host_is_a_line_of_check() -> None:
+    [line] = TOPIC.describe(scene(), Answers([facts()]))
+    assert line.values == {"c": "complete", "d": "missing"}  # type: ignore[union-attr]

@@ -1,0 +1,174 @@
+"""What belongs on which host, what is said of what is there, and what a source may hold."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.records.answers import DataHeld
+from dtctl.agent.records.kinds import InvalidValue, made
+from dtctl.config.cluster import Data
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
+from dtctl.operations import push as pushing
+from dtctl.operations.client.conversation import silent
+from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
+from dtctl.operations.local import scan_code
+from dtctl.operations.push import push_data
+from dtctl.plan.data import DataPlace
+from tests.unit.clusters import cluster
+from tests.unit.coordinated import record
+from tests.unit.fakes import FakeSession, FakeTransport
+
+ID, OTHER = "a" * 64, "b" * 64
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    source = tmp_path / "digits"
+    for name in ("a/1", "a/2", "a/3", "b/1", "b/2"):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(name)
+    (source / ".gitignore").write_text("*\n")
+    return source
+
+
+def found(source: Path, *, read: bool = True, **data: Any) -> DataSet:
+    value = cluster(dirs={"data": "/data"}, data=Data(source=source, **data))
+    return data_set(value, read=read)
+
+
+def paths(data: DataSet, place: DataPlace) -> list[str]:
+    return [file.path for file in data.part(place).manifest.files]
+
+
+def test_each_worker_gets_every_nth_file_and_all_directories(source: Path) -> None:
+    data = found(source, shard="worker")
+    first, second = data.places
+    assert paths(data, first) == [".gitignore", "a/2", "b/1"]
+    assert paths(data, second) == ["a/1", "a/3", "b/2"]
+    assert [path for path, _ in data.part(second).manifest.dirs] == ["a", "b"]
+    again = found(source, shard="worker")
+    assert list(map(again.wanted, data.places)) == list(map(data.wanted, data.places))
+
+
+def test_a_file_added_at_the_end_moves_no_other(source: Path) -> None:
+    before = found(source, shard="worker")
+    (source / "z").write_text("z")
+    after = found(source, shard="worker")
+    first, second = after.places
+    assert paths(after, first) == [*paths(before, first), "z"]
+    assert paths(after, second) == paths(before, second)
+
+
+def test_links_cannot_be_dealt_out(source: Path) -> None:
+    (source / "latest").symlink_to("a")
+    assert found(source).bundle is not None
+    with pytest.raises(PreflightError, match="latest is a link, and links cannot be dealt out"):
+        found(source, shard="worker")
+
+
+def test_without_reading_what_has_changed_since_makes_the_whole_unknown(
+    source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    really = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: really() + 10**10)  # the files are old enough to be remembered
+    assert found(source, read=False).bundle is None
+    known = found(source).bundle
+    assert known is not None
+    assert found(source, read=False).bundle == known
+    os.utime(source / "b" / "2", (1, 1))
+    unknown = found(source, read=False)
+    assert unknown.bundle is None
+    assert [unknown.wanted(place) for place in unknown.places] == [None, None]
+
+
+def test_what_was_hashed_before_an_interrupt_is_not_read_again(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dtctl.bundle import scanning
+
+    really, now = scanning._Found._read, time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: now() + 10**10)
+    read: list[str] = []
+
+    def reading(self: Any, parent: int, path: str) -> Any:
+        if path == "b/1" and path not in read:
+            read.append(path)
+            raise KeyboardInterrupt
+        read.append(path)
+        return really(self, parent, path)
+
+    monkeypatch.setattr(scanning._Found, "_read", reading)
+    with pytest.raises(KeyboardInterrupt):
+        found(source)
+    found(source)
+    assert sorted(read) == [".gitignore", "a/1", "a/2", "a/3", "b/1", "b/1", "b/2"]
+
+
+def test_data_within_the_code_does_not_travel_with_it(tmp_path: Path, source: Path) -> None:
+    from dtctl.config.cluster import Trainer
+
+    (tmp_path / "train.py").touch()
+    value = cluster(trainer=Trainer(code=tmp_path), dirs={"data": "/data"}, data=Data(source=source))
+    assert [file.path for file in scan_code(value).manifest.files] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries", "ends"),
+    [
+        ([], 1, "sent"),
+        ([ConnectionLost("cut"), TransportError("no route")], 3, "sent"),
+        ([TransportError("no route")], 1, "no route"),
+        ([ConnectionLost("cut")] * 9, 5, "cut"),
+        ([AgentError("disk_full", "c: full", host="c")], 1, "c: full"),
+    ],
+)
+def test_a_push_that_was_cut_off_goes_on_by_itself(
+    source: Path, monkeypatch: pytest.MonkeyPatch, failures: list[DtctlError], tries: int, ends: str
+) -> None:
+    monkeypatch.setattr(pushing, "RESUMED_AFTER_S", (0.0,) * 4)
+    data = found(source).only("c")
+    assert data.bundle is not None
+    result = {"type": "result", "bundle": data.bundle.id, "sent_files": 5}
+    left = list(failures)
+
+    def answer(session: FakeSession, frame: Mapping[str, Any]) -> list[Any]:
+        return [left.pop(0)] if left else [dict(result)]
+
+    transport = FakeTransport(answer)
+    outcomes = push_data(record(), data, transport, silent, overwrite=False)
+    said = [str(error.summary) for error in outcomes.errors.values()] or ["sent"] * len(outcomes.results)
+    assert (said, len(transport.opened)) == ([ends], tries)
+
+
+@pytest.mark.parametrize(
+    ("held", "wanted", "state"),
+    [
+        ({}, ID, "missing"),
+        ({}, None, "missing"),
+        ({"bundle": ID, "files": 3}, ID, "complete"),
+        ({"bundle": ID, "files": 3}, None, "complete"),
+        ({"bundle": OTHER, "files": 3}, ID, "differs"),
+        ({"bundle": ID, "files": 3, "missing": 1}, ID, "incomplete"),
+        ({"bundle": ID, "files": 3, "missing": 1, "changed": 1}, ID, "changed"),
+        ({"bundle": OTHER, "files": 3, "missing": 1}, ID, "differs"),
+    ],
+)
+def test_what_a_host_has(held: dict[str, Any], wanted: str | None, state: DataState) -> None:
+    assert state_of(made(DataHeld, dir="/data", there=True, **held), wanted) == state
+
+
+@pytest.mark.parametrize(
+    "fields", [{"dir": "/other"}, {"files": 1, "missing": 2}, {"files": 2, "missing": 1, "changed": 2}]
+)
+def test_an_answer_about_something_else_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidValue):
+        check_held([DataPlace("c", "/data")], [made(DataHeld, **{"dir": "/data", "there": True, **fields})])

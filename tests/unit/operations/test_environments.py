@@ -1,0 +1,129 @@
+"""What an environment is made of: files of the code and those that they name, before anything is sent."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from dtctl.config import check_cluster
+from dtctl.config.cluster import Environment
+from dtctl.errors import PreflightError
+from dtctl.operations.consent import programs_here
+from dtctl.operations.environments import environment_files
+from dtctl.operations.up.launch import make_plan
+from dtctl.plan.spec import environment_of
+
+TEXT = """\
+name: demo
+hosts: {a: {ssh: 10.0.0.1, python: /opt/py/bin/python}, b: {transport: local, address: 10.0.0.2}}
+jobs: {worker: {hosts: [a, b]}}
+trainer:
+  command: [python, train.py]
+  env: {PIP_INDEX_URL: "http://index", OTHER: x}
+  environment: {requirements: requirements.txt}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "train.py").touch()
+    (tmp_path / "requirements.txt").write_text("numpy\n")
+
+
+def files_of(environment: str = "{requirements: requirements.txt}") -> dict[str, str]:
+    text = TEXT.replace("{requirements: requirements.txt}", environment)
+    text = text.replace("python: /opt/py/bin/python", "gpus: 0") if "conda" in environment else text
+    Path("cluster.yaml").write_text(text)
+    return dict(environment_files(check_cluster(Path("cluster.yaml")).cluster))
+
+
+def test_a_file_counts_with_all_that_it_names_and_by_its_content() -> None:
+    Path("lib/base.txt").write_text("-r ../requirements.txt  # a circle\nsix\n")
+    Path("lib/pins.txt").write_text("six==1.0\n")
+    Path("lib/own-1.0-py3-none-any.whl").write_bytes(b"zip")
+    text = "numpy \\\n  --hash=sha256:00\n#-e .\n-rlib/base.txt\n--constraint=lib/pins.txt\n"
+    Path("requirements.txt").write_text(text + "./lib/own-1.0-py3-none-any.whl\n")
+    names = ["requirements.txt", "lib/base.txt", "lib/pins.txt", "lib/own-1.0-py3-none-any.whl"]
+    assert files_of() == {name: hashlib.sha256(Path(name).read_bytes()).hexdigest() for name in names}
+
+
+@pytest.mark.parametrize(
+    ("environment", "names"),
+    [
+        ("{uv: true}", ["pyproject.toml", "uv.lock"]),
+        ("{uv: lib}", ["lib/pyproject.toml", "lib/uv.lock"]),
+        ("{conda: environment.yml}", ["environment.yml"]),
+        ("{conda: base}", []),
+        ("{modules: python/3.11 cuda}", []),
+    ],
+)
+def test_each_kind_has_its_own_files(environment: str, names: list[str]) -> None:
+    for name in names:
+        Path(name).touch()
+    assert list(files_of(environment)) == names
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("-e .", "requirements.txt:2: -e . installs from the code directory"),
+        ("--editable=lib", "requirements.txt:2: --editable=lib installs from the code directory"),
+        ("./lib", "requirements.txt:2: lib is a directory of the code"),
+        ("-r ../x.txt", "requirements.txt:2: ../x.txt lies outside of the code directory"),
+        ("-c /etc/pins.txt", "requirements.txt:2: /etc/pins.txt lies outside of the code directory"),
+        ("-r https://example.com/x.txt", "requirements.txt:2: https://example.com/x.txt is elsewhere"),
+        ("-r gone.txt", "gone.txt cannot be read in the code"),
+    ],
+)
+def test_what_has_no_content_of_its_own_is_refused(line: str, problem: str) -> None:
+    Path("requirements.txt").write_text(f"numpy\n{line}\n")
+    with pytest.raises(PreflightError) as refused:
+        files_of()
+    assert refused.value.summary.startswith(problem)
+
+
+def test_a_host_is_told_its_interpreter_and_the_settings_of_its_maker() -> None:
+    files = files_of("{requirements: requirements.txt, python: python3.11}")
+    plan = make_plan(check_cluster(Path("cluster.yaml")).cluster, lambda reach: "a")
+    assert [task.argv[0] for task in plan.tasks] == ["\0PYTHON"] * 2
+    for task, python in zip(plan.tasks, ("/opt/py/bin/python", "python3.11"), strict=True):
+        assert environment_of(plan, task, files) == {
+            "kind": "requirements",
+            "what": "requirements.txt",
+            "python": python,
+            "files": files,
+            "env": {"PIP_INDEX_URL": "http://index"},
+            "directory": None,
+        }
+
+
+def test_what_is_installed_here_is_allowed_by_its_content() -> None:
+    def digest() -> str:
+        files_of()
+        programs = programs_here(check_cluster(Path("cluster.yaml")).cluster)
+        (own,) = [one for one in programs if one.what == "environment"]
+        assert own.argv == ("pip", "install", "-r", "requirements.txt")
+        assert own.hosts == ("b",)
+        return own.digest
+
+    before = digest()
+    Path("requirements.txt").write_text("other\n")
+    assert digest() != before
+
+
+@pytest.mark.parametrize(
+    ("said", "command"),
+    [
+        (Environment(uv="."), "uv sync --frozen"),
+        (Environment(uv="lib"), "uv sync --frozen --project lib"),
+        (Environment(conda="e.yaml"), "conda env create --file e.yaml"),
+        (Environment(conda="base"), "conda activate base"),
+        (Environment(modules=("python/3.11", "cuda")), "module load python/3.11 cuda"),
+    ],
+)
+def test_an_environment_is_shown_as_its_command(said: Environment, command: str) -> None:
+    assert " ".join(said.command) == command
