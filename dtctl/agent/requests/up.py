@@ -15,7 +15,7 @@ from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
-from ..records.spec import check_absent, inventory_of, kept_by_coordinator, link_port, ports_of
+from ..records.spec import check_absent, coordinates, inventory_of, is_alone, kept_by_coordinator, link_port, ports_of
 from ..records.values import FINAL, brief
 from ..run import environment, intents
 from ..run.runfiles import RunFiles
@@ -305,7 +305,7 @@ def _roll_back(
 
     A coordinator that could not inform all others that it had been in touch with stays, as that of any run that ended.
     """
-    leads_others = link_port(spec) is not None
+    leads_others = coordinates(spec) and not is_alone(spec)
     stays = False
     try:
         run = runs.Run(talk, directory)
