@@ -11,7 +11,7 @@ from dtctl.api.cluster import Cluster, log, memory
 from dtctl.api.values import Checkpoint, LogLine, Status, checkpoints_of, status_of
 from dtctl.errors import DtctlError, UsageError
 from dtctl.operations.client.conversation import controller_name
-from dtctl.operations.logs import LogLines, LogRequest
+from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
 from dtctl.operations.snapshot import RunStatus
@@ -45,9 +45,9 @@ class Run:
 
     def status(self) -> Status:
         """How it is now. Raises errors.DtctlError if no host that answers knows it, after `down` for example."""
-        from dtctl.operations.status import status
+        from dtctl.operations.status import status, with_storage
 
-        found = status(self._record, self._transport)
+        found = with_storage(status(self._record, self._transport))
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         return self._seen(found)
@@ -85,13 +85,18 @@ class Run:
         `tasks`: such as worker:1, worker, worker:0-3 or @HOST; all if none is named. `follow`: goes on until the run
         has ended. `lines`: the newest of each task; None: all. `since`: in epoch seconds. `grep`: a regular expression,
         which the hosts search for. `errors`: tracebacks, errors and last lines alone. `all_attempts`: earlier attempts,
-        too. Hosts that give no answer are logged as warnings. Raises errors.UsageError for a task that is not there.
+        too. Hosts that give no answer are logged as warnings. Raises errors.UsageError for a task that is not there,
+        and for what is no regular expression.
         """
+        if lines is not None and lines < 0:
+            raise UsageError(f"lines is {lines}, expected None or 0 and more")
+        if errors and grep is not None:
+            raise UsageError("errors and grep exclude each other", hint="leave one of them out")
         wanted = LogRequest(
             select_tasks(self._record, tasks),
             lines=lines,
             since=since,
-            grep=grep,
+            grep=checked_pattern(grep, "grep"),
             errors=errors,
             all_attempts=all_attempts or errors,
         )
@@ -118,8 +123,9 @@ class Run:
         """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
         from dtctl.operations.checkpoints import each_once
         from dtctl.operations.coordinator import status_of_hosts
+        from dtctl.operations.status import with_storage
 
-        found = status_of_hosts(self._record, self._transport, guess=True)
+        found = with_storage(status_of_hosts(self._record, self._transport, guess=True), fresh=True)
         if not found.time:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)

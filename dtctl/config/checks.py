@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from dtctl.agent.records.storage_urls import is_storage_url
+from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
 from dtctl.config.launching import directory_is_set, field_names, lacks_directory, uses_mxnet

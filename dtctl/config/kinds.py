@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from dtctl import durations
-from dtctl.agent.records import storage_urls
+from dtctl.agent.records.values import ANY_URL, url_pattern
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.errors import did_you_mean
 
@@ -181,10 +181,10 @@ def text(description: str, pattern: str = "", hint: str = "") -> Kind:
 
 def path(description: str, pattern: str, hint: str = "") -> Kind:
     """Text that is no URL: made a path, `gs://bucket/x` would be a directory `gs:` below another one."""
-    plain = text(description, f"(?!{storage_urls.ANY}){pattern}", hint)
+    plain = text(description, f"(?!{ANY_URL}){pattern}", hint)
 
     def read(raw: Any) -> object:
-        if re.match(storage_urls.ANY, written(raw)):
+        if re.match(ANY_URL, written(raw)):
             raise Unfit(f"{description}, and no URL", _file_path(written(raw)))
         return plain.read(raw)
 
@@ -193,14 +193,14 @@ def path(description: str, pattern: str, hint: str = "") -> Kind:
 
 def place(a_path: Kind, schemes: Sequence[str]) -> Kind:
     """A path, or a storage URL with one of these schemes, which stays as it is written."""
-    urls = text(f"a storage URL ({', '.join(f'{one}://' for one in schemes)})", storage_urls.pattern(schemes))
+    urls = text(f"a storage URL ({', '.join(f'{one}://' for one in schemes)})", url_pattern(schemes))
     description = f"{a_path.description}; or a storage URL such as {schemes[0]}://bucket/run"
     slip = rf"(?:{'|'.join(schemes)}):"
 
     def read(raw: Any) -> object:
         value = written(raw)
         scheme = value.partition(":")[0]
-        if re.match(storage_urls.ANY, value):
+        if re.match(ANY_URL, value):
             try:
                 return urls.read(raw)
             except Unfit as error:

@@ -59,7 +59,7 @@ class DirsEntry(Section):
     themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
     that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
     they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
-    there already: every host with a task that is no `ps` is looked at."""
+    there already, on every host with a task that is no `ps`; or dtctl brings it: `data.from`."""
 
     where: ClassVar[str] = "dirs"
 

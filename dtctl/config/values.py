@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from dtctl import durations, model
-from dtctl.agent.records import storage_urls
+from dtctl.agent.records.values import READ_SCHEMES, URL_SCHEMES
 from dtctl.config.document import KeyPath, Scalar
 from dtctl.config.kinds import (
     SIZE_SCHEMA,
@@ -173,8 +173,8 @@ _HOST_PATH = path(
     "only ~ and ~/... stand for a home directory, and no variable is filled in",
 )
 HostPath = Annotated[str, _HOST_PATH]
-WrittenPlace = Annotated[str, place(_HOST_PATH, storage_urls.WRITTEN)]
-ReadPlace = Annotated[str, place(_HOST_PATH, storage_urls.READ)]
+WrittenPlace = Annotated[str, place(_HOST_PATH, URL_SCHEMES)]
+ReadPlace = Annotated[str, place(_HOST_PATH, READ_SCHEMES)]
 _CODE_PATH = text(
     "a path within the code directory",
     r"(?![/~])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",

@@ -41,6 +41,10 @@ class DataSet:
     def hosts(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(place.host for place in self.places))
 
+    def only(self, host: str) -> DataSet:
+        """What belongs on one host."""
+        return dataclasses.replace(self, places=self.on(host))
+
     def on(self, host: str) -> tuple[DataPlace, ...]:
         return tuple(place for place in self.places if place.host == host)
 
@@ -63,11 +67,13 @@ class DataSet:
 
 def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool = True) -> DataSet:
     """Raises PreflightError for a source that cannot be sent. Without `read` no file is read: what has changed since
-    the last push makes the bundle unknown."""
+    the last push makes the bundle unknown, and so does a source that is not on this machine."""
     source = cluster.data.source
     places = data_places(cluster)
     if source is None:
         return DataSet((), None)
+    if not read and not source.is_dir():
+        return DataSet(places, None)
     try:
         bundle = scan(source, report, data=True, read=read)
     except Unread:

@@ -72,6 +72,10 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     answers = {host: answer for host, answer in outcomes.results.items() if answer["run"] == run}
     for host in outcomes.results.keys() - answers.keys():
         errors[host] = TransportError(f"{host} has another run than {run}: {outcomes.results[host]['run']}")
+    if run is not None and record.event_urls:
+        from dtctl.operations.storage.events import at_urls
+
+        answers |= at_urls(record, run, list(tags), points)
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
@@ -130,7 +134,7 @@ def follow_metrics(
     record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
 ) -> Iterator[Series | Disconnected | Reconnected | None]:
     """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
-    None whenever nothing came for a moment.
+    None whenever nothing came for a while.
 
     Raises DtctlError where no host can be followed.
     """

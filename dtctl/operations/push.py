@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dtctl.agent.records.answers import DataPushResult, PushResult
 from dtctl.bundle import Bundle, Sender
 from dtctl.bundle.sender import IN_MEMORY_BYTES
+from dtctl.errors import ConnectionLost, TransportError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, final, reporting_failure, request
 from dtctl.operations.data import DataSet
@@ -18,7 +21,11 @@ from dtctl.plan.data import DataPlace
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Session, Transport
 
+R = TypeVar("R")
+
 _LEAST_BYTES = 4 << 20
+RESUMED_AFTER_S: tuple[float, ...] = (1.0, 5.0, 15.0, 60.0)
+"""How long a host whose connection was cut is left alone each time."""
 
 
 def push(record: RunRecord, bundle: Bundle, transport: Transport, report: Report) -> Outcomes[int]:
@@ -49,7 +56,7 @@ class PushedData:
 def push_data(
     record: RunRecord, data: DataSet, transport: Transport, report: Report, *, overwrite: bool
 ) -> Outcomes[Sequence[PushedData]]:
-    """Brings each host what it lacks; what has arrived by an interrupt is not sent again."""
+    """Brings each host what it lacks; what has arrived by a cut or an interrupt is not sent again."""
     shares = {place.share for place in data.places}
     room = max(_LEAST_BYTES, IN_MEMORY_BYTES // max(1, len(shares)))
     with ExitStack() as stack:
@@ -74,4 +81,23 @@ def push_data(
             return pushed
 
         hosts = [record.route_to(name) for name in data.hosts]
-        return fan_out(hosts, reporting_failure(work, report))
+        return fan_out(hosts, reporting_failure(_resuming(work, report), report))
+
+
+def _resuming(work: Callable[[Host], R], report: Report) -> Callable[[Host], R]:
+    """The same work, begun again after a cut. A host that cannot be reached at first is not waited for."""
+
+    def resuming(host: Host) -> R:
+        was_cut = False
+        for pause_s in RESUMED_AFTER_S:
+            try:
+                return work(host)
+            except TransportError as error:
+                was_cut = was_cut or isinstance(error, ConnectionLost)
+                if not was_cut:
+                    raise
+            report(Progress(host.name, "connect"))
+            time.sleep(pause_s)
+        return work(host)
+
+    return resuming

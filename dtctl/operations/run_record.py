@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.values import urls_of
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
 from dtctl.model import Host, Local, OtherTransport, Reach, SshSettings, SuccessRule, TaskId
@@ -57,11 +58,14 @@ class RunRecord:
     begun: bool = True
     """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
     outcome: str = ""
-    """How the run has ended, if this machine has heard of it."""
+    """How the run has ended, if that is known here."""
     target_step: int | None = None
     """As a host of the run reports it; so the next one."""
     settings: Mapping[str, str] = field(default_factory=dict)
     """Keys of the cluster file as the run was started, as trainer.args.rate -> 0.1."""
+    checkpoint_urls: tuple[str, ...] = ()
+    event_urls: tuple[str, ...] = ()
+    """Storage URLs of the lead's host, as the cluster file has them: what hosts report is not opened here."""
 
     @property
     def project(self) -> Path | None:
@@ -154,6 +158,8 @@ class RunRecord:
             "lead": str(self.lead),
             "others": [_host_json(host) for host in self.others.values()],
             "as_written": {name: _reach_json(reach) for name, reach in self.as_written.items()},
+            "checkpoint_urls": list(self.checkpoint_urls),
+            "event_urls": list(self.event_urls),
         }
 
     @classmethod
@@ -169,12 +175,18 @@ class RunRecord:
             lead=TaskId.parse(data["lead"]),
             others={host.name: host for host in others},
             as_written={name: _reach(**reach) for name, reach in data.get("as_written", {}).items()},
+            checkpoint_urls=tuple(urls_of(data.get("checkpoint_urls", ()))),
+            event_urls=tuple(urls_of(data.get("event_urls", ()))),
         )
 
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
-    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    """What is remembered of a plan; without `run` it means any run of the cluster that its hosts have."""
+    from dtctl.plan.hosts import checkpoint_places, directories, event_places  # whoever has a plan has imported it
+
     hosts = plan.cluster.hosts
+    lead = next(task.host for task in plan.tasks if task.id == plan.lead)
+    dirs = directories(plan.cluster, hosts[lead])
     return RunRecord(
         cluster=plan.cluster.name,
         run=run,
@@ -188,6 +200,8 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
         grace_s=plan.cluster.grace_s,
         file_sha256=plan.cluster.file_sha256,
         as_written=plan.cluster.as_written,
+        checkpoint_urls=tuple(urls_of(checkpoint_places(plan.cluster, dirs))),
+        event_urls=tuple(urls_of(event_places(plan.cluster, dirs))),
     )
 
 

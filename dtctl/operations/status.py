@@ -51,6 +51,15 @@ def status(record: RunRecord, transport: Transport, away: CoordinatorUnreachable
     return _with_lost_hosts(found, transport)
 
 
+def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
+    """And the checkpoints at the storage URLs of the run, which no host knows of; `fresh`: as they are now."""
+    if not found.record.checkpoint_urls:
+        return found
+    from dtctl.operations.checkpoints.urls import at_urls
+
+    return dataclasses.replace(found, checkpoints=(*found.checkpoints, *at_urls(found.record, fresh=fresh)))
+
+
 def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     """Asks the hosts that the coordinator has lost directly, which also revives their agents."""
     lost = found.coordination.lost_hosts if found.coordination else ()

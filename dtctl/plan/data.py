@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dtctl.agent.records.storage_urls import is_storage_url
+from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy, strategy_of, trainers
 from dtctl.model import TaskId

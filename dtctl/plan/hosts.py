@@ -7,8 +7,7 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.storage_urls import is_storage_url, paths_of
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, is_storage_url, paths_of
 from dtctl.config.placement import FIRST_PORT
 from dtctl.config.strategies import KVSTORE_JOBS, PS, gpus_wanted
 from dtctl.errors import PreflightError
@@ -44,6 +43,13 @@ def checkpoint_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
     if cluster.checkpoint_dir is not None:
         return (on_host(cluster.checkpoint_dir, cluster.name),)
     return (dirs["output"],) if "output" in dirs else ()
+
+
+def event_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:
+    """Where trainers may write for TensorBoard."""
+    return tuple(
+        dict.fromkeys([*output_places(cluster, dirs), *(dirs[name] for name in ("log", "work") if name in dirs)])
+    )
 
 
 def output_places(cluster: Cluster, dirs: Directories) -> tuple[str, ...]:

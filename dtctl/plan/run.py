@@ -8,8 +8,7 @@ from functools import cached_property
 from graphlib import TopologicalSorter
 
 from dtctl.agent.records.spec import Stage
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.agent.records.values import PATH, PYTHON
+from dtctl.agent.records.values import PATH, PYTHON, paths_of
 from dtctl.config.cluster import Cluster, Launch
 from dtctl.config.strategies import EVALUATOR, PS, Role, Strategy, circle, parties, settle_s, waits
 from dtctl.errors import PreflightError

@@ -20,8 +20,7 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, paths_of
 from dtctl.plan.hosts import brought_along, on_host
 
 if TYPE_CHECKING:

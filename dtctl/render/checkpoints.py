@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dtctl.operations.checkpoints import at
 from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
@@ -33,12 +34,12 @@ def checkpoint_lines(status: RunStatus) -> list[str]:
         lines.append(
             f"checkpoint: {step}{age(newest, status.time)} old,"
             f" {size(newest['size_bytes'])} in {count(newest['shards'], 'shard')},"
-            f" {found.host}:{report['dir']}/{newest['prefix']}"
+            f" {found.where}/{newest['prefix']}"
         )
     elif report["problem"]:
-        lines.append(f"checkpoint: none known on {found.host}")
+        lines.append(f"checkpoint: none known {'in' if found.is_url else 'on'} {found.host}")
     else:
-        lines.append(f"checkpoint: no complete one in {found.host}:{report['dir']}")
+        lines.append(f"checkpoint: no complete one in {found.where}")
     if report["problem"]:
         lines.append(f"            there may be others: {report['problem']}")
     if report["incomplete"]:
@@ -56,7 +57,7 @@ def show_checkpoints(
     out = console.out()
     for place in found:
         report, hosts = place.report, fold((place.host, *place.others))
-        out.print(f"{hosts}:{report['dir']}" + (" (which no setting names)" if report["guessed"] else ""))
+        out.print(at(hosts, report["dir"]) + (" (which no setting names)" if report["guessed"] else ""))
         if report["problem"]:
             out.print(f"  there may be more than those found: {report['problem']}", style="yellow")
         if not report["all"]:
@@ -97,7 +98,7 @@ def show_verified(outcome: Verification) -> None:
         verdict = "damaged" if report["problems"] else "not all read" if report["unread"] else "sound"
         style = {"damaged": "bold red", "sound": "green"}.get(verdict, "yellow")
         console.out().print(
-            styled(f"{one.found.host}:{one.found.path}{_at_step(checkpoint)}: {verdict}, {read}", style)
+            styled(f"{at(one.found.host, one.found.path)}{_at_step(checkpoint)}: {verdict}, {read}", style)
         )
         for line in (*report["problems"], *([report["unread"]] if report["unread"] else [])):
             console.out().print(f"  {line}")

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dtctl.operations.checkpoints import at
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
@@ -189,7 +190,7 @@ def show_table(found: Metrics) -> None:
         "POINTS": [str(one.count) for one, _ in known],
         "AGE": [duration(one.now - last.time) for one, last in known],
         "CURVE": [sparkline([point.value for point in one.points], CURVE_WIDTH, fine=fine) for one, _ in known],
-        "WHERE": [f"{one.host}:{one.directory}" for one, _ in known],
+        "WHERE": [at(one.host, one.directory) for one, _ in known],
     }
     print_table(table(columns, dropped=("CURVE",)))
 
@@ -231,7 +232,7 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
 def _names(several: Sequence[Series]) -> list[str]:
     """The shortest names that differ."""
     names = [one.name for one in several]
-    return names if len(set(names)) == len(names) else [f"{one.host}:{one.directory}/{one.name}" for one in several]
+    return names if len(set(names)) == len(names) else [f"{at(one.host, one.directory)}/{one.name}" for one in several]
 
 
 def _gaps(series: Series, *, log: bool) -> Iterable[str]:

@@ -68,6 +68,7 @@ NOT_TYPED_PAGES = {
     "docs/check.md": "tests/fleet/test_check.py has hosts with all that is wrong there",
     "docs/data.md": "tests/local/test_data.py does what it shows",
     "docs/checkpoints.md": "tests/local/test_checkpoints.py does what it shows",
+    "docs/storage-urls.md": "it needs a bucket; tests/local/test_storage_urls.py has servers of some",
     "docs/logs.md": "tests/local/test_logs.py and tests/agent/logs try each option",
     "docs/scripting.md": "tests/local/test_commands.py reads the documents of each command",
     "docs/report.md": "tests/local/test_report.py writes reports, tests/local/test_dashboard.py opens dashboards",

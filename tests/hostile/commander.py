@@ -40,7 +40,7 @@ def before_imports(factor: float) -> None:
 
 
 def after_imports(factor: float) -> None:
-    from dtctl.operations import dump, gc
+    from dtctl.operations import data, dump, gc, push
     from dtctl.operations.client import streams
     from dtctl.operations.up import readying
     from dtctl.transport import payload
@@ -48,6 +48,8 @@ def after_imports(factor: float) -> None:
     gc._PATIENCE_S *= factor
     gc._QUIET_S *= factor
     dump.QUIET_S *= factor
+    data.QUIET_S *= factor
+    push.RESUMED_AFTER_S = (0.1, 0.1)
     readying.ROLLBACK_S *= factor
     streams._RETRY_S = (0.1, 0.1, 0.2, 0.2, 0.2)
     payload.opening()

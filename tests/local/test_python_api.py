@@ -48,6 +48,11 @@ def test_a_run_from_its_start_to_its_end(home: Desk) -> None:
     assert (running.outcome, running.over, running.cause) == (dtctl.Outcome.RUNNING, False, None)
     assert running.tasks["worker:1"].state is dtctl.TaskState.RUNNING
     assert {line.task for line in run.logs("worker", lines=1)} == {"worker:0", "worker:1"}
+    for wrong in ({"grep": "("}, {"lines": -1}, {"grep": "x", "errors": True}):
+        with pytest.raises(errors.UsageError):
+            run.logs(**wrong)
+    with pytest.raises(errors.UsageError, match="no task worker:7"):
+        run.logs("worker:7")
     with pytest.raises(TimeoutError, match=f"{run.id} has not ended within 0.1 s"):
         run.wait(timeout=0.1)
     lines = run.logs(follow=True, lines=1)

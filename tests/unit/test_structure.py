@@ -105,9 +105,9 @@ VISITED = (
 
 BORROWED = (
     *("dtctl.agent.checkpoints.reading", "dtctl.agent.checkpoints.verifying", "dtctl.agent.checkpoints.tensor_bundle"),
-    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts"),
+    *("dtctl.agent.checkpoints.formats", "dtctl.agent.checkpoints.parts", "dtctl.agent.metrics.reading"),
 )
-"""What reads and receives checkpoints on hosts does so on this machine, too: both judge alike; for operations."""
+"""What reads checkpoints and scalars on hosts does so on this machine, too: both judge alike; for operations."""
 
 PURE = {"__future__", "itertools", "json", "math", "re", "signal"}
 """What a pure module may import: nothing that knows of a file, a process, a socket or a clock."""
@@ -276,6 +276,20 @@ def test_help_and_version_import_nothing_slow(args: list[str]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_session_reads_few_modules_before_its_request(tmp_path: Path) -> None:
+    script = (
+        "import io, sys\n"
+        "from dtctl.agent.conversation import Conversation, Gone, Wire\n"
+        "from dtctl.agent.requests.session import converse\n"
+        "try: converse(Conversation(sys.argv[1], Wire(io.BytesIO(), io.BytesIO())))\n"
+        "except Gone: print(*(name for name in sys.modules if name.startswith('dtctl.agent')))\n"
+    )
+    argv = [sys.executable, "-c", script, str(tmp_path / "root")]
+    read = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert "dtctl.agent.requests.session" in read
+    assert len(read) <= 20, read
 
 
 def test_an_error_and_its_hint_off_a_terminal_import_no_rich(tmp_path: Path) -> None:

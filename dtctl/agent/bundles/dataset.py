@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
+import time
 from contextlib import contextmanager, suppress
 
-from ..host import locks, paths
+from ..host import files, locks, paths
 from ..host.errors import Refused
 from ..records.answers import DataDropped, DataHeld
 from ..records.kinds import made
 from ..records.run_state import DataFolder
-from . import receiver, store
-from .blocks import PARTIAL
+from . import blocks, receiver, store
 from .tree import Manifest, Tree, mode_of, remove_tree, target_of
 
 TYPE_CHECKING = False
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from ..records.requests import DataPushRequest
 
 _INCOMING = ".dtctl-incoming"
+GIVEN_UP_S = 60.0
+"""After so long without a byte another push takes over what one has received."""
 _MOST_BYTES = 256 * 1024 * 1024
 _NAMED = 10
 
@@ -107,6 +110,7 @@ class DataSet:
             self._keep(request["bundle"], text, _refuse_other(tree, lacking, self._ours(), overwrite=True))
         else:
             refuse_live()
+            tree.remember()  # so that what was hashed just now is not hashed again
             with self._turn() as lock:
                 self._load()  # another session may have pushed meanwhile
                 tree = self._tree(manifest, lambda size: None if lock is None else locks.show_life(lock))
@@ -148,14 +152,19 @@ class DataSet:
 
     @contextmanager
     def _turn(self) -> Iterator[Optional[int]]:
-        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it."""
+        """Alone in the directory, which hosts may share. What has arrived of a push that was cut off stays in it.
+
+        None: whoever has it has been silent for long. Its connection is cut, and its host has not noticed.
+        """
         place = os.path.join(self._incoming, "lock")
         lock: Optional[int] = None
         while True:
             paths.make_directory(self._incoming)
+            _refuse_others(self._incoming)
             with suppress(FileNotFoundError):  # whoever was alone has removed it just now
                 lock = locks.wait_turn(place, done=lambda: False)
-                break
+                if lock is not None or time.time() - paths.modified(place) > GIVEN_UP_S:
+                    break
         try:
             yield lock
         finally:
@@ -168,6 +177,9 @@ class DataSet:
 
     def _fill(self, tree: Tree, lacking: List[int], wire: Wire, lock: Optional[int]) -> int:
         store.remove_abandoned(self._incoming)
+        if lock is None:  # of the silent one, who writes nothing into it but what belongs there
+            for name in paths.entries(self._incoming):
+                blocks.keep(self._incoming, os.path.join(self._incoming, name))
         try:
             with store.Incoming(self._incoming) as staging:
                 sent = receiver.fill(tree, lacking, receiver.Sources([]), staging.path, wire, lock)
@@ -175,7 +187,7 @@ class DataSet:
             tree.remember()  # what has arrived is not hashed again
             raise
         for name in paths.entries(self._incoming):
-            if name.startswith("." + PARTIAL):  # of a file that the data set has no more
+            if name.startswith("." + blocks.PARTIAL):  # of a file that the data set has no more
                 os.unlink(os.path.join(self._incoming, name))
         return sent
 
@@ -186,7 +198,7 @@ class DataSet:
             with self._turn():
                 answer["removed_files"], answer["freed_bytes"], answer["kept_files"] = self._remove(self._ours())
                 for name in paths.entries(self._incoming):
-                    if name.startswith("." + PARTIAL):
+                    if name.startswith("." + blocks.PARTIAL):
                         os.unlink(os.path.join(self._incoming, name))
             if self._place["made"]:
                 _remove_if_empty(self.directory)
@@ -242,12 +254,21 @@ def _refuse_other(tree: Tree, lacking: List[int], ours: Set[str], *, overwrite: 
 
 def _in_the_way(found: List[str], directory: str) -> Refused:
     more = " and %d more" % (len(found) - _NAMED) if len(found) > _NAMED else ""
+    what = "1 file of the data set is" if len(found) == 1 else "%d files of the data set are" % len(found)
     return Refused(
         "data_in_the_way",
-        "%d files of the data set are in %s already, and differ" % (len(found), directory),
+        "%s in %s already, and not as pushed" % (what, directory),
         "%s%s" % (", ".join(found[:_NAMED]), more),
         "move them away, or take another directory (dirs.data); dtctl data push --overwrite    replaces them",
     )
+
+
+def _refuse_others(directory: str) -> None:
+    """Others may write beside it: what they have put in its place leads elsewhere."""
+    with suppress(FileNotFoundError):
+        found = os.lstat(directory)
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            raise files.Unfit(directory, "is a link, or belongs to another user")
 
 
 def _remove_if_empty(directory: str) -> None:

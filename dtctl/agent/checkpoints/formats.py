@@ -100,7 +100,7 @@ def _of_archive(file: BinaryIO) -> Optional[str]:
 
 
 def _of_hdf5(file: BinaryIO) -> Optional[str]:
-    """By the superblock, which stands first (HDF5 file format specification, II.A)."""
+    """By the superblock, which comes first (HDF5 file format specification, II.A)."""
     head = file.read(_SUPERBLOCK_BYTES)
     size = os.fstat(file.fileno()).st_size
     if not head.startswith(_SIGNATURE) or len(head) < 48:
@@ -117,7 +117,7 @@ def _of_hdf5(file: BinaryIO) -> Optional[str]:
 
 METADATA = "_CHECKPOINT_METADATA"
 COMMITTED = "commit_success.txt"
-_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
+ORBAX_MARKS = (METADATA, COMMITTED, "_METADATA", os.path.join("default", "_METADATA"))
 """By one of these names in it a directory is known; the last two are those of versions before 0.6."""
 
 _UNFINISHED = r"\.orbax-checkpoint-tmp(?:-[0-9]+)?\Z"
@@ -128,7 +128,9 @@ _MOST_DEPTH = 6
 
 def is_orbax(path: str) -> bool:
     """Whether a directory is one of Orbax's, or is about to become one. Raises OSError."""
-    return re.search(_UNFINISHED, path) is not None or any(os.path.lexists(os.path.join(path, mark)) for mark in _MARKS)
+    return re.search(_UNFINISHED, path) is not None or any(
+        os.path.lexists(os.path.join(path, mark)) for mark in ORBAX_MARKS
+    )
 
 
 def orbax_step(name: str) -> Optional[int]:
@@ -190,7 +192,7 @@ def restored_name(state: str) -> Optional[str]:
 
 
 def with_renamed(text: str, damaged: str, good: str) -> str:
-    """Names `good` where it names `damaged`, in whatever way it writes paths, and lists `damaged` no more."""
+    """Names `good` where it names `damaged`, in the form in which it writes paths, and no longer lists `damaged`."""
     lines: List[str] = []
     times: List[str] = []
     dropped: List[int] = []
@@ -205,7 +207,7 @@ def with_renamed(text: str, damaged: str, good: str) -> str:
                 dropped.append(_all_paths(lines) + len(dropped))
         else:
             lines.append(line)
-    for index in reversed(dropped):  # a time stands for the path with the same index
+    for index in reversed(dropped):  # a time belongs to the path with the same index
         if index < len(times):
             del times[index]
     return "\n".join(lines + times) + "\n"

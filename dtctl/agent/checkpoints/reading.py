@@ -55,7 +55,7 @@ NOT_KNOWN: Checkpoint = {
     "held": [],
     "identity": "",
 }
-"""In the place of the newest complete checkpoint: there may be one, and nobody can tell."""
+"""In the place of the newest complete checkpoint: whether there is one is unknown."""
 
 _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
@@ -125,7 +125,7 @@ def newest(directories: List[str]) -> Optional[Checkpoint]:
 
 
 def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
-    """The report of one directory, by the caller's own thread. `until`: on the monotonic clock; `most`: to be told."""
+    """The report of one directory, by the caller's thread. `until`: on the monotonic clock; `most`: to be reported."""
     listing = _Look(directory, Budget(until, MOST_NAMES), most)
     for part in (_list, _look_into):
         try:
@@ -280,6 +280,13 @@ def _checkpoint(directory: str, found: _Files, budget: Budget) -> Optional[Check
         "held": sorted(found.held)[:MOST_SHARDS],
         "identity": found.identity,
     }
+
+
+def prefix_of(name: str) -> Optional[str]:
+    """Of the checkpoint that a file belongs to, by its name; None for any other file."""
+    match = re.match(_INDEX, name) or re.match(_DATA, name)
+    whole = name if re.match(formats.KERAS_NAME, name) else None
+    return match.group(1) if match else whole
 
 
 def belongs(name: str, prefix: str) -> bool:

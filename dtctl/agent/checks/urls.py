@@ -93,20 +93,24 @@ def kind(error):
     names = [one.__name__ for one in type(error).__mro__]
     return next((KINDS[name] for name in names if name in KINDS), "other")
 
-library, problem = None, ""
-for make in (ByTensorflow, ByFsspec) if asked["tensorflow"] else (ByFsspec, ByTensorflow):
-    try:
-        library = make()
-        break
-    except ImportError as error:
-        problem = problem or words(error)
-    except BaseException as error:
-        problem = "%s: %s" % (type(error).__name__, words(error))
-answer = {"library": library.name if library else "", "problem": "" if library else problem, "tried": []}
-for one in asked["urls"] if library else ():
+MAKERS = {"tensorflow": ByTensorflow, "fsspec": ByFsspec}
+problems = []
+def libraries():
+    for name in asked["libraries"]:
+        if isinstance(MAKERS[name], type):
+            try:
+                MAKERS[name] = MAKERS[name]()
+            except BaseException as error:
+                MAKERS[name] = None
+                problems.append(words(error) if isinstance(error, ImportError) else "%s: %s" % (
+                    type(error).__name__, words(error)))
+        if MAKERS[name] is not None:
+            yield MAKERS[name]
+
+def attempt(library, one):
     url = one["url"].rstrip("/")
     probe = "%s/%s" % (url, asked["name"])
-    found = {"url": one["url"], "doing": "", "kind": "", "said": "", "saved": False}
+    found = {"url": one["url"], "library": library.name, "doing": "", "kind": "", "said": "", "saved": False}
     written = False
     try:
         if one["write"]:
@@ -127,7 +131,21 @@ for one in asked["urls"] if library else ():
         except Exception as error:
             if not found["kind"]:
                 found["doing"], found["kind"], found["said"] = "remove", kind(error), words(error)
-    answer["tried"].append(found)
+    return found
+
+tried = []
+for one in asked["urls"]:
+    first = None
+    for library in libraries():
+        found = attempt(library, one)
+        first = first or found
+        if found["kind"] != "scheme":
+            break
+    else:
+        found = first
+    if found:
+        tried.append(found)
+answer = {"problem": "" if tried else "; ".join(problems), "tried": tried}
 print("\\n" + json.dumps(answer))
 """
 
@@ -139,21 +157,16 @@ def inspect(talk: Conversation, question: UrlsQuestion) -> UrlsFacts:
     wanted = {
         "urls": question["urls"],
         "name": name,
-        "tensorflow": question["tensorflow"],
+        "libraries": question["libraries"],
         "modules": question["modules"],
     }
     answer = python.run(_PROBE, wanted, LIMIT_S, _variables(question, python.marks))
     masks = Masks(question["secrets"].values())
     hide = masks.hide_text
     if not isinstance(answer, dict):
-        return {"path": python.found["path"], "library": "", "problem": hide(python.found["problem"]), "tried": []}
+        answer = {"problem": python.found["problem"], "tried": []}
     tried = [made(UrlTried, **dict(one, said=hide(one["said"]))) for one in answer["tried"]]
-    return {
-        "path": python.found["path"],
-        "library": answer["library"],
-        "problem": hide(answer["problem"]),
-        "tried": tried,
-    }
+    return {"path": python.found["path"], "problem": hide(answer["problem"]), "tried": tried}
 
 
 def _variables(question: UrlsQuestion, marks: environment.Marks) -> Dict[str, str]:

@@ -144,7 +144,9 @@ class Quorum:
 
     def update(self, now: float) -> None:
         """`now` is the monotonic clock."""
-        left_out = {} if self._is_new_here else drains.hosts(self._view.intents)  # they are away for a known reason
+        left_out = (
+            [] if self._is_new_here else drains.drained_hosts(self._view.intents)
+        )  # they are away for a known reason
         present = [
             known
             for host, known in self._view.hosts.items()

@@ -33,10 +33,9 @@ class Draining:
 
     def drain(self, host: str, how: How, now: float) -> None:
         """Holds what the host's maintenance holds. Nothing changes where it is drained already."""
-        if host not in drains.hosts(self._view.intents):
-            self._hold(
-                {**drains.hosts(self._view.intents), host: fact(drains.DRAINED, host=host, by=how["by"])}, how, now
-            )
+        drained = drains.hosts(self._view.intents)
+        if host not in drained or drained[host]["kind"] != drains.DRAINED:
+            self._hold({**drained, host: fact(drains.DRAINED, host=host, by=how["by"])}, how, now)
 
     def undrain(self, host: str, by: str) -> None:
         """What no other drained host holds may run again."""
@@ -46,11 +45,14 @@ class Draining:
         held = self._held(drained)
         for task in [task for task in view.present if view.drained(task)]:
             kind = drains.kind_of_return(view.roster[task], view.spec["strategy"])
-            why = held.get(task) or [fact(kind, host=host, by=by)]
+            why = held.get(task) or [fact(kind, host=host)]
             view.wanted([task], want="hold", by=by, grace_s=None, **because(why))
 
     def step(self, now: float) -> None:
         """Holds those that had to wait for others, or have joined, and lets those run that nothing holds any more."""
+        for host in list(drains.hosts(self._view.intents)):
+            if drains.back_in_service(host, [self._view.intents[task] for task in self._view.tasks_on(host)]):
+                self.undrain(host, host)
         drained = drains.hosts(self._view.intents)
         if drained:
             intent = next(filter(drains.is_drained, self._view.intents.values()))
@@ -60,8 +62,7 @@ class Draining:
             if self._view.lead in returning:
                 self._repair()
             for task in returning:
-                one = why_of(self._view.intents[task])[0]
-                why = fact(drains.RESUMED, host=one["host"], by=one["by"])
+                why = fact(drains.RESUMED, host=why_of(self._view.intents[task])[0]["host"])
                 self._view.wanted([task], want="hold", **because([why]))
 
     def returning(self) -> List[str]:

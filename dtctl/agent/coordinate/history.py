@@ -7,7 +7,7 @@ import json
 from ..records.kinds import made
 from ..records.reasons import because, fact, headline
 from ..records.whole_run import HistoryEvent
-from ..run import goodput
+from ..run import drains, goodput
 from ..run.hangs import STALLS
 from ..run.runfiles import EventLog
 from . import incidents
@@ -154,7 +154,7 @@ class Accounting:
         if not trainers:
             return "train"  # they have ended, and so has the run, as soon as it is judged
         if all(view.drained(task) for task in trainers):
-            return "pause"
+            return "pause" if drains.drained_hosts({task: view.intents[task] for task in trainers}) else "away"
         if not lost and any(self._trains(task) for task in trainers):
             return "away" if away else "train"
         if away:

@@ -1,10 +1,9 @@
 """What `check` asks of a host before a run: a question and its facts for each topic."""
 
-from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Pattern, Record, Within
+from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .network import NetworkFacts, NetworkQuestion, SshFacts, SshQuestion
 from .spec import Environment, Paths
-from .storage_urls import READ, pattern
-from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, TaskName, Variables
+from .values import MOST_TASKS, BundleId, Count, Epoch, Line, Name, Path, StorageUrl, TaskName, Variables
 from .vitals import Busy, Disk, Machine
 
 MOST_PYTHONS = 20
@@ -15,7 +14,6 @@ MOST_PLACES = 200
 MOST_TAKEN = 1000
 
 Module = AtMost[str, 200]
-StorageUrl = Pattern[str, 8192, pattern(READ), "a storage URL"]
 Version = AtMost[str, 200]
 
 
@@ -86,7 +84,7 @@ class PythonFound(Record):
     cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
     problem: Default[Line, ""]
-    """What it said instead of an answer."""
+    """Its output instead of an answer."""
 
 
 class SoftwareFacts(Record):
@@ -99,7 +97,7 @@ class MachineQuestion(Record):
     """What the host has, and what of it is free."""
 
     places: Default[AtMost[List[Path], MOST_PLACES], []]
-    """Where the run writes, with marks; what is not there yet stands for the directory above it."""
+    """Where the run writes, with marks; where it is not there yet, the directory above it counts."""
     gpus: Default[bool, False]
     """They are read."""
     rights: Default[bool, False]
@@ -135,11 +133,11 @@ class TaskMemory(Record):
     took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
     """The memory that tasks of earlier runs took here at most."""
     taking_bytes: Default[Count, 0]
-    """What tasks of the cluster take at this moment."""
+    """What tasks of the cluster take now."""
 
 
 class MachineFacts(TaskMemory):
-    """Memory and disks at this moment."""
+    """Memory and disks now."""
 
     machine: Machine
     disks: Default[AtMost[List[Disk], 100], []]
@@ -275,8 +273,8 @@ class UrlsQuestion(Record):
     variables: Default[Variables, {}]
     secrets: Default[Variables, {}]
     keep_proxy: Default[bool, False]
-    tensorflow: Default[bool, True]
-    """TensorFlow is asked where there is one; else fsspec first."""
+    libraries: Default[AtMost[List[OneOf["tensorflow", "fsspec"]], 2], ["tensorflow", "fsspec"]]
+    """The first that is there and knows the scheme is asked."""
     modules: Default[AtMost[List[Module], MOST_MODULES], []]
     """That the program imports."""
     urls: AtMost[List[UrlAsked], 20]
@@ -286,6 +284,8 @@ class UrlTried(Record):
     """What came of a URL. `kind` empty: everything could be done."""
 
     url: StorageUrl
+    library: Line
+    """With its version."""
     doing: Default[OneOf["", "write", "read", "list", "remove"], ""]
     kind: Default[OneOf["", "missing", "denied", "scheme", "other"], ""]
     said: Default[Line, ""]
@@ -297,8 +297,6 @@ class UrlsFacts(Record):
     """In the order of the question; nothing where the Python has no library that opens them."""
 
     path: Default[Line, ""]
-    library: Default[Line, ""]
-    """With its version."""
     problem: Default[Line, ""]
     tried: Default[AtMost[List[UrlTried], 20], []]
 

@@ -4,6 +4,10 @@ import re
 
 from .kinds import AtMost, Dict, List, OneOf, Pattern, Within
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Iterable, List, Sequence
+
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
@@ -21,6 +25,42 @@ def can_be_given(text: str) -> bool:
     return True
 
 
+URL_SCHEMES = ("gs", "s3", "hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az")
+"""Schemes that trainers write to and read from."""
+
+READ_SCHEMES = (*URL_SCHEMES, "http", "https")
+"""Those that they only read from as well."""
+
+ANY_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
+"""The beginning of a URL of whatever scheme."""
+
+_NO_HOST = ("hdfs", "viewfs")
+"""Hadoop's own configuration names their server."""
+
+
+def url_pattern(schemes: "Sequence[str]") -> str:
+    """Of URLs with these schemes. A password or a query may be a secret, no variable is filled in, and `::` names
+    another file system to fsspec.
+    """
+    bare = "|".join(one for one in schemes if one in _NO_HOST)
+    named = r"(?:%s)://(?![/@])" % "|".join(schemes)
+    start = r"(?:%s|(?:%s):///)" % (named, bare) if bare else named
+    return start + r"(?![^/]*:[^/]*@)(?![^\s]*(?:::|\$[A-Za-z_{]))[^\s?#\x00-\x1f\x7f]+"
+
+
+def is_storage_url(text: str) -> bool:
+    return re.match(ANY_URL, text) is not None and re.match(r"(?:%s)\Z" % url_pattern(READ_SCHEMES), text) is not None
+
+
+def paths_of(places: "Iterable[str]") -> "List[str]":
+    """Those that are paths on a host."""
+    return [place for place in places if not is_storage_url(place)]
+
+
+def urls_of(places: "Iterable[str]") -> "List[str]":
+    return [place for place in places if is_storage_url(place)]
+
+
 MOST_TASKS = 10_000
 
 Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
@@ -31,6 +71,8 @@ BundleId = Pattern[str, 64, r"[0-9a-f]{64}", "a SHA-256 in hex"]
 VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Path = AtMost[str, 8192]
+StorageUrl = Pattern[str, 8192, url_pattern(READ_SCHEMES), "a storage URL"]
+"""A place that trainers open themselves. It is no path, and nobody else makes or removes it."""
 Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
 """As text: it may have more digits than every reader of JSON can hold."""
 Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]

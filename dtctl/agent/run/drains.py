@@ -6,7 +6,7 @@ every agent has it on its disk, and every coordinator learns it from them.
 
 from __future__ import annotations
 
-from ..records.reasons import fact, headline, why_of
+from ..records.reasons import because, fact, headline, why_of
 from ..records.spec import may_be_absent
 
 TYPE_CHECKING = False
@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from ..records.spec import Member
 
 DRAINED = "drained"
+SHUTTING_DOWN = "shutting_down"
+"""Kinds of reasons for which a host's tasks are held: until `undrain`, or until its agent starts again."""
+
 UNDRAINED = "undrained"
 RESUMED = "resumed"
-"""Kinds of reasons: a host's tasks are held; they wait for all that need each other; they start again."""
+"""And for which they are held no longer: they wait for all that need each other, or start."""
 
 
 def is_drained(intent: Intent) -> bool:
-    """The task is held because of a drained host: its own, or one that it cannot continue without."""
-    return intent["want"] == "hold" and any(one["kind"] == DRAINED for one in why_of(intent))
+    """The task is held because of a host, its own or one that it needs, that is drained or shuts down."""
+    return intent["want"] == "hold" and bool(_facts(intent))
 
 
 def is_returning(intent: Intent) -> bool:
@@ -33,10 +36,27 @@ def is_returning(intent: Intent) -> bool:
     return intent["want"] == "hold" and headline(why_of(intent)) == UNDRAINED
 
 
+def _facts(intent: Intent) -> List[Fact]:
+    return [one for one in why_of(intent) if one["kind"] in (DRAINED, SHUTTING_DOWN)]
+
+
 def hosts(intents: Mapping[str, Intent]) -> Dict[str, Fact]:
-    """The drained hosts, and the reason that names each."""
+    """The hosts that hold tasks, and the reason that names each."""
     drained = [intent for intent in intents.values() if is_drained(intent)]
-    return {one["host"]: one for intent in drained for one in why_of(intent) if one["kind"] == DRAINED}
+    return {one["host"]: one for intent in drained for one in _facts(intent)}
+
+
+def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
+    """Those that a person has drained: they may be away for as long as it takes."""
+    return [host for host, one in hosts(intents).items() if one["kind"] == DRAINED]
+
+
+def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
+    """As a host's agent reports it, less what it says of other hosts. `may_hold`: the hosts that may hold it; any."""
+    why = _facts(intent)
+    if may_hold is None or all(one["host"] in may_hold for one in why):
+        return intent
+    return {**intent, **because([one for one in why if one["host"] in may_hold])}
 
 
 def tasks_of(host: str, intents: Mapping[str, Intent]) -> List[str]:
@@ -47,6 +67,13 @@ def tasks_of(host: str, intents: Mapping[str, Intent]) -> List[str]:
 def kind_of_return(member: Member, strategy: Optional[str]) -> str:
     """The kind of reason of a task that nothing holds any more."""
     return UNDRAINED if needs_the_run(member, strategy) else RESUMED
+
+
+def back_in_service(host: str, own: Iterable[Intent]) -> bool:
+    """Whether its agent, or a session there, has ended what held the host's own tasks."""
+    held = [intent for intent in own if intent["want"] == "hold"]
+    returned = any(one["kind"] in (UNDRAINED, RESUMED) and one["host"] == host for each in held for one in why_of(each))
+    return returned and not any(host in hosts({"": intent}) for intent in held)
 
 
 def needs_the_run(member: Member, strategy: Optional[str]) -> bool:

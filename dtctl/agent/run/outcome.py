@@ -74,7 +74,7 @@ class Judgement:
 
 
 def decided(facts: Facts) -> Optional[Judgement]:
-    """The outcome that is certain, whatever follows. An end that a task came to by itself was before any stop."""
+    """The outcome that is certain already. An end that a task came to by itself was before any stop."""
     if _has_succeeded(facts):
         return Judgement("Succeeded", _why_succeeded(facts))
     failed = _first_failure(facts)
@@ -112,12 +112,19 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
             return Judgement("Stopped", why_of(facts.intents[task]) or [fact("task_stopped", task=task)])
     if restarting:
         return Judgement("Restarting", restarting)
-    trains = [task for task in facts.present if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
-    going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
-    if going and all(drains.is_drained(facts.intents[task]) for task in going):
-        return Judgement("Suspended", why_of(facts.intents[going[0]]))
+    held = _held(facts)
+    if held:
+        kind: Outcome = "Suspended" if drains.drained_hosts({held[0]: facts.intents[held[0]]}) else "Restarting"
+        return Judgement(kind, why_of(facts.intents[held[0]]))
     running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
     return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
+
+
+def _held(facts: Facts) -> List[str]:
+    """The tasks that train and have not ended, where all of them are held for drained hosts."""
+    trains = [task for task in facts.present if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
+    going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
+    return going if all(drains.is_drained(facts.intents[task]) for task in going) else []
 
 
 def waits_for_restart(facts: Facts) -> List[Fact]:
@@ -188,6 +195,6 @@ def _want(facts: Facts, task: str) -> str:
 
 
 def without_servers(roster: Iterable[Member], tasks: Iterable[str]) -> List[str]:
-    """Those of `tasks` that serve nobody."""
+    """Those of `tasks` that are not servers."""
     servers = {member["task"] for member in roster if member["serves"]}
     return [task for task in tasks if task not in servers]

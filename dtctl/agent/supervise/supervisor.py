@@ -10,17 +10,17 @@ from contextlib import suppress
 
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
-from ..records.spec import coordinates, ports_of
+from ..records.spec import coordinates, kept_by_coordinator, ports_of
 from ..run import intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import rebuilding
+from . import leaving, rebuilding
 from .context import TaskContext
 from .task import Task
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, List, Union
+    from typing import Callable, List, Optional, Union
 
     from ..coordinate.following import Following
     from ..coordinate.leading import Leading
@@ -82,13 +82,23 @@ class Supervisor:
         self._load = MachineLoad()
         self._gpus = Reader(self._spec["tasks"], LOAD_S)
         self._next_load = 0.0
+        self._is_to_leave = False
+        self._leaves_since: Optional[float] = None
+
+    def leave(self) -> None:
+        """The host shuts down. For a handler of signals: `run` does the rest."""
+        self._is_to_leave = True
+        fifo.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
-        """Returns when every task is final, and the run needs this host's agent no more."""
+        """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave."""
         self._wake = fifo.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
-            at_each_look()
             now, wall = time.monotonic(), time.time()
+            if not self._is_to_leave:
+                at_each_look()
+            elif self._leaves_since is None:
+                self._leave(now)
             self._restore_files()
             self._step_tasks(now, wall)
             self._sample(now, wall)
@@ -99,7 +109,16 @@ class Supervisor:
             if self._over() and self._finish():
                 return
             self._save()
+            if self._leaves_since is not None and leaving.has_left(self.state["tasks"], self._leaves_since, now):
+                self._role.close()
+                return
             self._wait()
+
+    def _leave(self, now: float) -> None:
+        self._leaves_since = now
+        self._context.may_start = False
+        for task in self._tasks:
+            task.expect_end()
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
@@ -115,12 +134,15 @@ class Supervisor:
 
     def _step_tasks(self, now: float, wall: float) -> None:
         self._intent.read()
+        wanted, entries = self._intent.value["tasks"], self.state["tasks"]
+        leaves = self._leaves_since is not None
+        self._intent.take(leaving.held(self._spec, wanted, entries) if leaves else leaving.released(self._spec, wanted))
         if self.state["intent_serial"] != self._intent.value["serial"]:
             self.state["intent_serial"] = self._intent.value["serial"]
             self._changes = True
         for task in self._tasks:
             intent = self._intent.value["tasks"][task.id]
-            if self._intent.lost_session:
+            if self._gives_up:
                 intent = _given_up(intent)
             try:
                 task.step(intent, now, wall)
@@ -143,7 +165,7 @@ class Supervisor:
         """Tells the coordinator what is new here, and takes its orders."""
         orders = self._role.step(now, wall, self.state, self._intent)
         self._context.recovering = self._role.recovering
-        self._context.may_start = self._role.may_start
+        self._context.may_start = self._role.may_start and not self._is_to_leave
         self._context.first_steps = self._role.first_steps
         return orders is not None and self._intent.take(orders)
 
@@ -173,14 +195,19 @@ class Supervisor:
     def _over(self) -> bool:
         if not all(task.final for task in self._tasks):
             return False
-        if self._role.over or self._intent.lost_session:
+        if self._role.over or (self._gives_up and not coordinates(self._spec)):
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
         return wants <= {"stop"} and not self._role.connected and not self._awaits_coordinator()
 
+    @property
+    def _gives_up(self) -> bool:
+        """The session ended before the run was kept, and nobody else can keep it."""
+        return self._intent.lost_session and not kept_by_coordinator(self._spec)
+
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
-        if self._was_finished:  # nothing more is asked of this host, as it had said
+        if self._was_finished:  # it has reported before that it is done
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S

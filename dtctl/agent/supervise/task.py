@@ -90,6 +90,11 @@ class Task:
         else:
             self._step_attempt(self._attempt, intent, now, wall)
 
+    def expect_end(self) -> None:
+        """Its process is about to be ended, though not by this agent alone: however it ends was asked for."""
+        if self._attempt is not None and not self.entry["asked"]:
+            self._note_ending()
+
     def _step_idle(self, intent: Intent, now: float, wall: float) -> None:
         is_due = self._start_at is not None and now >= self._start_at
         decision = policy.while_idle(self.entry, intent, may_start=self._context.may_start, is_due=is_due)
@@ -171,9 +176,12 @@ class Task:
 
     def _end(self, attempt: Attempt, intent: Intent, now: float) -> None:
         if attempt.end(self._grace(intent), now) and not self.entry["asked"]:
-            self.entry["asked"] = True
-            state = self.entry["state"]
-            self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
+            self._note_ending()
+
+    def _note_ending(self) -> None:
+        self.entry["asked"] = True
+        state = self.entry["state"]
+        self._context.changed(self.id, state, state, self.entry["attempt"], because([fact("ending")]))
 
     def _grace(self, intent: Intent) -> float:
         if self.entry["state"] == "stalled":

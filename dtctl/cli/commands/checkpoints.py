@@ -98,8 +98,9 @@ def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[st
     """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
     from dtctl.operations.checkpoints import each_once
     from dtctl.operations.coordinator import status_of_hosts
+    from dtctl.operations.status import with_storage
 
-    found = status_of_hosts(scope.record(), scope.transport, guess=True)
+    found = with_storage(status_of_hosts(scope.record(), scope.transport, guess=True), fresh=True)
     return found.record, each_once(found.checkpoints), found.time, found.errors
 
 
@@ -176,12 +177,13 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
-    """Raises DtctlError where its host finds it damaged; what was not read is said."""
+    """Raises DtctlError where its host finds it damaged; what was not read is reported."""
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import errors
 
-    if one.scattered:
-        errors.note("no host has all of it: its checksums are read here, when it has arrived")
+    if one.scattered or one.is_url:
+        why = "nobody reads it there" if one.is_url else "no host has all of it"
+        errors.note(f"{why}: its checksums are read here, when it has arrived")
         return
     outcome = verify(record, scope.transport, [one], limit_s=600.0)
     for error in outcome.errors.values():

@@ -44,7 +44,7 @@ def data(
             whose = next(one for one, names in _OWN.items() if name in names)
             raise UsageError(f"{name} is about data {whose}", hint=f"dtctl data {whose} {name}")
     shows = not quiet and output == "text"
-    record, found = _found(scope, overrides, reads=action in ("status", "push"), shows=shows)
+    record, found = _found(scope, overrides, action, shows=shows)
     if action == "push":
         return _push(scope, record, found, overwrite=overwrite, shows=shows, output=output)
     if action == "drop":
@@ -52,14 +52,15 @@ def data(
     return _show(scope, record, found, verifies=action == "verify", shows=shows, output=output)
 
 
-def _found(scope: Scope, overrides: list[str] | None, *, reads: bool, shows: bool) -> tuple[RunRecord, DataSet]:
-    """`reads`: what the source holds is to be known for certain."""
+def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
+    """What the source holds is read where it matters."""
     from dtctl.operations.data import data_set
     from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
+    from dtctl.render import errors
     from dtctl.render.data import SourceProgress
 
-    cluster = scope.cluster(None, overrides, needs_files=reads)
+    cluster = scope.cluster(None, overrides)
     source = cluster.data.source
     if source is None:
         raise UsageError(
@@ -67,6 +68,9 @@ def _found(scope: Scope, overrides: list[str] | None, *, reads: bool, shows: boo
             hint="data: {from: ~/datasets/digits}    and dirs: {data: /data/digits}, where it is to be on the hosts",
         )
     record = record_of(plan_roster(cluster))
+    if action == "status" and not source.is_dir():
+        errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
+    reads = action == "push" or (action == "status" and source.is_dir())
     with SourceProgress(source, quiet=not shows) as report:
         return record, data_set(cluster, report, read=reads)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -76,7 +75,7 @@ def logs(
     raw: Raw = False,
 ) -> None:
     """Show what tasks print, merged by time, each line with the name of its task."""
-    from dtctl.operations.logs import LogRequest
+    from dtctl.operations.logs import LogRequest, checked_pattern
     from dtctl.operations.logs.reading import read_logs
     from dtctl.render.errors import note, show_host_errors
     from dtctl.render.logs import LogObjects, LogPrinter
@@ -98,7 +97,7 @@ def logs(
         lines=_lines(tail, all_of_it=bool(since or save), follow=follow),
         since=seconds_ago(since, now) if since is not None else None,
         until=seconds_ago(until, now, "--until") if until is not None else None,
-        grep=_pattern(grep),
+        grep=checked_pattern(grep, "--grep"),
         errors=errors,
         context=context,
         previous=previous,
@@ -165,18 +164,6 @@ def _lines(tail: str | None, *, all_of_it: bool, follow: bool) -> int | None:
     if not (tail.isascii() and tail.isdecimal()):
         raise UsageError(f"--tail {tail!r} is not a number of lines", hint="a number, or all")
     return int(tail)
-
-
-def _pattern(text: str | None) -> str | None:
-    if text is not None:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UsageError(
-                f"--grep {text!r} is not a regular expression: {error}",
-                hint="put a backslash before each of [ ( ) * + ? . that is meant literally",
-            ) from error
-    return text
 
 
 @on_run

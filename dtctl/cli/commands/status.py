@@ -32,6 +32,7 @@ def status(
 ) -> None:
     """Show the state of the run, its problems, its tasks and its checkpoint."""
     from dtctl.operations.status import status as ask
+    from dtctl.operations.status import with_storage
 
     record = scope.record()
     if watch and output == "text":
@@ -39,10 +40,10 @@ def status(
 
         with redrawn(every=every) as screen:
             while True:
-                screen(ask(record, scope.transport))
+                screen(with_storage(ask(record, scope.transport)))
                 time.sleep(2.0)
     with scope.dialling():
-        found = ask(record, scope.transport)
+        found = with_storage(ask(record, scope.transport))
     scope.memory.remember_end(found)
     _show(found, output, every=every)
 

@@ -24,7 +24,6 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -136,11 +135,12 @@ def up(
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
     from dtctl.render import starting
-    from dtctl.render.machine import diagnosis, document
 
     with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
+            from dtctl.render.machine import diagnosis, document
+
             fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
@@ -148,6 +148,8 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
+    from dtctl.cli.watching import follow_to_the_end
+
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)
     follow_to_the_end(scope, record, lines=None, raw=raw, started=cluster, fresh=fresh, without=outcome.absent)
@@ -251,6 +253,8 @@ def replace(
     plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     plan.show_exposure(exposure(cluster))
 
+    _bring_data(scope, exchange, launch, quiet=quiet or output == "json")
+
     def agree(runs: Collection[str]) -> None:
         if not yes:
             _ask(exchange, runs)
@@ -260,12 +264,29 @@ def replace(
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.on_interrupt(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))
         starting.show_started(outcome, launch.plan)
         starting.show_replacement(exchange)
     return None
+
+
+def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bool) -> None:
+    """The new host gets what its tasks read, while the run goes on as far as it does."""
+    from dtctl.operations.data import data_set
+    from dtctl.operations.push import push_data
+    from dtctl.render.progress import UpProgress
+
+    source = exchange.cluster.data.source
+    if launch.record.is_local or source is None or not source.is_dir():
+        return
+    data = data_set(exchange.cluster).only(exchange.new)
+    with (
+        scope.on_interrupt("the run is as it was; the new host keeps what has arrived"),
+        UpProgress(data.hosts, quiet=quiet, rates=True) as progress,
+    ):
+        push_data(launch.record, data, scope.transport, progress, overwrite=False).or_raise("bring the data")
 
 
 def _ask(exchange: Replacement, runs: Collection[str]) -> None:

@@ -7,10 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from dtctl.agent.records.values import is_storage_url
 from dtctl.errors import DtctlError
 
 if TYPE_CHECKING:
     from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport
+
+
+def at(host: str, place: str) -> str:
+    """As a person reads where something is."""
+    return place if is_storage_url(place) else f"{host}:{place}"
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,15 @@ class Checkpoints:
     report: CheckpointReport
     others: tuple[str, ...] = ()
     """Other hosts that see the same directory."""
+
+    @property
+    def is_url(self) -> bool:
+        """No host has it: `host` is the bucket, and the directory a storage URL."""
+        return is_storage_url(self.report["dir"])
+
+    @property
+    def where(self) -> str:
+        return at(self.host, self.report["dir"])
 
 
 def newest_of_run(found: Sequence[Checkpoints]) -> Checkpoints | None:
@@ -47,6 +62,11 @@ class Found:
         return self.hosts[0]
 
     @property
+    def is_url(self) -> bool:
+        """At a storage URL: the host is the bucket, and nobody there could read it for us."""
+        return is_storage_url(self.directory)
+
+    @property
     def scattered(self) -> bool:
         """All of it is there, and on no host the whole."""
         return len(self.hosts) > 1
@@ -65,7 +85,7 @@ class Found:
 
 
 def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
-    """A directory that hosts share as the first of them tells it, with the names of the others."""
+    """A directory that hosts share, as the first of them reports it, with the names of the others."""
     distinct: list[Checkpoints] = []
     for one in found:
         for number, before in enumerate(distinct):
@@ -104,7 +124,7 @@ def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Che
 
 
 def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
-    """Each checkpoint, the newest first; one whose shards are scattered is told once, by a host that has its index."""
+    """Each checkpoint, the newest first; one that is spread over hosts once, by a host that has its index."""
     scattered: set[tuple[str, str]] = set()
     entries = [(place, one) for place in found for one in place.report["all"]]
     for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):

@@ -6,15 +6,15 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Collection, Iterable, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dtctl.agent.checkpoints import formats, verifying
 from dtctl.agent.checkpoints.parts import Parts, folder_name
-from dtctl.agent.records.checkpoints import MOST_SHARDS, FetchResult, FilePart, FileSent
+from dtctl.agent.records.checkpoints import MOST_SHARDS, Arrived, FetchResult, FilePart, FileSent
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
@@ -24,6 +24,9 @@ from dtctl.operations.client.conversation import Progress, Report, about, final,
 from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.run_record import RunRecord
 from dtctl.transport.seam import Session, Transport
+
+if TYPE_CHECKING:
+    from dtctl.operations.checkpoints.download import Download
 
 
 @dataclass(frozen=True)
@@ -42,25 +45,37 @@ def pull(record: RunRecord, transport: Transport, found: Found, directory: Path,
     if found.checkpoint["kind"] == "orbax":
         raise DtctlError(
             f"{found.path} is a checkpoint of Orbax, a directory: dtctl does not copy it",
-            hint=f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
+            hint="the tools of its storage do"
+            if found.is_url
+            else f"rsync -a {shlex.quote(f'{found.host}:{found.path}')} .    does, by the host's SSH name",
         )
     names = _names(found)
     try:
         with closing(Landing(directory, found.name, sorted(names), record.project)) as landing:
-            fetching = [
-                _Fetching(
-                    record, found, host, [name for name, holder in names.items() if holder == host], landing, report
-                )
-                for host in found.hosts
-            ]
-            sent = [one for each in fetching for one in each.all_of(transport)]
+            fetching = _sources(record, transport, found, names, landing, report)
+            sent = [one for each in fetching for one in each.all_of()]
             _refuse_half(found, names.keys() - {one["name"] for one in sent})
-            if found.scattered:
+            if found.scattered or found.is_url:
                 _refuse_damaged(found, landing.path)
             files = landing.finish([one["name"] for one in sent])
     except OSError as error:
         raise not_written(directory, error) from error
     return Pulled(found, files, sum(one["size"] for one in sent), sum(each.sent_bytes for each in fetching))
+
+
+def _sources(
+    record: RunRecord, transport: Transport, found: Found, names: Mapping[str, str], landing: Landing, report: Report
+) -> Sequence[_Fetching | Download]:
+    if found.is_url:
+        from dtctl.operations.checkpoints.download import Download
+
+        return [Download(found, landing.have(names), landing.put, report)]
+    return [
+        _Fetching(
+            record, transport, found, host, [name for name, holder in names.items() if holder == host], landing, report
+        )
+        for host in found.hosts
+    ]
 
 
 def _names(found: Found) -> dict[str, str]:
@@ -81,9 +96,17 @@ class _Fetching:
     """What one host is asked for."""
 
     def __init__(
-        self, record: RunRecord, found: Found, host: str, names: Sequence[str], landing: Landing, report: Report
+        self,
+        record: RunRecord,
+        transport: Transport,
+        found: Found,
+        host: str,
+        names: Sequence[str],
+        landing: Landing,
+        report: Report,
     ) -> None:
         self._record = record
+        self._transport = transport
         self._found = found
         self._host = host
         self._names = names
@@ -91,9 +114,9 @@ class _Fetching:
         self._report = report
         self.sent_bytes = 0
 
-    def all_of(self, transport: Transport) -> list[FileSent]:
+    def all_of(self) -> Sequence[Arrived]:
         self._report(Progress(self._host, "connect"))
-        session = transport.open(self._record.route_to(self._host))
+        session = self._transport.open(self._record.route_to(self._host))
         try:
             session.send({**request(self._record, session.host, "fetch"), **self._wanted()})
             for message in frames_of(session, "part", most_bytes=None):
@@ -154,7 +177,7 @@ def _refuse_damaged(found: Found, parts: Path) -> None:
 
 
 class Landing:
-    """Takes these files of one checkpoint, in whatever order hosts send them. Raises DtctlError, OSError."""
+    """Takes these files of one checkpoint, in any order. Raises DtctlError, OSError."""
 
     def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
         """Raises DtctlError where a checkpoint of this name is already."""

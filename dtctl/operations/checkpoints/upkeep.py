@@ -31,7 +31,7 @@ class Pruning:
         return sum(len(one["removed"]) for _, one in self.directories)
 
     def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
-        """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
+        """Those of them whose hosts have answered: what would be removed on the others was not shown."""
         return [place for place in found if place.host not in self.errors]
 
 
@@ -40,7 +40,12 @@ def prune(
 ) -> Pruning:
     """In each directory the newest `keep` complete ones stay, and what is not complete."""
     of_host: dict[str, list[str]] = {}
-    named = [place for place in found if not place.report["guessed"]]
+    named = [place for place in found if not (place.report["guessed"] or place.is_url)]
+    if found and all(place.is_url for place in found):
+        raise DtctlError(
+            f"dtctl removes nothing at a storage URL such as {found[0].report['dir']}",
+            hint="max_to_keep of CheckpointManager and Saver does, and so do rules of the bucket for old objects",
+        )
     if found and not named:
         raise DtctlError(
             f"{found[0].report['dir']} is not named in the cluster file, so nothing is removed there",
@@ -90,8 +95,11 @@ class Verification:
 
 def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, limit_s: float) -> Verification:
     """Each on one host. The reading may take `limit_s` on each; what is left by then is reported as not read."""
+    at_urls, failed = _verify_here([one for one in wanted if one.is_url], limit_s)
     of_host: dict[str, list[Found]] = {}
     for one in wanted:
+        if one.is_url:
+            continue
         of_host.setdefault(one.host, []).append(one)
 
     def places(host: Host) -> list[dict[str, str]]:
@@ -116,4 +124,20 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
         for host, answer in outcomes.results.items()
         for one, report in zip(of_host[host], answer["verified"], strict=True)
     ]
-    return Verification(tuple(checked), outcomes.errors)
+    return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
+
+
+def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified], dict[str, DtctlError]]:
+    """Those at storage URLs, one after the other: they are brought here to be read."""
+    checked: list[Verified] = []
+    errors: dict[str, DtctlError] = {}
+    for one in wanted:
+        from dtctl.operations.checkpoints import download
+
+        try:
+            checked.append(Verified(one, download.verify(one, limit_s)))
+        except DtctlError as error:
+            errors[one.host] = error
+        except OSError as error:
+            errors[one.host] = DtctlError(f"{one.path} cannot be read here: {error.strerror or error}")
+    return checked, errors

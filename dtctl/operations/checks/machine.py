@@ -8,8 +8,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import paths_of
-from dtctl.agent.records.values import HOME
+from dtctl.agent.records.values import HOME, paths_of
 from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.model import TaskId
 from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown

@@ -7,7 +7,7 @@ from typing import Any
 
 from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import paths_of
+from dtctl.agent.records.values import paths_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
 from dtctl.model import TaskId
 from dtctl.operations.checks.programs import Needs
@@ -23,7 +23,7 @@ Facts = StorageFacts
 
 
 def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQuestion]:
-    """First everybody writes; then everybody looks for what the lead's host has written."""
+    """First every host writes; then every host looks for what the lead's host has written."""
     if context.brief or len(heard.rounds) > 1:
         return {}
     if not heard.rounds:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dtctl.agent.records.checks import UrlAsked, UrlsFacts, UrlsQuestion, UrlTried
 from dtctl.agent.records.kinds import made
-from dtctl.agent.records.storage_urls import urls_of
+from dtctl.agent.records.values import urls_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS
 from dtctl.operations.checks.programs import Needs, runs_python
 from dtctl.operations.checks.storage import savers
@@ -16,8 +16,8 @@ from dtctl.operations.diagnosis.signature import Finding, grouped
 from dtctl.plan.hosts import output_places
 from dtctl.plan.spec import environment_of
 
-_OTHERS = frozenset({"torch", "jax", "flax", "mxnet"})
-"""Frameworks whose programs do not open files by TensorFlow."""
+_OTHERS = frozenset({"torch", "jax", "flax", "mxnet", "fsspec", "gcsfs", "s3fs", "adlfs"})
+"""Whose programs do not open files by TensorFlow."""
 
 _ROWS = {"missing": "url_missing", "denied": "url_denied", "scheme": "url_scheme_unknown", "other": "url_failed"}
 _BY_ITSELF = ("http://", "https://")
@@ -51,14 +51,21 @@ def _question(context: CheckContext, host: str) -> UrlsQuestion | None:
         variables=dict(task.env),
         secrets={name: context.secrets[name] for name in task.secrets if name in context.secrets},
         keep_proxy=task.keep_proxy,
-        tensorflow="tensorflow" in modules or not _OTHERS & set(modules),
+        libraries=_libraries(modules),
         modules=list(modules),
         urls=urls,
     )
 
 
+def _libraries(modules: Collection[str]) -> list[str]:
+    """By what the program imports; where it does not show, either may do."""
+    if "tensorflow" in modules:
+        return ["tensorflow"]
+    return ["fsspec", "tensorflow"] if _OTHERS & set(modules) else ["tensorflow", "fsspec"]
+
+
 def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
-    """Saved to by those who save or evaluate, and read by those who train; other directories are everybody's."""
+    """Saved to by those who save or evaluate, and read by those who train; other directories are for all."""
     plan = context.plan
     dirs, here = plan.dirs[host], plan.on_host(host)
     saves = host in savers(plan) or any(task.role == "evaluator" for task in here)
@@ -76,7 +83,7 @@ def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
 
 def judge(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Finding]:
     refused = grouped(
-        ((one["url"], one["doing"], one["kind"], one["said"], answer["library"]), host)
+        ((one["url"], one["doing"], one["kind"], one["said"], one["library"]), host)
         for host, answer in heard.first.items()
         for one in answer["tried"]
         if one["kind"]
@@ -94,7 +101,7 @@ def _unasked(context: CheckContext, facts: Mapping[str, UrlsFacts]) -> Iterator[
     silent = grouped(
         ((answer["problem"], answer["path"]), host)
         for host, answer in facts.items()
-        if answer["path"] and not answer["library"]
+        if answer["path"] and not answer["tried"]
     )
     for (problem, path), hosts in silent.items():
         yield found("url_not_tried", hosts, python=path, said=problem or "no answer")

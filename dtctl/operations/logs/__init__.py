@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from dtctl.agent.records.answers import Log
-from dtctl.errors import DtctlError
+from dtctl.errors import DtctlError, UsageError
 from dtctl.model import Host, TaskId
 from dtctl.operations.run_record import RunRecord
 
@@ -18,6 +19,19 @@ _MOST_BYTES = 256 << 20
 
 _SLACK_LINES = 1000
 """Of attempts that begin while the log is read, and of an error that is longer than what was asked for."""
+
+
+def checked_pattern(text: str | None, name: str) -> str | None:
+    """The pattern of a search. Raises UsageError for what is no regular expression; `name`: what it is called there."""
+    if text is not None:
+        try:
+            re.compile(text)
+        except re.error as error:
+            raise UsageError(
+                f"{name} {text!r} is not a regular expression: {error}",
+                hint="put a backslash before each of [ ( ) * + ? . that is meant literally",
+            ) from error
+    return text
 
 
 @dataclass(frozen=True)

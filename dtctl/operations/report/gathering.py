@@ -21,7 +21,7 @@ from dtctl.operations.report.configuration import Configuration, read_configurat
 from dtctl.operations.report.timeline import Timeline, timeline
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import RunStatus
-from dtctl.operations.status import status
+from dtctl.operations.status import status, with_storage
 from dtctl.transport.seam import Transport
 
 POINTS = 400
@@ -45,7 +45,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """One moment of a run, and its past."""
+    """A snapshot of a run, and its past."""
 
     made: float
     """Epoch seconds of this machine."""
@@ -55,7 +55,7 @@ class Report:
     goodput: Goodput | None
     timeline: Timeline
     events: tuple[HistoryEvent, ...]
-    """Less what stands in the timeline."""
+    """Less what is in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
     """Steps a second, by the times of the scalars."""
@@ -109,8 +109,8 @@ class Following:
         self._kept.__exit__()
 
     def report(self) -> Report:
-        """How the run stands now. Raises DtctlError where no host says anything of it."""
-        found = status(self._record, self._kept)
+        """The run's state now. Raises DtctlError where no host says anything of it."""
+        found = with_storage(status(self._record, self._kept))
         if found.time:
             self._record = found.record
             self._read_events()

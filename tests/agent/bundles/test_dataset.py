@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.bundles import dataset, tree
 from dtctl.agent.bundles.dataset import DataSet
+from dtctl.agent.host import locks
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.answers import LARGE_BYTES
 from dtctl.bundle import Bundle, Sender, scan
@@ -106,6 +108,30 @@ def test_what_has_arrived_before_a_cut_is_not_sent_again(source: Path, root: Pat
     assert content(place) == content(source)
 
 
+def test_what_a_session_has_received_whose_cut_it_has_not_noticed_is_taken_over(
+    source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dataset, "GIVEN_UP_S", 0.0)
+    monkeypatch.setattr(locks, "PATIENCE_S", 0.2)
+    (source / "zebra").write_bytes(random.Random(1).randbytes(LARGE_BYTES + 1))
+    bundle = scan(source, data=True)
+    request: Any = {"dir": str(place), "bundle": bundle.id, "overwrite": False}
+
+    def pushing() -> Any:
+        return conversation(lambda wire: DataSet(str(root), str(place)).push(request, wire, lambda: None))
+
+    with pushing() as (silent, _), Sender(bundle) as sender:
+        sender.serve(silent, silent.receive())
+        need = silent.receive()
+        with suppress(ConnectionLost):
+            sender.serve(CutSession(silent, frames=20), need)
+        with pushing() as (session, end):
+            wanted = needed_blocks(bundle, session)
+    assert end[0]["sent_files"] == 1
+    assert 0 < len(wanted) < LARGE_BYTES >> 20
+    assert content(place) == content(source)
+
+
 class CutSession:
     """Loses its connection after so many frames."""
 
@@ -179,6 +205,22 @@ def test_what_was_there_and_is_right_is_not_sent_and_not_removed(source: Path, r
     assert (answer["found_files"], sent) == (1, ["cat/2", "dog/1"])
     assert dropped(root, place) == (2, 1)
     assert sorted(path.name for path in place.rglob("*")) == ["1", "cat"]
+
+
+def test_what_was_there_is_hashed_once(source: Path, root: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (place / "cat").mkdir(parents=True)
+    (place / "cat" / "1").write_bytes((source / "cat" / "1").read_bytes())
+    monkeypatch.setattr(tree, "_SETTLED_NS", -(10**12))
+    hashed: list[str] = []
+    really = tree.file_sha256
+
+    def hashing(path: str, *rest: Any) -> str:
+        hashed.append(path)
+        return really(path, *rest)
+
+    monkeypatch.setattr(tree, "file_sha256", hashing)
+    push(source, root, place)
+    assert hashed == [str(place / "cat" / "1")]
 
 
 def test_a_drop_removes_what_was_pushed_and_keeps_what_has_changed(source: Path, root: Path, place: Path) -> None:
@@ -271,6 +313,25 @@ def test_of_hosts_that_share_a_directory_one_receives_and_the_others_wait(
         assert second.receive(PATIENCE_S)["files"] == []
     assert [end[0]["sent_files"] for end in (one, other)] == [3, 0]
     assert content(place) == content(source)
+
+
+@pytest.mark.parametrize("way", ["a link", "another user's"])
+def test_nothing_arrives_where_others_have_put_something_in_the_way(
+    source: Path, root: Path, place: Path, tmp_path: Path, way: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    place.mkdir(parents=True)
+    incoming = place / ".dtctl-incoming"
+    if way == "a link":
+        incoming.symlink_to(tmp_path / "elsewhere")
+    elif os.geteuid():
+        pytest.skip("needs root")
+    else:
+        incoming.mkdir()
+        os.chown(incoming, 12345, 12345)
+    with pytest.raises(OSError, match="is a link, or belongs to another user"):
+        push(source, root, place)
+    assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
 def test_a_damaged_record_makes_nothing_ours(source: Path, root: Path, place: Path) -> None:

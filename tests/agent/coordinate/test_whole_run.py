@@ -279,7 +279,7 @@ def test_an_undrain_waits_for_no_host_that_is_away_and_that_all_need(coordinator
     def takes(one: Coordinator) -> None:
         for request in one.requests():
             for task in TASKS:
-                again = because([fact("undrained", host="c", by="me")])
+                again = because([fact("undrained", host="c")])
                 one.view["intents"][task].update(want="hold", **again)
             one.view["request_serial"] = request["serial"]
 

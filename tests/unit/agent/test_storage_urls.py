@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.records.storage_urls import is_storage_url, paths_of, urls_of
+from dtctl.agent.records.values import is_storage_url, paths_of, urls_of
 from dtctl.plan.hosts import on_host
 
 URLS = (

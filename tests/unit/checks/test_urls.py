@@ -66,14 +66,14 @@ def test_the_question_has_what_the_trainer_is_given_and_is_asked_once() -> None:
     (question,) = TOPIC.ask(value, Answers()).values()
     assert (question["secrets"], question["keep_proxy"]) == ({"KEY": "v"}, True)
     assert question["variables"]["AWS_REGION"] == "eu"
-    assert (question["tensorflow"], question["modules"]) == (False, ["torch"])
+    assert (question["libraries"], question["modules"]) == (["fsspec", "tensorflow"], ["torch"])
     assert "secrets={" not in repr(value)
     assert TOPIC.ask(value, Answers([{}])) == {}
 
 
 def facts(kind: str = "", said: str = "", library: str = "TensorFlow 2.21.0", **fields: Any) -> UrlsFacts:
-    one = {"url": OUT, "doing": "write" if kind else "", "kind": kind, "said": said}
-    return checked(UrlsFacts, {"path": "/usr/bin/python3", "library": library, "tried": [{**one, **fields}]})
+    one = {"url": OUT, "library": library, "doing": "write" if kind else "", "kind": kind, "said": said}
+    return checked(UrlsFacts, {"path": "/usr/bin/python3", "tried": [{**one, **fields}]})
 
 
 def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
@@ -120,7 +120,7 @@ def test_a_key_that_is_named_is_looked_for_first() -> None:
 
 
 def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -> None:
-    silent: Any = {"w": {"path": "/usr/bin/python3", "library": "", "problem": "No module named 'fsspec'", "tried": []}}
+    silent: Any = {"w": {"path": "/usr/bin/python3", "problem": "No module named 'fsspec'", "tried": []}}
     (one,) = judged(TOPIC, of({"output": OUT}), silent)
     assert (one.signature.name, one.signature.name in STOPPING) == ("url_not_tried", False)
     assert (
@@ -131,3 +131,18 @@ def test_a_python_without_a_library_is_a_note_unless_the_setup_may_bring_one() -
 def test_what_can_be_used_is_a_fact() -> None:
     (line,) = TOPIC.describe(of({"output": OUT}), Answers([{"w": facts(), "p": facts("denied", "401")}]))
     assert (line.what, line.values) == (OUT, {"w": "usable", "p": "not usable"})  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("modules", "libraries"),
+    [
+        (("numpy", "tensorflow", "torch"), ["tensorflow"]),
+        (("s3fs",), ["fsspec", "tensorflow"]),
+        (("keras",), ["tensorflow", "fsspec"]),
+        ((), ["tensorflow", "fsspec"]),
+    ],
+)
+def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...], libraries: list[str]) -> None:
+    made = cluster(job("worker", ["a"], [2222], launch=PYTHON), dirs={"output": OUT})
+    (question,) = TOPIC.ask(context(made, modules=modules), Answers()).values()
+    assert question["libraries"] == libraries

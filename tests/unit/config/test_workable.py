@@ -169,6 +169,17 @@ def test_commands_about_a_run_that_is_there_take_the_file_as_it_is() -> None:
     assert str(load_cluster(FILE).lead) == "ps:0"
 
 
+def test_data_that_is_not_on_this_machine_is_a_doubt() -> None:
+    text = "jobs: {worker: {hosts: cpu}}\ndirs: {data: /data}\ndata: {from: nowhere}"
+    assert look(text) == (
+        [],
+        [
+            f"5:14: data.from is 'nowhere', but there is no directory {Path.cwd() / 'nowhere'} | "
+            "a relative path begins at this file; dtctl data push    needs it"
+        ],
+    )
+
+
 def test_the_example_and_every_template_raise_no_doubt() -> None:
     root = Path(__file__).resolve().parents[3]
     for file in (root / "cluster.yaml.example", *root.glob("templates/*/cluster.yaml")):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 from dtctl.agent.records.answers import DataHeld
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.cluster import Data
-from dtctl.errors import PreflightError
+from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError, TransportError
+from dtctl.operations import push as pushing
+from dtctl.operations.client.conversation import silent
 from dtctl.operations.data import DataSet, DataState, check_held, data_set, state_of
 from dtctl.operations.local import scan_code
+from dtctl.operations.push import push_data
 from dtctl.plan.data import DataPlace
 from tests.unit.clusters import cluster
+from tests.unit.coordinated import record
+from tests.unit.fakes import FakeSession, FakeTransport
 
 ID, OTHER = "a" * 64, "b" * 64
 
@@ -113,6 +119,34 @@ def test_data_within_the_code_does_not_travel_with_it(tmp_path: Path, source: Pa
     (tmp_path / "train.py").touch()
     value = cluster(trainer=Trainer(code=tmp_path), dirs={"data": "/data"}, data=Data(source=source))
     assert [file.path for file in scan_code(value).manifest.files] == ["train.py"]
+
+
+@pytest.mark.parametrize(
+    ("failures", "tries", "ends"),
+    [
+        ([], 1, "sent"),
+        ([ConnectionLost("cut"), TransportError("no route")], 3, "sent"),
+        ([TransportError("no route")], 1, "no route"),
+        ([ConnectionLost("cut")] * 9, 5, "cut"),
+        ([AgentError("disk_full", "c: full", host="c")], 1, "c: full"),
+    ],
+)
+def test_a_push_that_was_cut_off_goes_on_by_itself(
+    source: Path, monkeypatch: pytest.MonkeyPatch, failures: list[DtctlError], tries: int, ends: str
+) -> None:
+    monkeypatch.setattr(pushing, "RESUMED_AFTER_S", (0.0,) * 4)
+    data = found(source).only("c")
+    assert data.bundle is not None
+    result = {"type": "result", "bundle": data.bundle.id, "sent_files": 5}
+    left = list(failures)
+
+    def answer(session: FakeSession, frame: Mapping[str, Any]) -> list[Any]:
+        return [left.pop(0)] if left else [dict(result)]
+
+    transport = FakeTransport(answer)
+    outcomes = push_data(record(), data, transport, silent, overwrite=False)
+    said = [str(error.summary) for error in outcomes.errors.values()] or ["sent"] * len(outcomes.results)
+    assert (said, len(transport.opened)) == ([ends], tries)
 
 
 @pytest.mark.parametrize(

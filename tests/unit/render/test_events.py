@@ -164,6 +164,7 @@ def begun(at: float, attempt: int = 1, task: str = "worker:0") -> list[HistoryEv
 
 
 RESTART = because([fact("restart")])
+DRAINED = because([fact("drained", host="gpu-1", by="anna@desk")])
 STALLED = because([fact("stalled", seconds=300.0)])
 CANNOT_RUN = because([fact("cannot_run", what="python", text="No such file or directory")])
 ENDING, DAMAGE = because([fact("ending")]), because([fact("said", text="state.json was damaged")])
@@ -182,6 +183,10 @@ STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
             "worker:0 attempt 1 on gpu-1 ran 4m10s, exit code 1 (KeyError: 'x'), restarted",
             "worker:0 attempt 2 on gpu-1 ran 7s, succeeded",
         ],
+    ),
+    "one that a drain has ended": (
+        [*begun(10), moved(20, "running", "pending", **DRAINED)],
+        ["worker:0 attempt 1 on gpu-1 ran 9s, gpu-1 is drained by anna@desk"],
     ),
     "what is no attempt stands where it stood": (
         [*begun(10), decided(12, "a decision"), FAILS, decided(19.9, "it is restarted")],

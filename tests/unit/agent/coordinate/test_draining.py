@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from dtctl.agent.coordinate.lifecycle import END_LIMIT_S
-from dtctl.agent.records.reasons import headline, why_of
+from dtctl.agent.coordinate.view import first_view
+from dtctl.agent.records.reasons import because, fact, headline, why_of
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.values import FINAL
 from dtctl.agent.run import drains, goodput, intents
+from dtctl.agent.supervise import leaving
 from tests.unit.agent.coordinate.training import Trial
 from tests.unit.agent.coordinate.world import World, async_ps, collective, running
 
@@ -118,9 +121,6 @@ def test_nothing_starts_on_a_drained_host_after_its_reboot_or_that_of_its_agent_
 
 def test_a_coordinator_that_knows_nothing_learns_of_it_from_the_agents() -> None:
     world = drained(collective(), "b")
-    from dtctl.agent.coordinate.view import first_view
-    from dtctl.agent.records.reasons import fact
-
     world._make_coordinator(first_view(world.spec, world.wall))
     world.coordinator.rebuild(fact("put_aside", text="damaged", what="x"), world.wall)
     world.run_for(60.0)
@@ -139,7 +139,7 @@ def test_all_start_again_together_once_the_drained_host_is_back() -> None:
     assert set(world.states.values()) == {"pending"}
     assert world.data["missing"] == "worker:1: its host b is away"
     assert world.condition == "Restarting"
-    assert world.tasks["worker:0"].entry["reason"].startswith("b is no longer drained (anna@desk)")
+    assert world.tasks["worker:0"].entry["reason"].startswith("b is in service again: all")
     world.boot("b")
     world.run_for(0.5)
     assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
@@ -283,8 +283,6 @@ def test_restart_does_not_start_what_is_drained() -> None:
 def test_a_host_that_was_drained_while_the_coordinator_was_away_pauses_the_others_when_it_is_back() -> None:
     world = collective()
     task = world.tasks["worker:1"]
-    from dtctl.agent.records.reasons import because, fact
-
     why = because([fact(drains.DRAINED, host="b", by=ANNA)])
     intents.change(task.intent, **drains.hold(task.intent, task.entry, gang=True), by=ANNA, **why)
     world.until(lambda: set(world.states.values()) == {"pending"})
@@ -332,3 +330,98 @@ def test_every_run_trains_again_after_drains_among_faults(seed: int) -> None:
         assert all(trial.states[task] == "pending" for task in on)
         trial.request("undrain", host=host, by=ANNA)
         trial.until(trial.is_whole, 3000.0)
+
+
+def shuts_down(world: World, host: str) -> None:
+    """As its agent does that is sent SIGTERM: the trainers have ended, and are held."""
+    own = {task: world.tasks[task] for task, place in world.places.items() if place == host}
+    spec: Spec = {**world.spec, "host": host}
+    orders = leaving.held(spec, {task: one.intent for task, one in own.items()}, {t: o.entry for t, o in own.items()})
+    for task, intent in orders.items():
+        world.tasks[task].intent = intent
+    world.run_for(2.0)
+    world.crash(host)
+
+
+def starts_again(world: World, host: str) -> None:
+    own = [task for task, place in world.places.items() if place == host]
+    spec: Spec = {**world.spec, "host": host}
+    for task, intent in leaving.released(spec, {task: world.tasks[task].intent for task in own}).items():
+        world.tasks[task].intent = intent
+    world.boot(host)
+
+
+def contacts(world: World) -> list[str]:
+    return [line["reason"] for line in world.events if line["kind"] == "contact" and "service" in line["reason"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "held_tasks"),
+    [("e", ["worker:1"]), ("c", ALL), ("a", ALL)],
+)
+def test_a_host_that_announces_its_shutdown_loses_no_task_and_has_them_again_after_it(
+    host: str, held_tasks: list[str]
+) -> None:
+    world = async_ps(recovery={"max_restarts": 0})
+    shuts_down(world, host)
+    assert held(world) == held_tasks
+    world.run_for(30.0)
+    assert world.condition == ("Running" if host == "e" else "Restarting")
+    assert world.data["incidents"] == []
+    assert next(line["reason"] for line in world.events if line["host"] == host) == f"{host} is shutting down"
+    assert {world.states[task] for task in held_tasks} == {"pending"}
+    starts_again(world, host)
+    world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()))
+    assert world.attempts == {task: 2 if task in held_tasks else 1 for task in ALL}
+    assert contacts(world)[0].startswith(f"{host} is in service again")
+    world.run_for(1.0)
+    assert world.condition == "Running"
+
+
+def test_a_host_that_shuts_down_for_good_fails_the_run_by_host_timeout() -> None:
+    world = collective(recovery={"host_timeout_s": 20.0})
+    shuts_down(world, "b")
+    world.run_for(10.0)
+    assert world.condition == "Restarting"
+    account = world.data["account"]
+    assert account is not None
+    assert not goodput.parts(account)["pause"], "nobody has asked for it"
+    world.run_for(15.0)
+    assert world.condition == "Failed"
+
+
+def test_a_drained_host_stays_drained_through_its_shutdown_and_one_that_shuts_down_can_be_drained() -> None:
+    world = drained(async_ps(), "e")
+    shuts_down(world, "e")
+    starts_again(world, "e")
+    world.run_for(30.0)
+    assert world.states["worker:1"] == "pending"
+    world.request("undrain", host="e", by=ANNA)
+    world.until(lambda: world.states["worker:1"] == "running")
+    shuts_down(world, "e")
+    world.request("drain", host="e", by=ANNA)
+    world.run_for(1.0)
+    starts_again(world, "e")
+    world.run_for(30.0)
+    assert world.tasks["worker:1"].entry["reason"] == "e is drained by anna@desk"
+
+
+def test_the_coordinators_host_shuts_down_and_all_start_again_when_it_is_back() -> None:
+    world = collective()
+    shuts_down(world, "a")
+    world.boot("a")
+    world.restart_coordinator(rebooted=True)
+    world.crashed.add("a")
+    starts_again(world, "a")
+    world.until(lambda: all(task.entry["ready"] for task in world.tasks.values()), 120.0)
+    assert world.attempts == {"worker:0": 2, "worker:1": 2, "worker:2": 2}
+
+
+def test_a_host_drains_no_other_host() -> None:
+    world = collective()
+    task = world.tasks["worker:1"]
+    why = because([fact(drains.DRAINED, host="c", by=ANNA)])
+    intents.change(task.intent, **drains.hold(task.intent, task.entry, gang=True), by=ANNA, **why)
+    world.run_for(5.0)
+    assert held(world) == []
+    assert world.states["worker:0"] == "running"

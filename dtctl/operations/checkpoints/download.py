@@ -1,0 +1,97 @@
+"""Checkpoints at a storage URL are brought here: to stay, or to be read and removed again."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Sequence
+
+from dtctl.agent.checkpoints import formats, reading, verifying
+from dtctl.agent.records.checkpoints import Arrived, FilePart, Verified
+from dtctl.agent.records.kinds import made
+from dtctl.folder import temporary_folder
+from dtctl.operations.checkpoints import Found
+from dtctl.operations.client.conversation import Progress, Report
+from dtctl.operations.storage import Object, Place, label
+
+
+def objects_of(place: Place, found: Found) -> list[Object]:
+    """The files of a checkpoint as they are now, the index last."""
+    directory, _, name = found.checkpoint["prefix"].rpartition("/")
+
+    def belongs(one: Object) -> bool:
+        above, _, file = one.name.rpartition("/")
+        return above == directory and (file == name or reading.belongs(file, name))
+
+    mine = [one for one in place.objects(1, lambda below: below != directory) if belongs(one)]
+    return sorted(mine, key=lambda one: (one.name.endswith(".index"), one.name))
+
+
+class Download:
+    """The files of a checkpoint, as a host would send them. `have` of what is here: name -> version and size."""
+
+    def __init__(
+        self, found: Found, have: Sequence[dict[str, object]], put: Callable[[FilePart, bytes], None], report: Report
+    ) -> None:
+        self._found = found
+        self._have = {str(one["name"]): one for one in have}
+        self._put = put
+        self._report = report
+        self.sent_bytes = 0
+
+    def all_of(self) -> list[Arrived]:
+        """Raises StorageError, and what `put` does."""
+        place, bucket = Place(self._found.directory), label(self._found.directory)
+        sent: list[Arrived] = []
+        for one in objects_of(place, self._found):
+            name = one.name.rpartition("/")[2]
+            had = self._have.get(name)
+            offset = int(str(had["size"])) if had is not None and had["identity"] == one.version else 0
+            for at, data in place.pieces(one, offset):
+                self._put({"name": name, "offset": at, "total": one.size, "identity": one.version}, data)
+                self.sent_bytes += len(data)
+                self._report(Progress(bucket, "pull", at + len(data), one.size, name))
+            sent.append({"name": name, "size": one.size})
+        return sent
+
+
+def verify(found: Found, limit_s: float) -> Verified:
+    """Reads every byte of it, in a directory that is removed then. Raises StorageError, OSError."""
+    begun = time.monotonic()
+    verdict = verifying.Verdict()
+    if found.checkpoint["kind"] == "orbax":
+        verdict.problems = [found.checkpoint["problem"]] if found.checkpoint["problem"] else []
+        verdict.unread = "of a checkpoint of Orbax it is only checked that the save has ended"
+    else:
+        verdict = _read(found, begun + limit_s)
+    return made(
+        Verified,
+        dir=found.directory,
+        prefix=found.checkpoint["prefix"],
+        problems=[text[:4000] for text in verdict.problems],
+        unread=verdict.unread,
+        tensors=verdict.tensors,
+        read_bytes=verdict.read_bytes,
+        seconds=time.monotonic() - begun,
+    )
+
+
+def _read(found: Found, until: float) -> verifying.Verdict:
+    place = Place(found.directory)
+    objects = objects_of(place, found)
+    whole = verifying.Verdict()
+    with temporary_folder("dtctl-verify-") as folder:
+        folder.refuse_without_room(sum(one.size for one in objects))
+        for one in objects:
+            with folder.new(one.name.rpartition("/")[2]) as file:
+                for _, data in place.pieces(one):
+                    file.write(data)
+                    whole.read_bytes += len(data)
+                    if time.monotonic() > until:
+                        whole.unread = "not all of it was read: there was no more time"
+                        return whole
+        path = str(folder.path / found.name)
+        if re.match(formats.KERAS_NAME, path) is None:
+            return verifying.verify(path)
+        whole.problems = formats.keras_damage(path)
+        return whole
