@@ -1,4 +1,4 @@
-"""What is known of a run at one moment: its outcome, its tasks, and how its coordinator sees it."""
+"""A snapshot of a run: its outcome, its tasks, and how its coordinator sees it."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A task at one moment; times are in epoch seconds of its host."""
+    """A snapshot of a task; times are in epoch seconds of its host."""
 
     id: TaskId
     host: str
@@ -198,7 +198,7 @@ def recovered_after_s(incident: Incident) -> float | None:
 
 
 def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
-    """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
+    """An end is certain even if the host is lost afterwards; anything else is not while it is away."""
     if known is None:
         return TaskStatus.unknown(task, host, fact("no_part"))
     if known["absent"] or known["state"] is None:
@@ -237,7 +237,7 @@ class Progress:
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
     """By the task that has come furthest, of those that train; the lead's loss and rate, if it reports them.
 
-    Rates are of tasks that run: of another its last rate tells nothing about what is to come.
+    Rates are of tasks that run: of another its last rate predicts nothing.
     """
     telling = [task for task in tasks if task.entry["step"] is not None]
     if not telling:
@@ -304,7 +304,7 @@ _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
+    """A snapshot of a run. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
 
     record: RunRecord
     tasks: Mapping[TaskId, TaskStatus]

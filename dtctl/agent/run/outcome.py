@@ -73,7 +73,7 @@ class Judgement:
 
 
 def decided(facts: Facts) -> Optional[Judgement]:
-    """The outcome that is certain, whatever follows. An end that a task came to by itself was before any stop."""
+    """The outcome that is certain already. An end that a task came to by itself was before any stop."""
     if _has_succeeded(facts):
         return Judgement("Succeeded", _why_succeeded(facts))
     failed = _first_failure(facts)
@@ -197,6 +197,6 @@ def _want(facts: Facts, task: str) -> str:
 
 
 def without_servers(roster: Iterable[Member], tasks: Iterable[str]) -> List[str]:
-    """Those of `tasks` that serve nobody."""
+    """Those of `tasks` that are not servers."""
     servers = {member["task"] for member in roster if member["serves"]}
     return [task for task in tasks if task not in servers]
