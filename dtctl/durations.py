@@ -25,7 +25,7 @@ def seconds(text: str) -> float:
 
 
 def within_bounds(seconds: float) -> float:
-    """Raises NoDuration for more than anybody means."""
+    """Raises NoDuration for more than can be meant."""
     if seconds > LONGEST_S:
         raise NoDuration(f"a duration of at most {LONGEST_S / UNITS_S['d']:g}d")
     return seconds

@@ -144,7 +144,7 @@ class AgentError(DtctlError):
 
 
 def advice(error: DtctlError) -> str:
-    """The hint where it stands beside others: with the host whose words it is."""
+    """The hint among others: with the host that sent it."""
     if not error.hint or not isinstance(error, AgentError) or not error.host:
         return error.hint
     return f"{error.host} says: {' '.join(error.hint.split())}"
@@ -172,7 +172,7 @@ def closest(word: str, choices: Iterable[str], cutoff: float = 0.6) -> str | Non
     matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=cutoff)
     if not matches:
         return None
-    # Of two that differ in their capitals alone, the one that is written as the word is.
+    # Of two that differ in their capitals alone, the one that is written like `word`.
     return matches[0] if word.islower() and matches[0] in names else by_lower[matches[0]]
 
 

@@ -264,7 +264,7 @@ def _failed(number: int, path: str | os.PathLike[str], why: str = "") -> OSError
 
 
 def make_private(directory: Path) -> None:
-    """Makes the directory and what is missing above it, for this user alone whatever the umask says.
+    """Makes the directory and what is missing above it, for this user alone under any umask.
 
     Raises OSError, and PreflightError as `check_private` does.
     """

@@ -37,7 +37,7 @@ _SHOWS = (
 )
 """Programs, documents and tables, which may show a key among other things and have to arrive whole."""
 _MOST_TOKENS_BYTES = 1 << 15
-"""Of a larger file nobody looks for tokens: it is data."""
+"""A larger file is not searched for tokens: it is data."""
 
 
 def rule_of_name(path: str, is_directory: bool) -> str:

@@ -72,7 +72,7 @@ class Stop:
     def exit_if_due(self) -> None:
         """Follows the last save. Returns if training has finished by itself."""
         if self._due:
-            self._agree(True)  # nobody leaves before all have saved: the others would be cut short
+            self._agree(True)  # no task leaves before all have saved: the others would be cut short
             print(f"stopped before the end of training: exit code {SAVED}", file=sys.stderr, flush=True)
             sys.exit(SAVED)
 

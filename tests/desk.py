@@ -20,6 +20,9 @@ from tests.waiting import PATIENCE_S, eventually
 
 STAND_IN = Path(__file__).with_name("stand_in.py")
 
+TREE = {name: str(Path(path).resolve()) for name, path in os.environ.items() if name == "PYTHONPATH"}
+"""Where a worktree is tested with the installation of another one: a command is of the tree of its test, too."""
+
 LOCAL_HOSTS = "hosts:\n  node-[1-2]:\n"
 
 USUAL = {
@@ -94,7 +97,7 @@ class Desk:
         return subprocess.run(
             self.argv(*words),
             cwd=cwd or self.project,
-            env=self.env,
+            env={**TREE, **self.env},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -107,7 +110,7 @@ class Desk:
         return subprocess.Popen(
             self.argv(*words),
             cwd=cwd or self.project,
-            env=self.env,
+            env={**TREE, **self.env},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

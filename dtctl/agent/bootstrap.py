@@ -29,7 +29,7 @@ def fail(code: str, summary: str, detail: str, hint: str) -> None:
 
 
 def content(path: str, most: int) -> bytes:
-    """At most so many bytes of a regular file of its directory's owner, which nobody else may write to; else none."""
+    """At most so many bytes of a regular file of its directory's owner, which no other user may write to; else none."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except EnvironmentError:

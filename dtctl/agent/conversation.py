@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from .host.errors import Refused
 from .records import kinds
 from .records.kinds import InvalidValue, checked
-from .records.requests import WORDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ class Wire:
         return self._fault is not None
 
     def await_hangup(self, wanted: Callable[[], bool]) -> bool:
-        """True when the controller has closed its end, whether or not all that it said was read; else not `wanted`."""
+        """True when the controller has closed its end, whether or not all that it sent was read; else not `wanted`."""
         try:
             poll = select.poll()
             poll.register(self._reader.fileno(), select.POLLRDHUP)
@@ -238,7 +237,7 @@ class Conversation:
         self.held: List[socket.socket] = []
         """They keep the ports of tasks that are still to start."""
         self.leaving: List[Callable[[], object]] = []
-        """What is to be done at `leave`; an OSError of it is nobody's concern."""
+        """What is to be done at `leave`; an OSError of it is ignored."""
 
     def send(self, kind: str, frame: Mapping[str, object]) -> None:
         """Raises Gone."""
@@ -300,6 +299,8 @@ class Aborted(Exception):
 
 def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
     """A frame within a request, checked to be one of these. Raises Refused."""
+    from .records.requests import WORDS  # within a request, whose records are there already
+
     name = frame["type"]
     if name not in types:
         raise Refused("bad_request", "%s came where %s was awaited" % (ascii(name)[:60], " or ".join(types)))
@@ -307,7 +308,7 @@ def expect_control(frame: Mapping[str, Any], *types: str) -> Dict[str, Any]:
 
 
 def held(kind: Type[R], frame: Mapping[str, Any], name: str) -> R:
-    """A frame as the record that its name stands for. Raises Refused, which names the field."""
+    """A frame as the record of its type. Raises Refused, which names the field."""
     try:
         return checked(kind, frame)
     except InvalidValue as wrong:

@@ -1,7 +1,7 @@
 """The life of the agent's processes on a host: they are the only ones of a run, and go when it is over.
 
 python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY        by a keeper or a restart; a session forks instead
-python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to tell a hook; on stdin what
+python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to notify a hook; on stdin what
 python3 -IS ~/.dtctl/agent/current revive                        after a restart of the machine
 """
 
@@ -50,7 +50,7 @@ def _supervise(bond: revival.Bond) -> None:
 
     try:
         supervisor = Supervisor(bond.files)
-    except paths.Damaged as damage:  # the spec or the environment: nothing here can tell what was in it
+    except paths.Damaged as damage:  # the spec or the environment: what was in it is unknown here
         log.note("%s: the agent ends until somebody asks for it" % damage)
         revival.retire(bond.files)
         return

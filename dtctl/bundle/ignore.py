@@ -2,8 +2,8 @@
 
 With a `.dtctlignore` at the top of the code directory, files of that name rule; else those named `.gitignore` do,
 also the ones above the code directory as far up as its repository goes. A `.dtctlignore` of nothing but `!` lines
-makes exceptions: the `.gitignore` files still rule, and it has the last word. A rule of a deeper file wins, and of one
-file the last. A file that git tracks is sent whatever a `.gitignore` says, as git itself would not ignore it.
+makes exceptions: the `.gitignore` files still rule, and it overrides them. A rule of a deeper file wins, and of one
+file the last. A file that git tracks is sent even if a `.gitignore` names it, because git does not ignore it either.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STAR = "star"
 
 
 def is_never_sent(name: str) -> bool:
-    """Whatever the rules say: what is no code, or is made of it."""
+    """Regardless of the rules: what is not code, or is made from it."""
     return name in _NEVER_SENT or _REPORT.fullmatch(name) is not None
 
 
@@ -48,7 +48,7 @@ class _Rule:
     """A RegexPattern of pathspec, made without the `/` at its end."""
     directories_only: bool
     shown: str
-    """Where it stands, and what it says."""
+    """Its place, and its text."""
 
     def decides(self, path: str) -> bool:
         """It is this very path that matches, and not a directory above it: those were decided before."""

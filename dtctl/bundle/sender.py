@@ -27,7 +27,7 @@ _WORTH_IT = 0.9
 """What does not shrink below this part of itself travels uncompressed."""
 _SAMPLED = 16 * 1024
 _SAMPLE = 512
-"""So many bytes in the middle tell whether that many shrink: compressing noise takes four times the CPU of text."""
+"""So many bytes in the middle show whether that many shrink: compressing noise takes four times the CPU of text."""
 _NOISY = 212
 """Different bytes in a sample of noise, at the least: it has 221 as a rule, and floating-point numbers have 204."""
 IN_MEMORY_BYTES = 64 * 1024 * 1024
@@ -286,7 +286,7 @@ class Sender:
 
 
 def _receive(session: Session) -> None:
-    """Takes what the agent has said of its progress, so that it never waits for us. Raises AgentError."""
+    """Reads the agent's progress reports, so that it never waits for us. Raises AgentError."""
     try:
         while session.receive(timeout_s=0).type == "progress":
             pass
@@ -295,7 +295,7 @@ def _receive(session: Session) -> None:
 
 
 def raise_agents_reason(session: Session) -> None:
-    """The agent may have said why it went before the connection broke. Raises its AgentError, if there is one."""
+    """The agent may have sent the reason before the connection broke. Raises its AgentError, if there is one."""
     try:
         while True:
             session.receive(timeout_s=1)

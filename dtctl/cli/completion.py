@@ -32,7 +32,7 @@ def complete_tasks(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_places(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Before `--`; what stands behind it is a command of the hosts."""
+    """Before `--`; what follows it is a command of the hosts."""
     typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
     return [] if "--" in typed.split() else complete_tasks(ctx, incomplete)
 
@@ -124,7 +124,7 @@ def rejoined(parts: Sequence[str]) -> tuple[list[str], str]:
     joins = False
     for number, part in enumerate(parts):
         breaks = bool(part) and not part.strip(BEHIND + BEFORE)
-        joins = joins and bool(part)  # an empty one is new: a blank stands before it
+        joins = joins and bool(part)  # an empty one is new: a blank comes before it
         if made and number and (joins or (breaks and part[0] in BEHIND)):
             begun = made[-1] if not breaks else made[-1] + part
             made[-1] += part

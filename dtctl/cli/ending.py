@@ -22,7 +22,7 @@ def on_interrupt(what: str | Callable[[], Sequence[str]], *next_steps: str) -> I
 
     What has to be asked for answers with both, in this order.
 
-    What is interrupted within another one is said by the inner one alone.
+    Of two that are nested the inner one alone reports.
     """
     from dtctl.render import errors
 

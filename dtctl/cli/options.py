@@ -89,7 +89,7 @@ def on_run(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _scoped(command: Callable[..., None], options: Mapping[str, Any]) -> Callable[..., None]:
-    """Ctrl-C in the command ends with 130, whatever the version of Typer makes of it."""
+    """Ctrl-C in the command ends with 130, with every version of Typer."""
     signature = inspect.signature(command, eval_str=True)
     own = list(signature.parameters.values())[1:]
     shared = [

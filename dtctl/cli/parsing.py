@@ -69,7 +69,7 @@ class Group(TyperGroup):
 
 @contextmanager
 def translated_errors(ctx: Any, arguments: Sequence[str]) -> Iterator[None]:
-    """`words` is what stands behind the command's name. Raises UsageError for what the parser refuses."""
+    """`words` is what follows the command's name. Raises UsageError for what the parser refuses."""
     try:
         yield
     except REFUSAL as error:
@@ -227,7 +227,7 @@ def no_command(arguments: Sequence[str], commands: Collection[str]) -> UsageErro
 
 
 def meant_for(group: Any, option: str, arguments: Sequence[str]) -> str:
-    """What to type where an option of a command stands before its name: `status -c FILE`; "" where no one has it."""
+    """What to type where an option of a command comes before its name: `status -c FILE`; "" where no one has it."""
     named = [command for argument in arguments if (command := group.commands.get(argument)) is not None]
     often = (group.commands[name] for name in ("status", "up", "logs", "down"))
     for command in named or (*often, *group.commands.values()):

@@ -133,7 +133,7 @@ class Scope:
         return dataclasses.replace(checked, cluster=self._with_reach(checked.cluster))
 
     def _with_reach(self, cluster: Cluster) -> Cluster:
-        """What the command line says of SSH stands over what the file says."""
+        """Options for SSH override the file's settings."""
         reached = {name: self._reached(host) for name, host in cluster.hosts.items()}
         said = {name: host.reach for name, host in cluster.hosts.items() if host.reach != reached[name].reach}
         return dataclasses.replace(cluster, hosts=reached, as_written=said)

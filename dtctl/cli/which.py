@@ -1,4 +1,4 @@
-"""Which cluster a command means where several could be meant, and what is said where none is named."""
+"""Which cluster a command means where several could be meant, and the error where none is named."""
 
 from __future__ import annotations
 

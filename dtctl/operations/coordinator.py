@@ -164,7 +164,7 @@ def status_of_hosts(
 ) -> RunStatus:
     """As every host reports its own part; hosts that do not answer are in `errors`.
 
-    Hosts in `failed` are not asked, nor those in `told`, which have answered already.
+    Hosts in `failed` are not asked, nor those in `told`, which have answered.
 
     If hosts report several runs, `agreed` chooses one. `guess`: see request_of_status.
     """
@@ -229,11 +229,11 @@ def task_of(
 def agreed(record: RunRecord, answers: Mapping[str, StatusResult]) -> Inventory | None:
     """The run that is believed, or None when no host has one.
 
-    Only a host that has a task in a run counts among those that tell of it, and only those count together that tell the
-    same of it: its id, its age, and every task's place. The newest run that two hosts or more tell of is believed.
+    Only a host that has a task in a run counts among those that report it, and only those count together that report
+    the same of it: its id, age, and every task's place. The newest run that two hosts or more report is believed.
     Where no two agree, that of the lead's host (as the cluster file, or the record of this machine, says) is, and then
-    the newest. So a single host that lies outvotes no two others, whatever age it claims for its run; what it says of
-    other hosts' tasks counts only if there is nobody else to ask.
+    the newest. So a single host that lies outvotes no two others, with any age of its run; what it reports of other
+    hosts' tasks counts only if no other host answers.
     """
     hosts_of: dict[str, list[str]] = {}
     runs: dict[str, Inventory] = {}

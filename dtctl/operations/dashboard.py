@@ -76,12 +76,12 @@ class Board:
 
 MOST_READERS = 32
 ALIVE_S = 15.0
-"""After so long a silence a reader is sent that the connection stands, so that a lost one is noticed."""
+"""After so long a silence a reader gets a comment, so that a lost connection is noticed."""
 RETRY_MS = 2000
 
 
 Whole = Callable[[dict[str, str], int], str]
-"""The page as it stands, which continues from the number that it is given."""
+"""The page, which continues from the number that it is given."""
 
 
 def answering(board: Board, whole: Whole, headers: Mapping[str, str]) -> Answer:

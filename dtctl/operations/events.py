@@ -143,7 +143,7 @@ class Attempted:
     """An attempt: how long it ran and what it ended with. Its time, in epoch seconds, is that of its end.
 
     `state`: the one that followed, or the one that it is in: then the time is that of its beginning. `ran_s` None:
-    nobody has seen it run. `again`: another attempt has followed.
+    it was not seen running. `again`: another attempt has followed.
     """
 
     task: str
@@ -232,7 +232,7 @@ def _time(entry: HistoryEvent | Attempted) -> float:
 
 
 def _position(entries: Sequence[HistoryEvent | Attempted], entry: HistoryEvent | Attempted) -> int:
-    """Before what came later: the coordinator hears of an end with the host's next message, or when the host is back.
+    """Before what came later: the coordinator learns of an end with the host's next message, or when the host is back.
 
     Of what is closer than the clocks of hosts agree the coordinator knows the order.
     """

@@ -41,7 +41,7 @@ def execute(
     cwd: Literal["code", "home"],
     report: Report = silent,
 ) -> Outcomes[ExecResult]:
-    """The words of argv reach the program as they are: no shell stands between.
+    """The words of argv reach the program as they are: without a shell.
 
     `report` hears of each place when it is begun, and when it is done.
     """

@@ -112,7 +112,7 @@ class Memory:
     """
 
     def __init__(self, report: Callable[[str], None] = lambda line: None) -> None:
-        """`report` hears of records that were put aside."""
+        """`report` gets the records that were put aside."""
         self._directory = state_directory()
         check_private(self._directory)
         self._runs = self._directory / "runs"
@@ -122,7 +122,7 @@ class Memory:
         self._before: str | None = None
 
     def begin(self, record: RunRecord) -> None:
-        """Writes down a run that is about to start, so that it is found again whatever becomes of this process.
+        """Writes down a run that is about to start, so that it is found again even if this process is killed.
 
         Raises DtctlError when that cannot be written.
         """
@@ -248,7 +248,7 @@ class Memory:
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
     def newest_of(self, file: Path) -> RunRecord | None:
-        """The newest run that was started from the file, by whatever path that was named."""
+        """The newest run that was started from the file, by any path to it."""
         real = os.path.realpath(file)
         return next((one for one in self.runs() if one.file and os.path.realpath(one.file) == real), None)
 

@@ -54,8 +54,8 @@ def cluster_with_hooks(file: Path | None, name: str) -> Cluster | None:
 class CommandHooks:
     """Each hook has a thread of its own. Only `finish` waits for commands, and not for long.
 
-    `fresh`: the run has only just begun, so that nothing of it has been told before. Otherwise what had happened when
-    it was seen first is passed over, but for its end. `allowed` is asked each time: a script may change meanwhile.
+    `fresh`: the run has only just begun, so that nothing of it was reported before. Otherwise what had happened when it
+    was seen first is passed over, but for its end. `allowed` is asked each time: a script may change meanwhile.
     """
 
     def __init__(

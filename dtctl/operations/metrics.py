@@ -134,7 +134,7 @@ def follow_metrics(
     record: RunRecord, transport: Transport, tags: Sequence[str], *, points: int
 ) -> Iterator[Series | Disconnected | Reconnected | None]:
     """What is there, at most so many points of each series, and then new points as they come, until the run has ended;
-    None whenever nothing came for a moment.
+    None whenever nothing came for a while.
 
     Raises DtctlError where no host can be followed.
     """

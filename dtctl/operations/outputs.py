@@ -1,11 +1,11 @@
 """Who has written to a run's output directories before.
 
 An output directory has an owner, as a trainer that finds checkpoints of another program restores them, or fails for
-ever. Hosts tell who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
+ever. Hosts report who has last started a run that writes there (dtctl/agent/host/outputs.py). It is the same project if
 
-- the cluster file lies in the same directory of the same machine and user, whatever it is called and names its cluster;
+- the cluster file lies in the same directory of the same machine and user, under any name, with any `name`;
 - or the cluster has the same name and was started from another machine or by another user: a colleague's clone of the
-  project, which nobody here can look at;
+  project, which cannot be inspected here;
 - or it has the same name, and the file that it was started from is no longer here: the project was moved.
 
 Two directories of one machine with clusters of one name are two projects. What is told of the past is data that

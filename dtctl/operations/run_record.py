@@ -58,7 +58,7 @@ class RunRecord:
     begun: bool = True
     """False until all hosts have started: an `up` that was killed meanwhile may have come to nothing."""
     outcome: str = ""
-    """How the run has ended, if this machine has heard of it."""
+    """How the run has ended, if that is known here."""
     target_step: int | None = None
     """As a host of the run reports it; so the next one."""
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -181,7 +181,7 @@ class RunRecord:
 
 
 def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> RunRecord:
-    """What is remembered of a plan; without `run` it stands for whatever run of the cluster its hosts have."""
+    """What is remembered of a plan; without `run` it means any run of the cluster that its hosts have."""
     from dtctl.plan.hosts import checkpoint_places, directories, event_places  # whoever has a plan has imported it
 
     hosts = plan.cluster.hosts

@@ -18,7 +18,7 @@ _INDEXES = re.compile(r"(\d+)(?:-(\d+))?")
 def select_tasks(record: RunRecord, selectors: Sequence[str]) -> tuple[TaskId, ...]:
     """The tasks meant by words such as `worker:1`, `worker`, `worker:0-3`, `worker:0,2`, `@host`; all for no words.
 
-    In the order of the cluster file, each once. Raises UsageError for a word that means nothing here.
+    In the order of the cluster file, each once. Raises UsageError for an unknown word.
     """
     if not selectors:
         return tuple(record.roster)

@@ -1,4 +1,4 @@
-"""What is known of a run at one moment: its outcome, its tasks, and how its coordinator sees it."""
+"""A snapshot of a run: its outcome, its tasks, and how its coordinator sees it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
-from dtctl.agent.run import drains, outcome
+from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
@@ -92,7 +92,7 @@ _NOT_ENDED = made(Exit)
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """A task at one moment; times are in epoch seconds of its host."""
+    """A snapshot of a task; times are in epoch seconds of its host."""
 
     id: TaskId
     host: str
@@ -117,9 +117,9 @@ class TaskStatus:
     @property
     def drained(self) -> Fact | None:
         """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
-        held = self.entry["state"] == "pending"
-        kinds = (drains.DRAINED, drains.SHUTTING_DOWN)
-        return next((one for one in self.why if held and one["kind"] in kinds), None)
+        if self.entry["state"] != "pending":
+            return None
+        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down")), None)
 
     @property
     def exit(self) -> Exit:
@@ -160,7 +160,12 @@ class Coordination:
 
     @property
     def drained_hosts(self) -> tuple[str, ...]:
-        drained = drains.drained_hosts(self.view["intents"])
+        held = {task: intent for task, intent in self.view["intents"].items() if intent["want"] == "hold"}
+        if not held:
+            return ()
+        from dtctl.agent.run import drains  # few runs need it
+
+        drained = drains.drained_hosts(held)
         return tuple(host for host in self.contacts if host in drained)
 
     @property
@@ -193,7 +198,7 @@ def recovered_after_s(incident: Incident) -> float | None:
 
 
 def _task(task: TaskId, host: str, known: Contact | None) -> TaskStatus:
-    """An end is certain whatever becomes of the host afterwards; anything else is not while it is away."""
+    """An end is certain even if the host is lost afterwards; anything else is not while it is away."""
     if known is None:
         return TaskStatus.unknown(task, host, fact("no_part"))
     if known["absent"] or known["state"] is None:
@@ -232,7 +237,7 @@ class Progress:
 def progress_of(tasks: Iterable[TaskStatus], lead: TaskId, target: int | None) -> Progress:
     """By the task that has come furthest, of those that train; the lead's loss and rate, if it reports them.
 
-    Rates are of tasks that run: of another its last rate tells nothing about what is to come.
+    Rates are of tasks that run: of another its last rate predicts nothing.
     """
     telling = [task for task in tasks if task.entry["step"] is not None]
     if not telling:
@@ -299,7 +304,7 @@ _GOING_ON = (TaskState.STARTING, TaskState.RUNNING, TaskState.BACKOFF, TaskState
 
 @dataclass(frozen=True)
 class RunStatus:
-    """A run at one moment. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
+    """A snapshot of a run. Tasks of hosts that gave no answer are `lost`: their state is unknown."""
 
     record: RunRecord
     tasks: Mapping[TaskId, TaskStatus]

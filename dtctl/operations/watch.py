@@ -48,7 +48,7 @@ Report = RunStatus | Disconnected | Reconnected | Over
 
 
 def watch_run(record: RunRecord, transport: Transport) -> Generator[Report | None, None, None]:
-    """What is reported of the run, as it comes, endlessly; None whenever nothing came for a moment.
+    """What is reported of the run, as it comes, endlessly; None whenever nothing came for a while.
 
     Raises DtctlError when no host knows a run, before anything else is reported.
     """
@@ -196,7 +196,7 @@ class _Alone:
 
     def __init__(self, record: RunRecord, transport: Transport, streams: Streams, coordinator: Disconnected) -> None:
         self.over = False
-        """The coordinator is heard again: the conversations end."""
+        """The coordinator answers again: the conversations end."""
         self._record = record
         self._transport = transport
         self._streams = streams

@@ -99,7 +99,7 @@ class Door:
 
     def knows(self, cookies: str) -> bool:
         """`cookies`: the header of a request."""
-        # Other servers of this address set cookies, too: none of them, whatever it holds, is to hide ours.
+        # Other servers of this address set cookies, too: none of them is to hide ours.
         values = (
             value for name, _, value in (one.strip().partition("=") for one in cookies.split(";")) if name == COOKIE
         )

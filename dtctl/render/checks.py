@@ -14,7 +14,6 @@ from dtctl.operations.diagnosis.signature import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
 from dtctl.render.format import count, fold, summarize_hosts
-from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 
@@ -33,6 +32,8 @@ def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
             {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
             for one in rules
         ]
+        from dtctl.render.machine import document
+
         return document.print_json("Firewall", {"kind": kind, "rules": parts})
     out, texts = console.out(), _TEXTS[kind]
     for number, one in enumerate(rules):
@@ -86,7 +87,7 @@ def _span(what: str, known: Mapping[str, Any]) -> str:
 
 
 def _label(what: str) -> str:
-    """`memory_bytes` -> memory; what has no such end stands as it is."""
+    """`memory_bytes` -> memory; what has no such end stays as it is."""
     for end in ("_bytes", "_flops", "_share", "_s"):
         what = what.removesuffix(end)
     return what.replace("_", " ")

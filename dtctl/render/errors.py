@@ -129,7 +129,7 @@ def _hint(hint: str, whose: str = "") -> None:
 
 
 def show_doubts(doubts: Sequence[Problem]) -> None:
-    """What in the cluster file can be meant as it stands, but is more likely a slip."""
+    """What in the cluster file may be intended, but is more likely a mistake."""
     if console.speaks_json():
         from dtctl.render.machine import stderr
 

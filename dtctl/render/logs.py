@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dtctl.errors import DtctlError
 from dtctl.operations.client.streams import Disconnected, Reconnected
@@ -17,7 +17,6 @@ from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.render.errors import note, show_host_errors
 from dtctl.render.events import news
 from dtctl.render.format import count, fold, local_time, size
-from dtctl.render.machine import document
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines, one_line
 
@@ -116,8 +115,11 @@ class LogObjects(LogPrinter):
     """Writes each line as a JSON object: for programs, without separators."""
 
     def print(self, lines: LogLines) -> None:
+        from dtctl.render.machine.document import json_line, picked
+
         self._remember(lines)
-        console.put("".join(map(document.json_line, logs(lines))))
+        head = picked(lines.log, "task attempt time@")
+        console.put("".join(json_line({**head, "text": text}) for text in lines.texts()))
 
 
 def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *, as_json: bool) -> None:
@@ -127,7 +129,9 @@ def show_setup_logs(logs: Mapping[str, Sequence[SetupLog]], lines: int | None, *
         whole = log_lines(one["text"].encode("utf-8", "surrogatepass"), color=False)
         shown = whole if lines is None else whole[max(0, len(whole) - lines) :]
         if as_json:
-            document.print_json_line({"host": host, "path": one["path"], "lines": shown})
+            from dtctl.render.machine.document import print_json_line
+
+            print_json_line({"host": host, "path": one["path"], "lines": shown})
         else:
             console.put("".join(f"{one_line(host).ljust(width)} | {line}\n" for line in shown))
     without = [host for host, own in logs.items() if not own]
@@ -139,7 +143,9 @@ def show_saved(files: Sequence[SavedLog], directory: Path, *, as_json: bool) -> 
     """Each file, as the path by which it is opened from here."""
     for one in files:
         if as_json:
-            document.print_json_line(saved(one))
+            from dtctl.render.machine.document import picked, print_json_line
+
+            print_json_line(picked(one, "task attempt path=file size_bytes"))
         else:
             console.say(str(one.path))
     if not as_json:
@@ -154,17 +160,6 @@ def _headed(head: bytes, data: bytes) -> bytes:
     return b"".join(head + line + b"\n" for line in [*lines, *filter(None, [rest])])
 
 
-def logs(lines: LogLines) -> Iterator[dict[str, Any]]:
-    """An object a line. `time`: not after it, and not much before; of a progress bar the text is its last state."""
-    head = document.picked(lines.log, "task attempt time@")
-    for text in lines.texts():
-        yield {**head, "text": text}
-
-
-def saved(one: SavedLog) -> dict[str, Any]:
-    return document.picked(one, "task attempt path=file size_bytes")
-
-
 TOGETHER_S = 0.5
 """Hosts that go away within this time are reported together, or as soon as nothing else comes."""
 
@@ -172,7 +167,7 @@ TOGETHER_S = 0.5
 class Narrator:
     """Each host that goes away or comes back is reported once, though two conversations with it may break.
 
-    None stands for a moment in which nothing has come.
+    None: nothing has come for a while.
     """
 
     def __init__(

@@ -77,7 +77,7 @@ class StopProgress(ExitStack):
 
     @property
     def heard(self) -> bool:
-        """Whether a host has said that it is at it."""
+        """Whether a host has reported that it is at it."""
         return bool(self._tasks)
 
     def now(self) -> str:

@@ -9,13 +9,8 @@ from dtctl.agent.records.reasons import sentence
 from dtctl.errors import ExitCode
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome
-from dtctl.render.checkpoints import checkpoint_lines
-from dtctl.render.diagnosis import advice_lines
 from dtctl.render.errors import note, show_host_errors, show_warning
 from dtctl.render.format import count, fold
-from dtctl.render.gc import written_line
-from dtctl.render.roster import left_behind
-from dtctl.render.status import OUTCOME_STYLE, restarts_lines
 from dtctl.render.terminal import console
 from dtctl.render.terminal.safe import log_lines
 
@@ -36,6 +31,8 @@ _FOREGROUND = "dtctl watches what it starts itself: start the program without a 
 
 def show_kept(kept: Collection[Written]) -> None:
     """What `down` does not remove unasked."""
+    from dtctl.render.gc import written_line
+
     for one in kept:
         note(written_line(one))
     if kept:
@@ -95,6 +92,9 @@ def stop_exit_code(result: StopResult) -> ExitCode:
 
 def show_ended(status: RunStatus, followed: LogPrinter | None = None) -> None:
     """The first failure comes last, with the end of its log, unless `followed` has shown that just now."""
+    from dtctl.render.checkpoints import checkpoint_lines
+    from dtctl.render.diagnosis import advice_lines
+    from dtctl.render.status import OUTCOME_STYLE, restarts_lines
     from dtctl.render.terminal.rich_console import text
 
     err = console.err()
@@ -147,6 +147,8 @@ def _show_others(status: RunStatus) -> None:
 
 
 def _show_left(status: RunStatus) -> None:
+    from dtctl.render.roster import left_behind
+
     show_away(status)
     show_host_errors(status.errors)
     for task in status.tasks.values():

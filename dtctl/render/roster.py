@@ -58,7 +58,7 @@ class Row:
 
     @property
     def troubled(self) -> int:
-        """What stands above the others in a folded table: 0 is the worst."""
+        """The order in a folded table: 0 is the worst, and comes first."""
         state = self.first.state
         if state in _TROUBLE:
             return _TROUBLE.index(state)
@@ -208,7 +208,7 @@ def note(task: TaskStatus, status: RunStatus) -> str:
     if task.state is TaskState.STOPPED:
         killed = [one for one in task.why if one["kind"] == "killed_after"]
         rest = [one for one in task.why if one["kind"] != "killed_after"]
-        shown = tuple(rest[1:]) == status.verdict.why  # it stands above the table already
+        shown = tuple(rest[1:]) == status.verdict.why  # it is above the table already
         why = sentence([*killed, *(rest[:1] if shown else rest)])
         how = (
             sentence([fact("exited", code=task.exit["code"])])

@@ -66,7 +66,13 @@ def show_hook_failure(name: str, why: Sequence[Fact]) -> None:
     note(f"hook {name} has failed: {sentence(why)}")
 
 
-def show_unremembered(outcome: UpResult) -> None:
+def show_start_warnings(outcome: UpResult) -> None:
+    """What has failed though the run has started."""
+    for host, lost in outcome.unconfirmed.items():
+        show_warning(
+            f"{host} did not confirm that it keeps the run: {lost.summary}",
+            hint="the coordinator sends it the same; dtctl status    shows whether it takes part",
+        )
     if (error := outcome.unremembered) is not None:
         show_warning(f"{error.summary}: {error.detail}".rstrip(": "), hint=error.hint)
 

@@ -18,14 +18,14 @@ MOST_THREADS = 256
 """With those that only wait for a host that may be down."""
 
 IDLE_S = 1.0
-"""Who has waited so long for a host's first word keeps no other host waiting. One that is up has said it by then."""
+"""Who has waited so long for a host's first byte keeps no other host waiting. One that is up has sent it by then."""
 
 ALONE_S = 5.0
-"""The same of a host that has been heard: it works by itself, or its login or its disk hangs. A busy one needs longer
+"""The same of a host that has answered: it works by itself, or its login or its disk hangs. A busy one needs longer
 for its answers, and gets no better by more that ask at once."""
 
 LOOKED_EVERY_S = 0.5
-"""How often those that wait are counted, while there are hosts that nobody has asked yet."""
+"""How often those that wait are counted, while there are hosts that were not asked yet."""
 
 LAST_WORDS_S = 2.0
 """Where every host is needed, and one has failed, the others have so long to say that they fail, too."""
@@ -82,7 +82,7 @@ _here = threading.local()
 
 
 Still = Callable[[float], None]
-"""Called when a host that is waited for has been heard: the wait continues, and counts from the given time on."""
+"""Called when a host that is waited for has answered: the wait continues, and counts from the given time on."""
 
 
 @contextmanager
@@ -205,7 +205,7 @@ class _Crew(Generic[H, R]):
         return False
 
     def _leave(self) -> bool:
-        """What is unfinished counts as failed, whatever comes of it later."""
+        """What is unfinished counts as failed, even if it ends well later."""
         self._todo.clear()
         for name in self._order:
             if name not in self._results and name not in self._errors:
@@ -222,7 +222,7 @@ class _Crew(Generic[H, R]):
         self._hire(min(wanted - self._threads, len(self._todo)))
 
     def idles(self, thread: int, counts_from: float | None) -> None:
-        """Said of a thread of the crew; None: it works again."""
+        """Of a thread of the crew; None: it works again."""
         with self._changed:
             if counts_from is None:
                 self._idle.pop(thread, None)

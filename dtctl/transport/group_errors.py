@@ -1,4 +1,4 @@
-"""Hosts that failed for the same reason, told as one: of three hundred thirty may fail, for four reasons."""
+"""Hosts that failed for the same reason, reported as one: of three hundred thirty may fail, for four reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ APART = "    "
 """Between the finding and what to type."""
 
 _PLACE = "\0"
-"""Stands for the host's own name."""
+"""In the place of the host's own name."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ErrorGroup:
 
     @property
     def next_step(self) -> str:
-        """The same where it stands beside others: with the hosts whose words it is."""
+        """The same among others: with the hosts that sent it."""
         whose = getattr(self.first, "host", "")
         step = advice(self.first)
         return self._for_all(step.replace(f"{whose} says:", f"{fold(self.hosts)} says:", 1) if whose else step)
@@ -90,7 +90,7 @@ def group_errors(errors: Mapping[str, DtctlError]) -> tuple[ErrorGroup, ...]:
 
 @dataclass(frozen=True)
 class Row:
-    """A reason with the names of its hosts, what to type next where it stands beside others, and what came back."""
+    """A reason with the names of its hosts, what to type next among others, and what came back."""
 
     text: str
     next_step: str = ""
@@ -114,7 +114,7 @@ def rows(errors: Mapping[str, DtctlError]) -> list[Row]:
 
 
 def lines(errors: Mapping[str, DtctlError]) -> list[str]:
-    """The same as text, in which each reason is one line, whatever its length."""
+    """The same as text, in which each reason is one line of any length."""
     return [
         line
         for row in rows(errors)

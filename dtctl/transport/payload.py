@@ -38,7 +38,7 @@ class Program:
 
 
 def once(work: Callable[[], R]) -> Callable[[], R]:
-    """As `cache`, but the threads of a fan-out, which all ask at the same moment, wait for the first of them."""
+    """As `cache`, but the threads of a fan-out, which all ask at once, wait for the first of them."""
     lock, kept = threading.Lock(), cache(work)
 
     @wraps(work)

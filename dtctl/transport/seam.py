@@ -64,7 +64,7 @@ class Session(Protocol):
         ...
 
     def receive(self, timeout_s: float | None = None) -> Message:
-        """The next frame that tells something; all but a `result` are what their records say (`frames.checked_frame`).
+        """The next frame with content; all but a `result` are what their records say (`frames.checked_frame`).
 
         Raises AgentError for an error frame, ConnectionLost at the end, TransportError for what no agent sends and for
         a silence that lasts too long, TimeoutError.
@@ -102,8 +102,8 @@ class TransportOptions:
     """Where agents of this machine keep their files, in place of ~/.dtctl."""
     ssh_files: ConfigFiles = field(default_factory=ConfigFiles)
     passphrase: Callable[[str], str | None] | None = None
-    """Asked for a key file's passphrase, once per key; None where nobody can be asked."""
+    """Asked for a key file's passphrase, once per key; None without a terminal."""
     asking: Callable[[str], AbstractContextManager[None]] | None = None
-    """Entered with a host's name while `ssh` asks on the terminal; None where nobody can be asked."""
+    """Entered with a host's name while `ssh` asks on the terminal; None without a terminal."""
     waiting: Waiting = unobserved
-    """Told of hosts that are silent, before they are given up."""
+    """Gets the hosts that are silent, before they are given up."""

@@ -41,7 +41,7 @@ class Stream(Protocol):
         ...
 
     def write(self, data: bytes, silence: SilenceTimer) -> None:
-        """All of `data`. Raises OSError when nobody reads it any more, and what `silence` raises of who does not."""
+        """All of `data`. Raises OSError when the reader is gone, and what `silence` raises of who does not."""
         ...
 
     def close(self) -> None: ...
@@ -277,7 +277,7 @@ class RemoteExit:
 
 
 def not_started(name: str, ending: RemoteExit, noise: bytes) -> TransportError:
-    """Why the remote command ended before the agent said a word; the shell's exit codes are those of POSIX."""
+    """Why the remote command ended before the agent's first message; the shell's exit codes are those of POSIX."""
     output = "\n".join(filter(None, [text_of(noise), text_of(ending.stderr)]))
     if ending.exit_code == 127:
         return TransportError(

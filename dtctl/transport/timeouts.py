@@ -24,11 +24,11 @@ ALIVE_BYTES = 64 * 1024
 """How much of a long frame counts as a sign of life: a slow line gets time, a byte now and then does not."""
 
 Waiting = Callable[[str, float, float], None]
-"""Told once in each silence: a host's name, how long it has been silent, and the limit."""
+"""Called once in each silence: a host's name, how long it has been silent, and the limit."""
 
 
 def unobserved(host: str, silent_s: float, limit_s: float) -> None:
-    """Where nobody watches."""
+    """Reports nothing."""
 
 
 class SilenceTimer:
@@ -42,7 +42,7 @@ class SilenceTimer:
         self.broken()
 
     def broken(self) -> None:
-        """It has said something, or has taken something."""
+        """It has sent something, or has taken something."""
         self._since = time.monotonic()
         self._reported = False
 

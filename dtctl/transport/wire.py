@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
+from dtctl.agent.records import PROTOCOL
 from dtctl.agent.records.answers import FRAMES
 from dtctl.agent.records.kinds import InvalidValue, checked, parse_json
-from dtctl.agent.records.requests import PROTOCOL, START
+from dtctl.agent.records.requests import START
 from dtctl.errors import TransportError
 from dtctl.transport.seam import Message
 
@@ -134,7 +135,7 @@ def checked_result(host: str, kind: str, message: Message, record: type[R]) -> R
 
 
 def untrue(host: str, what: str) -> TransportError:
-    """A host has said what no agent of dtctl says; nothing is done with it."""
+    """A host has sent what no agent of dtctl sends; it is not used."""
     return TransportError(
         f"{host} {what}",
         hint=f"nothing of it was used: is dtctl's agent on {host} damaged, or has somebody tampered with it?",

@@ -116,11 +116,15 @@ class Conversation:
         return started
 
     def close(self) -> None:
-        """As when the SSH connection is lost: both pipes end."""
+        """As when the SSH connection is lost."""
+        self.hang_up()
+        self.process.wait(PATIENCE_S)
+
+    def hang_up(self) -> None:
+        """Both pipes end."""
         for stream in (self._to, self._from):
             with suppress(BrokenPipeError):
                 stream.close()
-        self.process.wait(PATIENCE_S)
 
     def __enter__(self) -> Conversation:
         return self

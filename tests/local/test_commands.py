@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.desk import CLUSTER, Desk, cluster_text
-from tests.waiting import eventually, read_until
+from tests.desk import CLUSTER, TREE, Desk, cluster_text
+from tests.waiting import PATIENCE_S, eventually, read_until
 
 
 def test_a_run_ends_by_itself_and_wait_reports_its_end(home: Desk) -> None:
@@ -372,3 +372,17 @@ def test_a_damaged_run_is_reported_and_down_removes_it(home: Desk) -> None:
     home.dtctl("down", "--yes", "--grace", "1s")
     assert not list((home.home / ".dtctl" / "runs").glob("*"))
     assert not home.processes()
+
+
+@pytest.mark.parametrize(("words", "most"), [(("up", "--local"), 160), (("status",), 100)], ids=["up", "status"])
+def test_a_command_reads_no_more_modules_of_dtctl_than_it_needs(home: Desk, words: tuple[str, ...], most: int) -> None:
+    home.write_cluster()
+    if words == ("status",):
+        home.dtctl("up", "--local")
+    argv, env = [sys.executable, "-X", "importtime", "-m", "dtctl", *words], {**TREE, **home.env}
+    done = subprocess.run(
+        argv, cwd=home.project, env=env, capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    read = set(re.findall(r"^import time:.*\| +(dtctl[\w.]*)$", done.stderr, re.MULTILINE))
+    assert "dtctl.cli.commands" in read
+    assert len(read) <= most, sorted(read)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.records.requests import PROTOCOL
+from dtctl.agent.records import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, SshSettings
 from dtctl.transport.fanout import fan_out

@@ -278,6 +278,20 @@ def test_help_and_version_import_nothing_slow(args: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_session_reads_few_modules_before_its_request(tmp_path: Path) -> None:
+    script = (
+        "import io, sys\n"
+        "from dtctl.agent.conversation import Conversation, Gone, Wire\n"
+        "from dtctl.agent.requests.session import converse\n"
+        "try: converse(Conversation(sys.argv[1], Wire(io.BytesIO(), io.BytesIO())))\n"
+        "except Gone: print(*(name for name in sys.modules if name.startswith('dtctl.agent')))\n"
+    )
+    argv = [sys.executable, "-c", script, str(tmp_path / "root")]
+    read = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
+    assert "dtctl.agent.requests.session" in read
+    assert len(read) <= 20, read
+
+
 def test_an_error_and_its_hint_off_a_terminal_import_no_rich(tmp_path: Path) -> None:
     script = (
         "import sys\n"

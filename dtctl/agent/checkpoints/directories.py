@@ -1,6 +1,6 @@
-"""Where a run's checkpoints lie: where its settings say, or else where its lead is told to write and works.
+"""Where a run's checkpoints are: in those of its settings, or else on its lead's command line and where it works.
 
-And what earlier runs of the cluster have saved, so that one that would begin at step 0 beside it can be told.
+And what earlier runs of the cluster have saved, so that one that would begin at step 0 beside it can be reported.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Run:
         return list(dict.fromkeys([*own, *others]))[:_MOST_PLACES]
 
     def names(self, place: str) -> bool:
-        """Whether it is told, by its settings or its command line, of a directory or of the one that this lies in."""
+        """Whether its settings or its command line name a directory, or one above it."""
         base = self._code or os.path.expanduser("~")
         named = {os.path.realpath(os.path.join(base, path)) for path in (*self.known, *values(self._argv))}
         return bool(named & {place, os.path.dirname(place)})
@@ -126,6 +126,6 @@ def _of_report(found: CheckpointReport, runs: Mapping[str, Sequence[Run]], new: 
         savers = runs[found["dir"]]
         run = next((run for run in savers if one["time"] >= run.created - _CLOCK_S), None)
         if run is not None or not savers:  # others were given it, and have not saved it
-            hidden = any(run.names(place) for run in savers)  # what was said then has to be said now
+            hidden = any(run.names(place) for run in savers)  # it was named then, and has to be named now
             visible = new.leads and (new.names(place) or (not hidden and not new.known and new.works_above(place)))
             yield {"run": None if run is None else run.id, "dir": found["dir"], "checkpoint": one, "seen": visible}

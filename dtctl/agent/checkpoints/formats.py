@@ -100,7 +100,7 @@ def _of_archive(file: BinaryIO) -> Optional[str]:
 
 
 def _of_hdf5(file: BinaryIO) -> Optional[str]:
-    """By the superblock, which stands first (HDF5 file format specification, II.A)."""
+    """By the superblock, which comes first (HDF5 file format specification, II.A)."""
     head = file.read(_SUPERBLOCK_BYTES)
     size = os.fstat(file.fileno()).st_size
     if not head.startswith(_SIGNATURE) or len(head) < 48:
@@ -192,7 +192,7 @@ def restored_name(state: str) -> Optional[str]:
 
 
 def with_renamed(text: str, damaged: str, good: str) -> str:
-    """Names `good` where it names `damaged`, in whatever way it writes paths, and lists `damaged` no more."""
+    """Names `good` where it names `damaged`, in the form in which it writes paths, and no longer lists `damaged`."""
     lines: List[str] = []
     times: List[str] = []
     dropped: List[int] = []
@@ -207,7 +207,7 @@ def with_renamed(text: str, damaged: str, good: str) -> str:
                 dropped.append(_all_paths(lines) + len(dropped))
         else:
             lines.append(line)
-    for index in reversed(dropped):  # a time stands for the path with the same index
+    for index in reversed(dropped):  # a time belongs to the path with the same index
         if index < len(times):
             del times[index]
     return "\n".join(lines + times) + "\n"

@@ -4,7 +4,7 @@ DIR/.NAME.part/arrived    which version of each file arrives, so that another tr
 DIR/.NAME.part/placing    {file: inode} while files come into their place: those that are not here any more are there
 DIR/.NAME.part/...        what has arrived so far, for this user alone
 
-Nothing that stands in its place is overwritten. Other users may write there: all is done below descriptors of the
+Nothing that is there already is overwritten. Other users may write there: all is done below descriptors of the
 directories, and nothing but regular files is opened.
 """
 

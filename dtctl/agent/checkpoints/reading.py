@@ -55,7 +55,7 @@ NOT_KNOWN: Checkpoint = {
     "held": [],
     "identity": "",
 }
-"""In the place of the newest complete checkpoint: there may be one, and nobody can tell."""
+"""In the place of the newest complete checkpoint: whether there is one is unknown."""
 
 _MOST = 20
 _MOST_INDEX_BYTES = MOST_BYTES
@@ -125,7 +125,7 @@ def newest(directories: List[str]) -> Optional[Checkpoint]:
 
 
 def inspect(directory: str, until: float, most: int = _MOST) -> CheckpointReport:
-    """The report of one directory, by the caller's own thread. `until`: on the monotonic clock; `most`: to be told."""
+    """The report of one directory, by the caller's thread. `until`: on the monotonic clock; `most`: to be reported."""
     listing = _Look(directory, Budget(until, MOST_NAMES), most)
     for part in (_list, _look_into):
         try:

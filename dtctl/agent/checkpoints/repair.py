@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ..records.answers import Checkpoint
 
 LIMIT_S = reading.LOOK_S + 1.0
-"""Nothing is touched after that: by then somebody may write there again."""
+"""Nothing is touched after that: by then a task may write there again."""
 
 _STATE = formats.STATE_FILE
 _MOST_STATE_BYTES = 4 * 1024 * 1024
@@ -38,7 +38,7 @@ class _TooLate(Exception):
 
 
 def repair_directory(directory: str, distrust: bool = False, scratch: bool = False) -> List[str]:
-    """Sets damaged checkpoints aside and reports what it did. Call it only while nobody writes there.
+    """Sets damaged checkpoints aside and reports what it did. Call it only while no task writes there.
 
     Without a complete checkpoint it touches nothing, unless `scratch` says that the training may start over. With
     `distrust` it reads those that look complete, too.

@@ -1,6 +1,6 @@
 """Answers what is asked about single checkpoints: read them, send them, remove old ones.
 
-Only what the host has told of itself can be named: a directory of the run, and a checkpoint that was found in it.
+Only what the host has reported can be named: a directory of the run, and a checkpoint that was found in it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def fetch(run: Run, request: FetchRequest, put: Send) -> List[FileSent]:
 
 def prune(run: Run, request: PruneRequest, live: bool, alive: Alive) -> List[Pruned]:
     for directory in request["dirs"]:
-        if directory not in run.known:  # what a command line names may be anybody's, a model to begin from
+        if directory not in run.known:  # what a command line names may be another's, a model to begin from
             raise Refused("bad_request", "no setting of this run names %s" % ascii(directory)[:200])
     budget = _Time(PRUNE_LIMIT_S, alive)
     return [prune_directory(path, request["keep"], request["dry_run"], live, budget) for path in request["dirs"]]
@@ -148,7 +148,7 @@ MOST_LOOKED_AT = 10_000
 
 
 def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget: Budget) -> Pruned:
-    """`live`: somebody may be saving there, who writes the file `checkpoint` himself."""
+    """`live`: a trainer may be saving there, which writes the file `checkpoint` itself."""
     report = reading.inspect(directory, budget.until, MOST_LOOKED_AT)
     answer: Pruned = {
         "dir": directory,

@@ -1,7 +1,7 @@
 """A checkpoint that a controller sends: it arrives beside its place (parts.py), and comes into it whole.
 
 DIR/.NAME.part/id-PUSH    a random name, by which hosts that share the directory are known
-DIR/NAME.data-..., .index in the end, the index last: without it nobody takes the others for a checkpoint
+DIR/NAME.data-..., .index in the end, the index last: without it the others are not taken for a checkpoint
 DIR/checkpoint            then it is named as the one that is restored
 """
 

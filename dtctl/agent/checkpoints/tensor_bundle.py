@@ -280,7 +280,7 @@ def number_in(prefix: str) -> Optional[int]:
 
 
 def file_size(path: str) -> Optional[int]:
-    """Of whatever lies there; None when nothing does."""
+    """Of what is there; None when nothing is."""
     try:
         return os.lstat(path).st_size
     except FileNotFoundError:

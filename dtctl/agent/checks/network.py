@@ -17,7 +17,7 @@ from ..network.listening import CHUNK, READY, SENT_AHEAD
 from ..records.kinds import made
 from ..records.network import Measured
 from ..records.spec import ports_of
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run.runfiles import RunFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def _live_ports(talk: Conversation, question: NetworkQuestion) -> FrozenSet[int]
     if question["cluster"] is None:
         return frozenset()
     directory = paths.cluster_directory(talk.root, question["cluster"], question["host"])
-    with suppress(files.Unfit, RunRemoved, paths.Damaged, OSError):
+    with suppress(files.Unfit, paths.Damaged, OSError):
         run = paths.read_text(os.path.join(directory, "current"))
         if run and paths.is_component(run):
             current = RunFiles(paths.run_directory(talk.root, run, question["host"]))

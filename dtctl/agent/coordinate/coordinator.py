@@ -34,12 +34,15 @@ if TYPE_CHECKING:
     from ..records.reasons import Fact
     from ..records.run_state import How, Intent, State
     from ..records.spec import Spec
-    from ..records.whole_run import Contact, PostedRequest, RunView
+    from ..records.whole_run import PostedRequest, RunView
     from ..run.outcome import Facts
     from .recovery import Services
 
 LONGEST_GAP_S = 60.0
 """The longest time between two steps; more was a sleep of the machine, which no deadline counts."""
+
+COME_S = 10.0
+"""Agents that have just been started dial some times meanwhile."""
 
 LONGEST_ABSENCE_S = 30 * 86400.0
 """Of a coordinator that is followed by another; more was a clock that was set."""
@@ -60,6 +63,8 @@ class Coordinator:
         self.wall = data["time"]
         self._now = self._began = self._last_joined = now
         self._lost_sessions: Set[str] = set()
+        self._kept = False
+        """On its own host, which decides that for all."""
         self._unready: Dict[str, float] = {}
         self._book = OrderBook(self.view)
         self.contacts = Contacts(self.view, self._record)
@@ -81,13 +86,20 @@ class Coordinator:
     def over(self) -> bool:
         """No other host needs this coordinator any more."""
         own, hosts = self.view.own_host, self.view.hosts
-        others = [known for host, known in hosts.items() if host != own]
-        return (
-            self.decided and self._is_done(own) and all(known["over"] or self._is_given_up(known) for known in others)
-        )
+        others = (host for host in hosts if host != own and not hosts[host]["over"])
+        return self.decided and self._is_done(own) and all(map(self._is_given_up, others))
 
-    def _is_given_up(self, known: Contact) -> bool:
-        """A host that is absent, or has been away since long before now, is not waited for at the end."""
+    def _is_given_up(self, host: str) -> bool:
+        """A host that is absent, or has been away since long before now, is not waited for at the end.
+
+        Of a run that was not kept, neither is one that has rolled back, or did not come in the time in which agents
+        dial. Where the controller has cancelled the start, it has told all.
+        """
+        known = self.view.hosts[host]
+        if not (self._kept or known["connected"]):
+            is_told = headline(why_of(self.view.data["condition"])) == "rolled_back"
+            if self._takes_back(host) if known["state"] else is_told or self._now - self._began >= COME_S:
+                return True
         is_long_away = self.wall - (known["heard"] or self.view.data["time"]) > intents.AWAIT_S
         return known["absent"] or (not known["connected"] and is_long_away)
 
@@ -113,7 +125,7 @@ class Coordinator:
         before, known["heard"] = known["state"], wall
         if message["type"] == "hello":
             self.contacts.greet(host, now)
-            self._book.forget(host, self.may_start)
+            self._book.forget(host, may_start=self.may_start, kept=message["kept"])
         known["state"] = message["state"]
         if before is None:
             self._last_joined = now
@@ -121,6 +133,8 @@ class Coordinator:
                 self._recovery.ignore_past(self.view.tasks_on(host))
         if message["lost_session"]:
             self._lost_sessions.add(host)
+        if host == self.view.own_host:
+            self._kept = message["kept"]
         self._merge_intents(host, message["intents"], now)
         if message["type"] == "state" and before is not None and _fingerprint(before) == _fingerprint(message["state"]):
             return self._ends_an_incident() or message["lost_session"]
@@ -132,9 +146,12 @@ class Coordinator:
 
     def _has_cancelled_join(self, host: str) -> bool:
         """It came to a run that had begun without it, and the `up` that brought it was given up."""
-        wanted = [self.view.intents[task] for task in self.view.tasks_on(host)]
-        undone = all(headline(why_of(intent)) == "rolled_back" for intent in wanted)
-        return host in self._spec["absent"] and (undone or host in self._lost_sessions)
+        return host in self._spec["absent"] and (self._takes_back(host) or host in self._lost_sessions)
+
+    def _takes_back(self, host: str) -> bool:
+        """What has begun there is ended."""
+        wanted = {task: self.view.intents[task] for task in self.view.tasks_on(host)}
+        return intents.is_cancelled(wanted) and self._book.is_confirmed(host)
 
     def _forget(self, host: str) -> None:
         """When it joins again, its tasks begin anew."""
@@ -261,7 +278,7 @@ class Coordinator:
         recovering = not self.decided and (incidents.is_recovering(self.view) or any(map(self.view.awaited, away)))
         own, over = self.view.own_host, self.over
         done = {host for host in self.view.hosts if (over if host == own else self._is_done(host))}
-        return self._book.news(recovering=recovering, done=done, may_start=self.may_start)
+        return self._book.news(recovering=recovering, done=done, may_start=self.may_start, kept=self._kept)
 
     def _is_done(self, host: str) -> bool:
         """Nothing is left there, and its agent has confirmed that nothing more will be asked."""
@@ -310,7 +327,7 @@ class Coordinator:
 
     def _failure(self, now: float, wall: float) -> Optional[Judgement]:
         """What fails a run though no task has failed for good."""
-        if not self._lost_sessions <= set(self._spec["absent"]):  # one that joins loses what it has begun alone
+        if self.view.own_host in self._lost_sessions:  # of others it says nothing, or it ends a join
             return Judgement("Failed", [fact("session_lost")])
         found = self._host_given_up(now) or self._deadline()
         return found or ((self._recovery.step(now, wall) or self._not_started(now)) if self.may_start else None)

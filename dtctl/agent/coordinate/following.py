@@ -12,6 +12,7 @@ from ..records.kinds import fields_of
 from ..records.messages import EVENTS_AT_ONCE, PROTOCOL
 from ..records.reasons import fact
 from ..records.run_state import Advance
+from ..records.spec import kept_by_coordinator
 from ..records.whole_run import Event
 from ..run import drains, intents
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from ..link.peer import FromDialer
     from ..records.messages import Hello, HostReport, News, Progress
-    from ..records.run_state import Intents, State
+    from ..records.run_state import Intent, Intents, State
     from ..records.spec import Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
@@ -66,6 +67,8 @@ class Following:
             why = fact("isolated", seconds=self._limit_s)
             left = {task: one for task, one in intent.value["tasks"].items() if not drains.is_drained(one)}
             wanted.update(intents.stopped(left, by="host_timeout", why=why))
+        elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
+            wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
 
     def register(self, waiting: select.poll) -> None:
@@ -96,10 +99,18 @@ class Following:
             self.first_steps = message["first_steps"]
             self.may_start = self.may_start or message["may_start"]
             self.over = self.over or message["over"]
+            if message["kept"] and kept_by_coordinator(self._spec) and intent.keep():
+                self._offer_revival()
         elif message["type"] == "gone":
             if self.connected:
                 self._heard = message["heard"]
             self.connected = False
+
+    def _offer_revival(self) -> None:
+        if self._spec["recovery"]["reboot"] == "auto":
+            from ..survival import reboot  # a session does it as a rule
+
+            reboot.offer_later(self._files.root)
 
     def _send_news(self, state: State, intent: IntentFollower) -> None:
         """Events come before the state that they led to: the coordinator never has a state without its events."""
@@ -111,6 +122,12 @@ class Following:
         news = self._report.news(state, intent)
         if news is not None:
             self._dialer.send(news)
+
+
+def _never_begun(held: Mapping[str, Intent]) -> Intents:
+    """Ends a start of which the coordinator never heard: without this host it has begun nothing, and has failed."""
+    is_begun = any(intent["want"] != "hold" for intent in held.values())
+    return {} if is_begun else intents.stopped(held, by="", why=fact("session_lost"))
 
 
 _ADVANCES = frozenset(fields_of(Advance))

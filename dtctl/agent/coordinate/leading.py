@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from ..hooks.posting import Posting
     from ..link.hub import Hub
     from ..link.peer import FromHub
-    from ..link.tls import Identity
     from ..records.answers import Checkpoint
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
@@ -80,7 +79,6 @@ class Leading:
             self.coordinator.resume(now, wall, rebooted=rebooted)
         self._posting = self._hooks()
         self._hub: Optional[Hub] = None
-        self._superseded: Optional[List[Identity]] = None
         self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()
         """Hosts whose current connection began with a valid hello."""
@@ -148,9 +146,8 @@ class Leading:
         where = self.coordinator.view.coordinator
         try:
             own = Identity(self._files.directory, self._spec["run"])
-            if self._superseded is None:
-                self._superseded = superseded_identities(self._files, self._spec)
-            self._hub = Hub(where["address"], where["port"], own, self._superseded, last_words, now)
+            others = superseded_identities(self._files, self._spec)  # each time: runs are removed meanwhile
+            self._hub = Hub(where["address"], where["port"], own, others, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             self.coordinator.contacts.note_listening(str(error))

@@ -64,7 +64,7 @@ def _peers(view: View, job: str) -> Tuple[Set[str], float]:
     return {task for task in wanted if not took.get(task)}, max(took.values(), default=0.0)
 
 
-_AT_FIRST: Mapping[str, Any] = {"mending": False, "first_steps": {}, "may_start": True}
+_AT_FIRST: Mapping[str, Any] = {"mending": False, "first_steps": {}, "may_start": True, "kept": True}
 """What an agent assumes beside its intents."""
 
 
@@ -79,11 +79,11 @@ class OrderBook:
         """What was sent beside the intents."""
         self._over: Set[str] = set()
 
-    def forget(self, host: str, may_start: bool) -> None:
-        """`may_start`: as in the host's welcome."""
+    def forget(self, host: str, *, may_start: bool, kept: bool) -> None:
+        """`may_start`: as in the host's welcome. `kept`: as in its hello."""
         self._versions[host] = {}
         self._over.discard(host)
-        self._beside[host] = {**_AT_FIRST, "may_start": may_start}
+        self._beside[host] = {**_AT_FIRST, "may_start": may_start, "kept": kept}
 
     def confirm(self, host: str, offered: Mapping[str, Intent]) -> None:
         """The intents that the agent there follows, whether they are this coordinator's or a person's."""
@@ -99,13 +99,13 @@ class OrderBook:
     def is_over(self, host: str) -> bool:
         return host in self._over
 
-    def news(self, *, recovering: bool, done: Collection[str], may_start: bool) -> List[Tuple[str, Orders]]:
+    def news(self, *, recovering: bool, done: Collection[str], may_start: bool, kept: bool) -> List[Tuple[str, Orders]]:
         """What has not been sent yet to hosts that can be reached; it counts as sent then. `done`: who may go."""
         steps = first_steps(self._view)
         found = []
         for host in [host for host, known in self._view.hosts.items() if known["connected"]]:
             own = {task: steps[task] for task in self._view.tasks_on(host) if task in steps}
-            beside = {"mending": recovering, "first_steps": own, "may_start": may_start}
+            beside = {"mending": recovering, "first_steps": own, "may_start": may_start, "kept": kept}
             orders = self._orders(host, beside, host in done)
             if orders is not None:
                 found.append((host, orders))

@@ -56,7 +56,7 @@ def _dump(run_dir: str, task: str, entry: Entry, masks: Masks, until: float) -> 
 
 
 def _turn(attempt: str) -> Optional[int]:
-    """Alone with the trainer's answers; without it, on a disk that is full, they may be those to somebody else."""
+    """Alone with the trainer's answers; without it, on a disk that is full, they may be those to another session."""
     until = time.monotonic() + TURN_S
     while time.monotonic() < until:
         try:

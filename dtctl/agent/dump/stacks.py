@@ -1,7 +1,7 @@
 """The stacks of a trainer: by its faulthandler, which is sent a signal, writes them and continues, or by py-spy.
 
 The handler was installed by site/sitecustomize.py, and may be gone: a trainer can set another, block the signal or
-close the file. Nobody is sent a signal that it has not been seen, just before, to answer: the signal would end it.
+close the file. A process gets the signal only if it was just seen to handle it: else the signal would end it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def find_py_spy(argv: List[str], variables: Dict[str, str]) -> Optional[str]:
 
 
 def py_spy_command(program: str, pid: int, *options: str) -> List[str]:
-    """`--nonblocking`: the process is not stopped while it is read, so nothing is left stopped whatever comes."""
+    """`--nonblocking`: the process is not stopped while it is read, so nothing is left stopped in any case."""
     return [program, "dump", "--nonblocking", *options, "--pid", str(pid)]
 
 

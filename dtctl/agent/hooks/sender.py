@@ -1,7 +1,7 @@
 """One post: a process of its own, which gets everything on stdin, and answers on stdout.
 
 A name server or a receiver that hangs, and the memory that TLS takes, are this process's alone. It ends by itself
-when its time is over, whatever has become of the agent that started it.
+when its time is over, even if the agent that started it has gone.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _unreachable(reason: object, masks: Masks) -> Sent:
 
 
 def _secrets(url: str, headers: Dict[str, str]) -> Iterator[str]:
-    """Also as a server echoes them: the path alone, or a part of it, or what stands behind `Bearer`."""
+    """Also as a server echoes them: the path alone, or a part of it, or what follows `Bearer`."""
     _, _, rest = url.partition("://")
     _, _, path = rest.partition("/")
     words = [url, rest, "/" + path, path, *headers.values()]

@@ -25,7 +25,7 @@ def detached(work: Callable[[], None]) -> None:
 
 
 def fork(work: Callable[[], None], code: int = 0) -> int:
-    """The id of a new process, which does `work` and ends with this code, whatever is raised meanwhile.
+    """The id of a new process, which does `work` and ends with this code, even if it raises.
 
     It never returns into its parent's program: what it could not flush on a full disk is lost with it.
     """
@@ -35,7 +35,7 @@ def fork(work: Callable[[], None], code: int = 0) -> int:
         if pid == 0:
             work()
         return pid
-    except BaseException:  # the new process ends here, and its log tells why
+    except BaseException:  # the new process ends here, and its log says why
         if os.getpid() == parent:
             raise
         sys.excepthook(*sys.exc_info())

@@ -1,4 +1,4 @@
-"""The FIFO of a supervisor: a byte in it ends its sleep, and its reader tells that there is a supervisor."""
+"""The FIFO of a supervisor: a byte in it ends its sleep, and its reader shows that there is a supervisor."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ring(path: str) -> None:
 
 def listen(path: str) -> int:
     """For the supervisor: the descriptor to wait for. It is open for writing too, so that it never reads an end of
-    file. Replaces whatever a trainer may have put there.
+    file. Replaces what a trainer may have put there.
     """
     descriptor = _open(path, os.O_RDWR)
     if descriptor is None:
@@ -44,7 +44,7 @@ def listen(path: str) -> int:
 
 
 def _open(path: str, flags: int = os.O_WRONLY) -> Optional[int]:
-    """None if nobody reads it (ENXIO), if the run is gone (ENOENT), or if something else than a FIFO is there."""
+    """None if no process reads it (ENXIO), if the run is gone (ENOENT), or if something else than a FIFO is there."""
     try:
         descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NOCTTY)
     except OSError:

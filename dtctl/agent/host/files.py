@@ -28,7 +28,7 @@ _KINDS = {
 
 
 class Unfit(OSError):
-    """Something else stands in the file's place; `strerror` says what, as in 'is a FIFO'."""
+    """Something else is in the file's place; `strerror` says what, as in 'is a FIFO'."""
 
     def __init__(self, path: str, what: str) -> None:
         super().__init__(errno.EINVAL, what, path)
@@ -105,7 +105,7 @@ def read_at(file: int, offset: int, size: int) -> bytes:
 
 
 def leads_on(entry: os.DirEntry[str]) -> bool:
-    """True for a directory, and for a link to one that this user or root has made: nobody else says where we look."""
+    """True for a directory, and for a link to one that this user or root has made: other users choose nothing here."""
     if not entry.is_symlink():
         return entry.is_dir(follow_symlinks=False)
     return entry.stat(follow_symlinks=False).st_uid in (0, os.geteuid()) and entry.is_dir()

@@ -23,9 +23,9 @@ PATIENCE_S = 5.0
 
 
 def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False) -> Optional[int]:
-    """The descriptor of the locked file, to be closed at the end; None when somebody else's lock is in the way.
+    """The descriptor of the locked file, to be closed at the end; None when another process has it.
 
-    On a file system without locks everybody is given one, as what they guard is also safe by renames; but nobody is
+    On a file system without locks every process gets one, as what they guard is also safe by renames; but nobody is
     who has to be `certain` to be alone. Without `create` a file that is not there raises FileNotFoundError.
     """
     flags = os.O_RDWR | (os.O_CREAT if create else 0)
@@ -48,7 +48,7 @@ def hold(path: str, exclusive: bool, create: bool = True, certain: bool = False)
 
 @contextmanager
 def alone(path: str) -> Iterator[bool]:
-    """Whether nobody else has the lock of a file, for certain; nobody gets it meanwhile. Raises FileNotFoundError."""
+    """Whether no other process has the lock of a file, for certain; none gets it then. Raises FileNotFoundError."""
     descriptor = hold(path, exclusive=True, create=False, certain=True)
     try:
         yield descriptor is not None

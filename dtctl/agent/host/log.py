@@ -1,4 +1,4 @@
-"""What goes wrong while nobody is there to be reported: into agent.log, each text once."""
+"""What goes wrong without a controller: into agent.log, each text once."""
 
 from __future__ import annotations
 

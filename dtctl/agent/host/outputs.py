@@ -3,7 +3,7 @@
 Not in the directory itself, where trainers look for checkpoints, and some will only begin in an empty one; nor beside
 it, where the user may not write. A directory is known by its path and its inode: one that was removed and made anew
 has never been written to. Hosts that share a directory and not a home have a mark each. So does a storage URL, which
-nobody here can open: it counts as one that holds something.
+cannot be opened here: it counts as one that holds something.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def of_cluster(root: str, cluster: str, controller: str = "", file: str = "") ->
 
 
 def _mark(root: str, directory: str) -> Optional[OutputMark]:
-    """None where nobody has left one, or nobody can read it."""
+    """None where there is none, or it cannot be read."""
     try:
         place, inode, path = _place(root, directory)
         mark = paths.read_record(place, OutputMark, _MARK_BYTES)

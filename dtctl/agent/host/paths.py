@@ -146,6 +146,10 @@ class OtherVersion(Damaged):
     """The file is of a version of dtctl whose records differ; the text says which file, and of which version."""
 
 
+class RunRemoved(FileNotFoundError):
+    """There is no such run, or it has just been removed."""
+
+
 def version(path: str) -> Optional[Tuple[int, int, int]]:
     """Another one after each writing; None while there is no file that can be seen."""
     try:
@@ -212,7 +216,7 @@ def write_json(path: str, value: Mapping[str, object]) -> None:
 
 
 def claim_json(path: str, value: Mapping[str, object]) -> bool:
-    """Writes the file unless there is one: of several processes that try, exactly one is told True."""
+    """Writes the file unless there is one: of several processes that try, exactly one gets True."""
     try:
         _write(path, _readable(value), os.link)
     except FileExistsError:

@@ -138,7 +138,7 @@ def holding(port: int) -> Tuple[str, bool]:
 
 
 def listener(port: int) -> Optional[int]:
-    """Its pid; None where it is another user's, or nobody listens."""
+    """Its pid; None where it is another user's, or no process listens."""
     return _pid(listening(port))
 
 
@@ -149,7 +149,7 @@ def _of_run(pid: int) -> str:
 
 
 def _pid(owners: Container[str]) -> Optional[int]:
-    """None where it is another user's, or nobody has them."""
+    """None where it is another user's, or no process has them."""
     found = (int(name) for name in sorted(os.listdir("/proc")) if name.isdigit() and holds(name, owners))
     return next(found, None) if owners else None
 
@@ -161,7 +161,7 @@ def _of_another(owners: Dict[str, int]) -> str:
 
 
 def listening(port: int) -> Dict[str, int]:
-    """The inodes of the sockets that listen on a port, whatever the address, and the numbers of their users."""
+    """The inodes of the sockets that listen on a port, on any address, and the numbers of their users."""
     # proc(5), /proc/net/tcp: sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode
     found: Dict[str, int] = {}
     for name in ("tcp", "tcp6"):
@@ -195,9 +195,9 @@ def _link(path: str) -> Optional[str]:
 
 
 CLAIM = "dtctl/port/%d"
-"""A port that a run is going to listen on, made known on this machine before anybody listens there.
+"""A port that a run is going to listen on, made known on this machine before a process listens there.
 
-It is a Unix socket with an abstract name (unix(7)): /proc/net/unix shows it to everybody who shares these ports, it
+It is a Unix socket with an abstract name (unix(7)): /proc/net/unix shows it to all who share these ports, it
 leaves no file, and it ends with the process that holds it.
 """
 

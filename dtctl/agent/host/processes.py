@@ -29,7 +29,7 @@ LONGEST_COMMAND = 4096
 """How many characters of a command line are shown."""
 
 _MOST_LISTINGS = 5
-"""On a machine where something is started all the time there is always somebody new."""
+"""On a machine where something is started all the time there is always a new process."""
 
 _boot_id = ""
 
@@ -119,7 +119,7 @@ def of_attempt(attempt: str) -> List[Process]:
 
 
 def trainer(start: run_state.Start) -> Optional[run_state.Process]:
-    """The one that a start.json tells of; None when it never ran."""
+    """The one of a start.json; None when it never ran."""
     pid, start_time, boot = start["pid"], start["start_time"], start["boot_id"]
     if pid is None or start_time is None or boot is None:
         return None
@@ -166,8 +166,8 @@ def proc_text(pid: int, name: str) -> str:
 def every() -> Dict[int, Process]:
     """The process table, by pid.
 
-    It is listed again until it names nobody new: who forks and ends between being listed and being read would take its
-    child along out of sight, as one that puts itself into the background does.
+    It is listed again until it names no new process: who forks and ends between being listed and being read would hide
+    its child, as one that puts itself into the background does.
     """
     table: Dict[int, Process] = {}
     seen: Set[str] = set()
@@ -212,9 +212,9 @@ def _bears(pid: int, marks: Set[bytes]) -> bool:
 
 
 def tree(trainer: Optional[run_state.Process], keys: Iterable[str]) -> List[Process]:
-    """Every live process that is proved to belong to a trainer, whatever session it has moved to.
+    """Every live process that is proved to belong to a trainer, even in another session.
 
-    Proved are: the trainer itself (None where nobody knows its pid), what bears one of its keys as DTCTL_KEY, what
+    Proved are: the trainer itself (None where its pid is unknown), what bears one of its keys as DTCTL_KEY, what
     shares the session or group of a trainer of which a proved process is left (so its number cannot have been given
     away), and the descendants of all of these. After a restart of the machine nothing is.
     """
@@ -248,7 +248,7 @@ def send_signal(processes: Iterable[Process], number: int) -> None:
     """Signals each one that is still the same process; those that have ended since are skipped."""
     for process in processes:
         if living(process.pid, process.start_time) is not None:
-            with suppress(OSError):  # ended just now, or has become another user's: the next look tells
+            with suppress(OSError):  # ended just now, or has become another user's: the next listing shows
                 os.kill(process.pid, number)
 
 

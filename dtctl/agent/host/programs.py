@@ -68,7 +68,7 @@ def forget_current(root: str) -> None:
 
 
 def unused(root: str, now: float) -> Iterator[str]:
-    """Programs of other versions that nobody runs from. Each is locked until the next one is asked for."""
+    """Programs of other versions that no process runs from. Each is locked until the next one is asked for."""
     store = os.path.join(root, "agent")
     needed = (directory(), os.path.realpath(_current(root)))
     for name in paths.entries(store):

@@ -23,9 +23,9 @@ MASK = "***"
 _SHORTEST_LINE = 8
 _LONGEST_VALUE = 4096
 _LONGEST_NAME = 100
-"""With what stands between it and its value."""
+"""With what is between it and its value."""
 _CONTINUED = b"a1" * 20 + b"@"
-"""With it at its end, whatever may become a secret is one."""
+"""A name that ends in it counts as a secret's."""
 
 _TOKENS: Tuple[Form, ...] = (
     (
@@ -68,7 +68,7 @@ _TOKENS: Tuple[Form, ...] = (
         rb"|webhook\.office\.com/|/bot\d{5,20}:)([\w/@.-]{6,1024})",
     ),
 )
-"""By their own form, whatever stands before them."""
+"""By their own form alone."""
 
 _COLOUR = rb"(?:\x1b\[[\d;]{0,20}m)?"
 _OPEN = (
@@ -123,7 +123,7 @@ _NAMED: Tuple[Form, ...] = (
     ),
     ("", (b"sig=",), rb"sig=(?<!\wsig=)([\w%+/=-]{20,4096})"),
 )
-"""By what stands before them, in lower case."""
+"""By what comes before them, in lower case."""
 
 _WRITTEN: Tuple[Form, ...] = (
     (
@@ -220,7 +220,7 @@ def token_in(data: bytes) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """What is called so is a secret, as far as names tell."""
+    """Whether a name is that of a secret."""
     return re.search(_SECRET_NAME, name) is not None
 
 

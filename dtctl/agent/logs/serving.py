@@ -170,7 +170,7 @@ LOOK_S = 0.04
 
 
 def serve(run_dir: str, request: LogsRequest, wire: Wire, states: States, gone: Callable[[], bool]) -> None:
-    """Sends `log` frames, and `states` frames if asked to; returns when `result` is due, or nobody listens.
+    """Sends `log` frames, and `states` frames if asked to; returns when `result` is due, or the reader is gone.
 
     `states` gives state.json as it is now (null before there is one), `gone` whether the controller has gone.
     """

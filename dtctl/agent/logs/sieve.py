@@ -140,7 +140,7 @@ class Blocks:
 
 
 class Selection:
-    """Of all tasks of one request. `check` raises when nobody waits for an answer any more."""
+    """Of all tasks of one request. `check` raises when the answer is no longer awaited."""
 
     def __init__(self, request: LogsRequest, masks: Masks, check: Callable[[], None]) -> None:
         self.lines = request["lines"]

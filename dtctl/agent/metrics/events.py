@@ -50,7 +50,7 @@ class RecordFile:
         self.inode: Optional[int] = None
 
     def go_on(self, inode: int, offset: int) -> None:
-        """From where somebody else has read this file to."""
+        """From where another reader of this file has stopped."""
         self.inode = inode
         self.offset = offset
 

@@ -76,7 +76,7 @@ class Folder:
         """Reads what is new in its event files, which were noted. Raises what `check` does."""
         try:
             self._refresh(names, check)
-        except Replaced:  # somebody has begun anew: all is read once more
+        except Replaced:  # it was written anew: all is read once more
             self._forget()
             try:
                 self._refresh(names, check)

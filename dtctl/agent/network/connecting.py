@@ -36,7 +36,7 @@ _NO_LINE = 300
 
 
 def reach(peers: List[Peer], nonce: str, limit_s: float) -> List[Reached]:
-    """Tries all, AT_ONCE at a time; of a name that stands for several addresses one that answers is enough."""
+    """Tries all, AT_ONCE at a time; of a name with several addresses one that answers is enough."""
     known = resolved(list(dict.fromkeys(map(_name, peers))), limit_s)
     answer: Dict[int, Reached] = {}
     tries: List[Tuple[int, Peer, Address, int]] = []

@@ -1,6 +1,6 @@
 """The ports that this host's tasks are going to have, listened on for the time of a check.
 
-Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for anybody.
+Who connects has to show the check's nonce first: strangers are not answered, and nothing is run for them.
 
     NONCE ask     -> GREETING and the host's name, and padding that does not fit into one packet
     NONCE echo    -> READY; then each byte is sent back
@@ -80,7 +80,7 @@ class Listener:
         self._thread.start()
 
     def bind(self, port: int) -> None:
-        """On every address, as a trainer's server would. Raises OSError where somebody has it. Before `start`."""
+        """On every address, as a trainer's server would. Raises OSError where the port is taken. Before `start`."""
         for one in _listeners(port):
             one.setblocking(False)
             self._sockets.append(one)

@@ -130,7 +130,7 @@ class Need(Record):
 
 
 class TakenPort(Record):
-    """A port that the run needs and somebody else has."""
+    """A port that the run needs and another process has."""
 
     port: Port
     whose: Line
@@ -488,7 +488,7 @@ class GcResult(Record):
     kept: Default[AtMost[List[Written], MOST_CLUSTERS], []]
     """The same, left alone."""
     omitted: Default[Count, 0]
-    """Of whatever kind, that its list has no room for."""
+    """Of any kind, that its list has no room for."""
     freed_bytes: Default[Count, 0]
 
 

@@ -84,7 +84,7 @@ class PythonFound(Record):
     cuda: Default[Line, ""]
     """Where CUDA's libraries are, as far as it was looked for them."""
     problem: Default[Line, ""]
-    """What it said instead of an answer."""
+    """Its output instead of an answer."""
 
 
 class SoftwareFacts(Record):
@@ -97,7 +97,7 @@ class MachineQuestion(Record):
     """What the host has, and what of it is free."""
 
     places: Default[AtMost[List[Path], MOST_PLACES], []]
-    """Where the run writes, with marks; what is not there yet stands for the directory above it."""
+    """Where the run writes, with marks; where it is not there yet, the directory above it counts."""
     gpus: Default[bool, False]
     """They are read."""
     rights: Default[bool, False]
@@ -133,11 +133,11 @@ class TaskMemory(Record):
     took: Default[AtMost[Dict[TaskName, Count], MOST_TASKS], {}]
     """The memory that tasks of earlier runs took here at most."""
     taking_bytes: Default[Count, 0]
-    """What tasks of the cluster take at this moment."""
+    """What tasks of the cluster take now."""
 
 
 class MachineFacts(TaskMemory):
-    """Memory and disks at this moment."""
+    """Memory and disks now."""
 
     machine: Machine
     disks: Default[AtMost[List[Disk], 100], []]

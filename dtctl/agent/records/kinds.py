@@ -144,7 +144,7 @@ class Missing:
 
 
 class Absent(Missing):
-    """What stands for a field that need not be there, and that is not made up."""
+    """The default of a field that may be absent and then stays absent."""
 
 
 def checked(kind: "Type[R]", raw: object) -> "R":
@@ -200,7 +200,7 @@ def kind_of(annotation: object) -> Kind:
 
 
 def fields_of(record: object) -> "Dict[str, Tuple[Kind, object]]":
-    """Each field's kind and what stands for it where it is absent (a Missing: it has to be there)."""
+    """Each field's kind and its default (a Missing: it is required)."""
     found: "Dict[str, Tuple[Kind, object]]" = {}
     for one in reversed(record.__mro__):  # type: ignore[attr-defined]
         for name, annotation in one.__dict__.get("__annotations__", {}).items():
@@ -349,7 +349,7 @@ def _brief(found: object) -> str:
 
 
 class _Field:
-    """A kind with what stands for a field of it that is absent."""
+    """A kind with the default of an absent field."""
 
     def __init__(self, kind: Kind, value: object) -> None:
         self.kind = kind
@@ -357,7 +357,7 @@ class _Field:
 
 
 class _Generic:
-    """What makes a kind, or a field, of what stands in its brackets."""
+    """What makes a kind, or a field, of what is in its brackets."""
 
     def __init__(self, make: "Callable[..., object]") -> None:
         self._make = make
@@ -386,7 +386,7 @@ if not TYPE_CHECKING:
     """Default[KIND, VALUE]: a field that may be absent."""
 
     NotRequired = _Generic(lambda kind: _Field(kind_of(kind), _ABSENT))
-    """NotRequired[KIND]: a field that may be absent, and that nothing stands for then."""
+    """NotRequired[KIND]: a field that may be absent, and has no default."""
 
     Within = _Generic(lambda kind, low, high: (_whole if kind is int else _number)(low, high))
     """Within[int, LOW, HIGH], or of float; both ends belong to it."""

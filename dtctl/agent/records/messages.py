@@ -16,9 +16,9 @@ class HostReport(Record):
     state: State
     intents: Intents
     kept: bool
-    """The controller has said `keep`."""
+    """The run is kept on this host."""
     lost_session: bool
-    """It never will."""
+    """The session ended before that."""
 
 
 class Hello(HostReport):
@@ -55,7 +55,7 @@ Events = Record(
     "Events",
     {"type": OneOf["events"], "from": Count, "events": AtMost[List[Optional[Event]], EVENTS_AT_ONCE]},
 )
-"""`from`: the index of the first. null stands for a line that something has damaged."""
+"""`from`: the index of the first. null: a damaged line."""
 
 
 class Beat(Record):
@@ -88,12 +88,14 @@ class Orders(Record):
     """Of tasks that have reported no step: how long the first step of their peers took."""
     may_start: Default[bool, True]
     """As in the welcome."""
+    kept: Default[bool, False]
+    """The coordinator's host keeps the run, and so does every host that began it."""
     over: bool
     """The run has ended; the agent may go when all its tasks are final."""
 
 
 class Refusal(Record):
-    """The last word to an agent that is not wanted."""
+    """The last message to an agent that is not wanted."""
 
     type: OneOf["refused"]
     reason: Reason

@@ -69,13 +69,13 @@ class NetworkQuestion(Record):
 
 
 class Bound(Record):
-    """What became of a slot. idle: it is the live run's own, and nobody listens there. tried: another check listens."""
+    """What became of a slot. idle: it is the live run's own, and nothing listens there. tried: another check does."""
 
     whose: Whose
     port: Default[Optional[Port], None]
     state: OneOf["bound", "taken", "live", "idle", "tried"]
     holder: Default[Line, ""]
-    """Who has it, where somebody else has."""
+    """Who has it, where another process has."""
     sockets: Default[AtMost[List[Count], 100], []]
     """live: the inodes of what listens, by which a listener is known again."""
 
@@ -115,7 +115,7 @@ class Reached(Record):
     whose: Whose
     host: Name
     place: Default[Address, ""]
-    """The address that its name stands for, here."""
+    """What its name resolves to, here."""
     problem: Default[Trouble, ""]
     """silent: it was connected, and no answer came. stranger: another program answered. other_host: `by` did.
     cut_off: the answer began, and large packets did not get here. denied: this host's own rules forbid it."""
@@ -163,7 +163,7 @@ class SshFacts(Record):
     shell: Default[Line, ""]
     start_up_s: Default[Optional[Seconds], None]
     noise: Default[AtMost[str, 1000], ""]
-    """What start-up files print although nobody reads it."""
+    """What start-up files print although it is not read."""
     noise_bytes: Default[Count, 0]
     problem: Default[Line, ""]
     """Why the shell does not do its work."""

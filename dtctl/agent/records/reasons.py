@@ -1,9 +1,9 @@
 """Why something is so: as facts, for whoever decides, and as a sentence, for whoever reads.
 
 A reason is a chain of facts, each of a kind and with the fields that its kind needs: `run_failed`, `task_failed` of
-worker:1, `killed` by signal 9, `port_held` by somebody. The first is its headline. Each kind has one sentence, here:
-the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table too.
-No decision reads a sentence.
+worker:1, `killed` by signal 9, `port_held` by another process. The first is its headline. Each kind has one sentence,
+here: the agent needs them for its log and for readers of other builds, and `dtctl.render` takes them from this table,
+too. No decision reads a sentence.
 """
 
 import re
@@ -74,7 +74,7 @@ SENTENCES = {
     "frozen": "stalled: frozen (stopped by a signal) for %(span)s",
     "still_silent": "still no sign of progress after its restart",
     "never_began": "no task has reported a step since the start, and all have been idle for %(span)s",
-    # what is to be said beside
+    # details
     "hung_in": "; its stack ends in %(text)s",
     "port_held": "; port %(port)d is held by %(text)s",
     "left_behind": "left %(count)d process%(es)s behind (%(text)s), which %(was)s ended",
@@ -110,7 +110,7 @@ SENTENCES = {
     "session_lost": "the controller was lost before the start was complete",
     "isolated": "no message from the coordinator for %(seconds).0f s",
     "ended_meanwhile": "the run was ended while this host was away",
-    # how the run stands
+    # the state of the run
     "no_task_runs": "no task runs yet",
     "tasks_run": "%(count)d of %(of)d tasks run",
     "task_lost": "%(task)s: %(rest)s",
@@ -202,10 +202,10 @@ SENTENCES = {
     "no_answer": "its host gives no answer",
     "way_unknown": "how to reach %(host)s is not known here",
     "host_away": "%(host)s is away; it was %(text)s",
-    # in somebody else's words, or in those of another build
+    # text of another program, or of another build
     "said": "%(text)s",
 }
-"""Of each kind. What begins with no word continues what stands before it; `rest` and `because` are what follows."""
+"""Of each kind. One that begins with punctuation continues the one before it; `rest` and `because` are what follows."""
 
 _MADE_FROM = {
     **dict.fromkeys(("span", "later"), "seconds"),

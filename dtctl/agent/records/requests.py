@@ -1,4 +1,4 @@
-"""What a controller asks of an agent: one record for each request and for each further word of a conversation."""
+"""What a controller asks of an agent: one record for each request and for each further message of a conversation."""
 
 from .checkpoints import MOST_STORED, Arrived, FileSent, is_part
 from .checks import MOST_PLACES, Questions
@@ -10,7 +10,6 @@ from .spec import Paths, Spec, is_alone, refuse_unfit
 from .tensorboard import MOST_FOLDERS, ChannelWord, FileHad, TakenWord
 from .values import BundleId, By, Count, Epoch, Hex32, Hex64, Line, Name, Path, Pem, Seconds, TaskName, Tasks, Variables
 
-PROTOCOL = 2
 """Of the conversation between a controller and a session; it is in the greeting."""
 
 START = b"\x1e"
@@ -55,7 +54,7 @@ class Latecomers(Record):
 
 
 class UpRequest(Request):
-    """Prepares a run, starts it at the controller's word, and takes it back until that has said `keep`."""
+    """Prepares a run, starts it on `start`, and rolls it back unless it is kept."""
 
     spec: Spec
     bundle: Default[Optional[BundleId], None]
@@ -117,7 +116,7 @@ class WatchRequest(Request):
     """The same whenever it changes."""
 
     for_s: Default[Optional[Seconds], None]
-    """Ends after so long, whatever may still happen."""
+    """Ends after so long in any case."""
 
 
 class LogsRequest(Request):
@@ -219,7 +218,7 @@ class CheckRequest(Request):
 
 
 class StoreRequest(Request):
-    """Takes a checkpoint, gives it its place at the controller's word, and names it as the one to be restored."""
+    """Takes a checkpoint, moves it into place on `keep`, and names it as the one to be restored."""
 
     dir: Path
     """With marks."""

@@ -80,7 +80,7 @@ class IntentFile(Record):
 
     serial: Count
     session: Default[Optional[Process], None]
-    """The session that has not yet said `keep`."""
+    """The session that began the run; null once the run is kept."""
     tasks: Intents
 
 
@@ -172,7 +172,7 @@ class Entry(Because):
     first_step_s: Default[Seconds, 0.0]
     """The longest time from the start of an attempt to its first step; 0: there was no step."""
     ready_s: Default[Seconds, 0.0]
-    """The longest that an attempt took until it was ready; 0: none was, or nobody saw it."""
+    """The longest that an attempt took until it was ready; 0: none was, or it was not seen."""
     cpu: Default[Optional[Processors], None]
     """Processors that the trainer, and what it has started, kept busy lately."""
     memory_bytes: Default[Optional[Count], None]

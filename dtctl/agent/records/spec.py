@@ -43,7 +43,7 @@ class CoordinatorAddress(Record):
 
 
 class Member(Record):
-    """A task of the run, on whatever host."""
+    """A task of the run, on any host."""
 
     task: TaskName
     host: Name
@@ -268,6 +268,11 @@ def coordinates(spec: Spec) -> bool:
 def is_alone(spec: Spec) -> bool:
     """Whether no other host has a task of the run: then its coordinator needs neither port nor key."""
     return all(member["host"] == spec["host"] for member in spec["roster"])
+
+
+def kept_by_coordinator(spec: Spec) -> bool:
+    """Whether the coordinator's host decides if this host's part of the start is kept. One that joins decides alone."""
+    return not coordinates(spec) and spec["host"] not in spec["absent"]
 
 
 def coordinators_port(spec: Spec) -> Optional[int]:

@@ -12,7 +12,7 @@ PIECE_BYTES = 64 * 1024
 ALIVE_S = 10.0
 """How often a controller says that it is there."""
 SILENCE_S = 60.0
-"""After so long without a word from it TensorBoard is ended."""
+"""After so long without a byte from it TensorBoard is ended."""
 
 FileName = Pattern[str, 255, r"[^/\0]*tfevents[^/\0]*", "the name of an event file"]
 Channel = Within[int, 0, 2**31]
@@ -57,7 +57,7 @@ outlives nobody who was killed; then removes `place`.
 
 It listens nowhere: the other users of a host could open a port, and one that is free may be another's when it is
 printed. Its standard input is a socket: a byte on it says that TensorBoard is ready, and connections come over it, one
-with each byte. That holds of whatever server it makes of `socketserver`, as Werkzeug's is one. Its data server, a
+with each byte. That holds for any server that it makes from `socketserver`, as Werkzeug's is one. Its data server, a
 program that it would start on a port of its own, does not begin.
 """
 

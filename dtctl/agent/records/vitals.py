@@ -158,7 +158,7 @@ class TaskVitals(Record):
     log: Default[AtMost[str, MOST_LOG], ""]
     """The end of its newest log, secrets masked."""
     lost_log: Default[AtMost[str, MOST_LOG], ""]
-    """The end of the log of the last attempt that nobody asked to end, where another has begun since."""
+    """The end of the log of the last attempt that ended unasked, where another has begun since."""
 
 
 class DiagnoseResult(Record):

@@ -119,11 +119,11 @@ class Incident(Because):
     recovered: Optional[Epoch]
     """It trains again since then."""
     closed: Optional[Reason]
-    """Why nobody waits for that any more."""
+    """Why it is no longer awaited."""
 
 
 def tells_steps(incident: Incident) -> bool:
-    """Whether its run had reported steps. If not, nobody can see from outside that it trains."""
+    """Whether its run had reported steps. If not, it cannot be seen from outside that it trains."""
     return any(step is not None for step in (incident["step"], *incident["told"].values()))
 
 

@@ -60,7 +60,7 @@ def prune(talk: Conversation, request: PruneRequest) -> PruneResult:
 
 
 def store(talk: Conversation, request: StoreRequest) -> StoreResult:
-    """landing, then at the word `start` the parts that are lacking, then stored, and at the word `keep` its place."""
+    """landing, then on `start` the parts that are lacking, then stored, and on `keep` its place."""
     lock = cluster_lock.hold(talk, request, request["by"])
     try:
         runs.refuse_live(talk, request["cluster"])

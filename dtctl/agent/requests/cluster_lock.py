@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..records.requests import Request
 
 NOTICE_S = 2.0
-"""So long a session may take to notice that its controller is gone; then it ends, whatever it is at."""
+"""So long a session may take to notice that its controller is gone; then it ends in any case."""
 
 ENDING_S = 45.0
 """How long another one waits for a session that takes back what its controller has left."""
@@ -45,7 +45,7 @@ class ClusterLock:
     def _write(self) -> None:
         with self._mutex:
             if self.held:
-                with suppress(OSError):  # on a full disk nobody learns who it is, but the lock holds
+                with suppress(OSError):  # on a full disk the holder stays unknown, but the lock holds
                     os.ftruncate(self._descriptor, 0)
                     os.pwrite(self._descriptor, json.dumps(self._holder).encode(), 0)
 

@@ -1,6 +1,6 @@
 """Runs whose files are damaged, or gone.
 
-Nobody can ask such a run anything. But its processes are known by what they were given, and its directory by its place:
+Such a run answers no request. But its processes are known by what they were given, and its directory by its place:
 that is enough to end and to remove it.
 """
 
@@ -56,11 +56,11 @@ class DamagedRun:
                 return alone
         except FileNotFoundError:
             return True
-        except OSError:  # something else stands in the place of what would show it
+        except OSError:  # something else is where that would be shown
             return False
 
     def end(self, grace_s: float) -> List[orphans.Orphan]:
-        """Ends its processes, whatever the files say; returns what not even SIGKILL has ended."""
+        """Ends its processes without asking its files; returns what SIGKILL has not ended."""
         revival.retire(RunFiles(self.directory))
         return orphans.end_directory(self._root, self.directory, grace_s)
 

@@ -188,7 +188,7 @@ def prune(talk: Conversation, kept: runs.Run) -> List[str]:
 def clear_working_directory(
     talk: Conversation, cluster: str, without: Container[str] = (), dry_run: bool = False
 ) -> Tuple[int, Optional[Written]]:
-    """Takes the code out of a cluster's working directory when it has no run here any more, of whatever host.
+    """Takes the code out of a cluster's working directory when it has no run here any more, of any host.
 
     Returns the bytes that this sets free, and what trainers have written, which stays. Runs in the directories
     `without` do not count.

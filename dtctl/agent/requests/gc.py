@@ -1,4 +1,4 @@
-"""gc: finds and removes what is provably dtctl's own and of no use to anybody any more.
+"""gc: finds and removes what is provably dtctl's own and no longer used.
 
 Each kind has a lock, or an age, that keeps it from a session that is at work right now: runs and the directories of
 clusters the lock of the cluster, bundles and programs their own, and what is half made is older than any making takes.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def diagnose(talk: Conversation, request: Request) -> DiagnoseResult:
-    """How this host, and its tasks of the run, do at this moment."""
+    """How this host, and its tasks of the run, do now."""
     run = runs.need(talk, request)
     run.keep_supervised()
     places = directories(run)
@@ -47,7 +47,7 @@ def dump(talk: Conversation, request: DumpRequest) -> RunResult:
 LOOK_EVERY_S = 1.0
 MOST_DIVERGED = 100
 LOOK_LIMIT_S = 40.0
-"""How long the first look at files that nobody has read yet may take."""
+"""How long the first reading of new files may take."""
 
 
 def directories(run: runs.Run) -> List[str]:

@@ -66,13 +66,13 @@ class RunHandle:
         return []
 
     def first_to_end(self, named: Optional[List[str]], others_ended: bool) -> List[str]:
-        """Nobody here knows when the tasks of other hosts have ended: who asks every host says it."""
+        """When the tasks of other hosts have ended is not known here: the controller, which asks all, says so."""
         asked = [task for task in self.hosts if named is None or task in named]
         first = outcome.without_servers(self._run.spec["roster"], asked)
         return self.tasks(asked if others_ended or not first else first)
 
     def waits_for(self, named: Optional[List[str]], tasks: List[str]) -> bool:
-        """The end of the run is to be heard of elsewhere, too."""
+        """The end of the run is awaited elsewhere, too."""
         return bool(tasks) or (named is None and not self._run.finished())
 
     def entry(self, task: str) -> Optional[Entry]:
@@ -237,7 +237,7 @@ class WholeRun(RunHandle):
         return bool(tasks)
 
     def entry(self, task: str) -> Optional[Entry]:
-        """The task as its agent last told it; None when its host has never been heard."""
+        """The task as its agent last reported it; None when its host has never been heard."""
         state = self._contact(task)["state"]
         return state["tasks"].get(task) if state else None
 
@@ -281,7 +281,7 @@ class WholeRun(RunHandle):
         return self._post(made(PostedRequest, serial=0, kind="undrain", host=host, by=by))
 
     def _post(self, request: PostedRequest) -> int:
-        """Lays a request before the coordinator, which carries it out whatever becomes of this session; its serial."""
+        """Posts a request to the coordinator, which carries it out even if this session ends; its serial."""
         files = self._run.files
         path = files.path("requests.json")
         with files.intent_lock():
@@ -306,7 +306,7 @@ class WholeRun(RunHandle):
         return 2 * grace_s  # servers end after the others
 
     def survivors(self, tasks: List[str]) -> List[Survivor]:
-        """What is left here; of hosts that are heard what they tell of, and what has not ended in time."""
+        """What is left here; of connected hosts what they report, and what has not ended in time."""
         here = self._run.spec["host"]
         found = self._run.survivors([task for task in tasks if self.hosts[task] == here])
         for task in tasks:
@@ -334,7 +334,7 @@ class WholeRun(RunHandle):
 
 
 def _book(path: str) -> RequestBook:
-    """Reads requests.json. A damaged one is put aside: nobody can carry out what was in it."""
+    """Reads requests.json. A damaged one is put aside: what was in it cannot be carried out."""
     try:
         book = paths.read_record(path, RequestBook)
     except paths.Damaged:
@@ -344,7 +344,7 @@ def _book(path: str) -> RequestBook:
 
 
 _NONE_YET: Contact = {"connected": False, "heard": None, "over": False, "absent": False, "state": None}
-"""What the coordinator has of a host that it does not tell of."""
+"""What the coordinator has of a host that it does not report."""
 
 _NEW_RUN = "dtctl up    starts a new one"
 

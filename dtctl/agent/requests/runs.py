@@ -10,8 +10,8 @@ from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.values import FINAL
-from ..run import environment, environments
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run import environment
+from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
 
 TYPE_CHECKING = False
@@ -36,7 +36,7 @@ _MEND_LIMIT_S = 10.0
 
 
 class Run:
-    """One run on this host, by its files. Methods that read them raise RunRemoved and paths.Damaged."""
+    """One run on this host, by its files. Methods that read them raise paths.RunRemoved and paths.Damaged."""
 
     def __init__(self, talk: Conversation, directory: str) -> None:
         self.files = RunFiles(directory)
@@ -71,7 +71,7 @@ class Run:
             raise paths.Damaged("%s is damaged: it lacks %s" % (path, ", ".join(lacking[:10])))
 
     def finished(self) -> bool:
-        """Its agent has gone, and nobody waits for it."""
+        """Its agent has ended, as it was no longer needed."""
         return self.state()["finished"]
 
     def live(self) -> bool:
@@ -86,7 +86,7 @@ class Run:
         try:
             self.keep_supervised()
             return not self.live()
-        except RunRemoved:
+        except paths.RunRemoved:
             return True
 
     def supervised(self) -> bool:
@@ -211,16 +211,17 @@ class Run:
         """Waits for its own end. One that waits in its turn, for hosts that are away, is killed: it holds nothing."""
         import signal
 
-        if self._ends_soon(limit_s):
+        if self.ends_within(limit_s):
             return
         revival.retire(self.files)
         agent = self.state()["agent"]
         waiting = processes.find(agent) if agent is not None else None
         if waiting is not None:
             processes.send_signal([waiting], signal.SIGKILL)
-        self._ends_soon(SUPERVISOR_END_LIMIT_S)
+        self.ends_within(SUPERVISOR_END_LIMIT_S)
 
-    def _ends_soon(self, limit_s: float) -> bool:
+    def ends_within(self, limit_s: float) -> bool:
+        """Whether its agent ends by itself."""
         deadline = time.monotonic() + limit_s
         while self.supervised() and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -280,7 +281,7 @@ def find(talk: Conversation, cluster: str, host: str, named: Optional[str]) -> O
     run = named or current(talk.root, cluster, host)[0]
     try:
         found = Run(talk, paths.run_directory(talk.root, run, host)) if run is not None else None
-    except RunRemoved:
+    except paths.RunRemoved:
         found = None
     if found is None:
         from . import orphans  # scans all processes
@@ -334,6 +335,8 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
 
 def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     """The same of the directories of environments."""
+    from ..run import environments
+
     there = set(paths.entries(environments.store(talk.root)))
     return _used(talk, there, lambda spec: spec["environment"] and spec["environment"]["directory"], without)
 
@@ -349,7 +352,7 @@ def _used(
             continue
         try:
             one = of(RunFiles(directory).spec())
-        except RunRemoved:
+        except paths.RunRemoved:
             continue
         except (paths.Damaged, OSError):
             return there

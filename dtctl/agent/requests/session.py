@@ -11,9 +11,7 @@ from importlib import import_module
 from ..conversation import Aborted, Conversation, Gone, Wire, held
 from ..host import machine, paths, programs
 from ..host.errors import Refused, damaged, from_os_error, other_version
-from ..records.answers import EXCHANGES
-from ..records.requests import PROTOCOL
-from ..run.runfiles import RunRemoved
+from ..records import PROTOCOL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,7 +51,7 @@ def converse(talk: Conversation) -> None:
         talk.send("error", refused.fields())
     except Aborted:
         talk.send("error", Refused("rolled_back", "given up at the controller's word").fields())
-    except RunRemoved:
+    except paths.RunRemoved:
         talk.send("error", Refused("no_run", "the run has been removed").fields())
     except paths.OtherVersion as error:
         talk.send("error", other_version(str(error)).fields())
@@ -71,6 +69,8 @@ def converse(talk: Conversation) -> None:
 
 def _answer(talk: Conversation, raw: Mapping[str, Any]) -> None:
     """Here, and nowhere else, a request is checked: what its function is given holds."""
+    from ..records.answers import EXCHANGES
+
     name = raw["type"]
     exchange = EXCHANGES.get(name)
     if exchange is None:

@@ -43,7 +43,7 @@ _COORDINATOR = "the coordinator"
 
 
 def taken_ports(spec: Spec, given_up: Container[int]) -> List[TakenPort]:
-    """The ports that the run will need and somebody else has, less those that are `given_up` before its start."""
+    """The ports that the run will need and another process has, less those that are `given_up` before its start."""
     led = coordinators_port(spec)
     wanted = [] if led is None else [(_COORDINATOR, led)]
     wanted += [(task["id"], task["port"]) for task in spec["tasks"] if task["port"] is not None]

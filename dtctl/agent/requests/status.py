@@ -45,7 +45,7 @@ def status(talk: Conversation, request: StatusRequest) -> StatusResult:
 
 
 def _intents(run: runs.Run) -> Intents:
-    """None where a run that has ended cannot tell them any more: its supervisor would have mended the file."""
+    """None where a run that has ended has lost them: its supervisor would have repaired the file."""
     try:
         return run.intent()["tasks"]
     except paths.Damaged:
@@ -65,7 +65,7 @@ def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
 
 
 def watch(talk: Conversation, request: WatchRequest) -> RunResult:
-    """Sends what is known here whenever it has changed: this host's state, and what its coordinator tells of the run.
+    """Sends what is known here whenever it has changed: this host's state, and the coordinator's view of the run.
 
     Ends when nothing more will happen as far as this host knows, or when the time is over.
     """
@@ -115,7 +115,7 @@ def _known(run: runs.Run) -> Optional[KnownRun]:
 
 
 def _condition(run: runs.Run) -> Optional[Condition]:
-    """As the file tells it: nobody waits for a coordinator here, and none is revived."""
+    """As the file has it: a coordinator is neither awaited nor revived."""
     if not coordinates(run.spec):
         return None
     try:

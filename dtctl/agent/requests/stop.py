@@ -46,12 +46,12 @@ def stop(talk: Conversation, request: StopRequest) -> StopResult:
 
 
 def stop_run(run: runs.Run, how: How, talk: Optional[Conversation] = None) -> StopResult:
-    """Ends what this host has of a run that ends everywhere, and waits for nobody else. `talk` gets progress."""
+    """Ends what this host has of a run that ends everywhere, and waits for no other host. `talk` gets progress."""
     return end(run, RunHandle(run), None, how, True, talk)
 
 
 class NotTaken(Refused):
-    """Nobody has heeded the request."""
+    """The request was not carried out."""
 
 
 def end(

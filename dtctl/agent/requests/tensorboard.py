@@ -101,7 +101,7 @@ def _start(
 ) -> subprocess.Popen[bytes]:
     """`ends`: its standard input, and where its output goes.
 
-    The input ends with this process, whatever becomes of it, and so does TensorBoard.
+    The input ends with this process, however it ends, and so does TensorBoard.
     """
     line, output = ends
     argv = [python, "-c", LIFELINE, place, "--logdir", logdir, "--host", "127.0.0.1", "--port", "0"]

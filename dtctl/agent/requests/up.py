@@ -1,4 +1,4 @@
-"""up: prepares everything, starts on the controller's word, and is undone until the controller has said `keep`."""
+"""up: prepares everything, starts when the controller says `start`, and is rolled back unless the run is kept."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from contextlib import suppress
 
 from ..bundles import store, working
 from ..checks import serving as checks
-from ..conversation import Aborted
+from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
 from ..host.errors import Refused
 from ..records.answers import MOST_FILES, MOST_RUNS, Prepared
 from ..records.kinds import InvalidValue, made
 from ..records.reasons import because, fact
-from ..records.spec import check_absent, coordinators_port, inventory_of, ports_of
+from ..records.spec import check_absent, coordinators_port, inventory_of, kept_by_coordinator, ports_of
 from ..records.values import FINAL, brief
 from ..run import environment, intents
-from ..run.runfiles import RunFiles, RunRemoved
+from ..run.runfiles import RunFiles
 from ..survival import reboot, systemd
 from . import cluster_lock, down, run_handles, runs, setup, starting, stop
 
@@ -28,12 +28,20 @@ if TYPE_CHECKING:
 
     from ..conversation import Conversation
     from ..records.answers import Joining, PushResult, Started, UpResult
+    from ..records.reasons import Fact
     from ..records.requests import PushRequest, UpRequest
     from ..records.run_state import How, IntentFile
     from ..records.spec import Spec
 
 _END_LIMIT_S = 1.0
-"""How long an agent may take to end after a rollback. A coordinator would wait for hosts that roll back as well."""
+"""How long an agent may take to end after a rollback."""
+
+_OTHERS_LIMIT_S = 20.0
+"""How long a session waits for what other hosts have to report after the controller has gone."""
+
+
+class InDoubt(Gone):
+    """The controller is gone, and the coordinator, which knows whether the run is kept, cannot be reached now."""
 
 
 def up(talk: Conversation, request: UpRequest) -> UpResult:
@@ -73,7 +81,7 @@ def _unchanged(talk: Conversation, run: runs.Run, by: str) -> UpResult:
         message = talk.expect("start", "keep", "abort")
         if message == "start":
             handle = run_handles.reached(talk, run)
-            if handle.missing():  # a coordinator that waits, as it may have been replaced, is told that it was not
+            if handle.missing():  # a coordinator that waits, as it may have been replaced, learns that it was not
                 handle.post_restart([], by)
             started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
             talk.send("started", started)
@@ -122,11 +130,12 @@ def _new(talk: Conversation, request: UpRequest, current: Optional[runs.Run]) ->
         run.supervise()
         started: Started = {"run": run.id, "tasks": run.state()["tasks"]}
         talk.send("started", started)
-        if talk.expect("keep", "abort") == "abort":
-            raise Aborted()
-        run.change(_keep)
-    except BaseException:
-        _roll_back(talk, spec, directory, staged, before)
+        _await_keep(talk, run)
+    except InDoubt:  # its agent goes on asking
+        raise
+    except BaseException as error:
+        why = fact("session_lost" if isinstance(error, Gone) else "rolled_back")
+        _roll_back(talk, spec, directory, staged, before, why)
         for other in ended:
             other.keep_supervised()
         raise
@@ -215,7 +224,7 @@ def _difference(old: Spec, new: Spec) -> str:
 def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -> List[runs.Run]:
     """Ends earlier runs' coordinators, because the new run needs their port and takes over their waiting.
 
-    The coordinator of the run that was just stopped gets time to tell the others. Returns unfinished runs.
+    The coordinator of the run that was just stopped gets time to inform the others. Returns unfinished runs.
     """
     port = coordinators_port(spec)
     ended = []
@@ -227,15 +236,15 @@ def _end_coordinators(talk: Conversation, spec: Spec, old: Optional[runs.Run]) -
 
 
 def _waits(run: runs.Run) -> bool:
-    """It has ended here, and its agent waits for other hosts. Not one that is damaged, which nobody can take over."""
+    """It has ended here, but its agent has not. Not one that is damaged, which cannot be taken over."""
     try:
-        return not (run.live() or run.finished())
+        return not run.live() and (run.supervised() or not run.finished())
     except paths.Damaged:
         return False
 
 
 def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
-    """The answer to `keep`, with what the host does by itself from now on. The run continues whatever comes of this."""
+    """The answer to `keep`, with what the host does by itself from now on. The run continues even if this fails."""
     wanted = run.spec["recovery"]["reboot"] == "auto"
     kind, why, new = reboot.offer(talk.root) if wanted else (None, "recovery.reboot is never", False)
     with talk.at("old runs"):
@@ -251,17 +260,56 @@ def _kept(talk: Conversation, run: runs.Run, unchanged: bool) -> UpResult:
     }
 
 
+def _await_keep(talk: Conversation, run: runs.Run) -> None:
+    """Returns when the run is kept. The coordinator's host decides that for all, and is asked before the others are.
+
+    Raises InDoubt where that cannot be known; after any other exception nothing of the run may stay.
+    """
+    is_decided_here = not kept_by_coordinator(run.spec)
+    try:
+        if talk.expect("keep", "abort") == "abort":
+            raise Aborted()
+    except Gone:
+        if is_decided_here:
+            raise
+        return _await_decision(run)
+    try:
+        run.change(_keep)
+    except (OSError, paths.Damaged, Refused):
+        if is_decided_here:
+            raise  # else its agent will write that: the coordinator sends it the same
+
+
 def _keep(intent: IntentFile) -> None:
     intent["session"] = None
 
 
+def _await_decision(run: runs.Run) -> None:
+    deadline = time.monotonic() + _OTHERS_LIMIT_S
+    while time.monotonic() < deadline:
+        with suppress(paths.Damaged, Refused):  # its agent repairs the files, or cannot be started now
+            intent = run.intent()
+            if intent["session"] is None:
+                return
+            if intents.is_cancelled(intent["tasks"]):
+                raise Gone()
+            run.keep_supervised()
+        time.sleep(0.05)
+    raise InDoubt()
+
+
 def _roll_back(
-    talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str]
+    talk: Conversation, spec: Spec, directory: str, staged: Optional[RunFiles], before: Optional[str], cause: Fact
 ) -> None:
-    """Ends what was started and removes every trace of the run. Does not listen to the controller."""
+    """Ends what was started and removes every trace of the run. Does not listen to the controller.
+
+    A coordinator that could not inform all others that it had been in touch with stays, as that of any run that ended.
+    """
+    leads_others = coordinators_port(spec) is not None
+    stays = False
     try:
         run = runs.Run(talk, directory)
-    except RunRemoved:  # nothing has been started
+    except paths.RunRemoved:  # nothing has been started
         if staged is not None:
             staged.remove()
         with suppress(OSError):  # never made, or also that of another host of the inventory
@@ -270,8 +318,10 @@ def _roll_back(
         if run.state()["agent"] is not None:
 
             def stop_at_once(intent: IntentFile) -> None:
+                why = because([cause])
+                ends_run: Optional[How] = {"by": spec["controller"], "grace_s": 0.0, **why} if leads_others else None
                 for task in intent["tasks"].values():
-                    intents.change(task, want="stop", grace_s=0, **because([fact("rolled_back")]))
+                    intents.change(task, want="stop", grace_s=0, ends_run=ends_run, **why)
 
             run.change(stop_at_once)
             deadline = time.monotonic() + 30.0
@@ -280,8 +330,11 @@ def _roll_back(
                     break
                 run.keep_supervised()
                 time.sleep(0.02)
-            run.end_supervisor(_END_LIMIT_S)
-        run.remove()
+            stays = leads_others and not run.ends_within(_OTHERS_LIMIT_S)
+            if not stays:
+                run.end_supervisor(_END_LIMIT_S)
+        if not stays:
+            run.remove()
     if before is not None:
         runs.set_current(talk.root, spec["cluster"], spec["host"], before)
     with suppress(OSError):  # as it was before, as far as it was empty then

@@ -64,13 +64,13 @@ def _lines(log: str) -> List[str]:
 _TRACEBACK = "Traceback (most recent call last):"
 _EXCEPTION = r"(?:[A-Za-z_]\w*\.)*(?P<name>[A-Za-z_]\w*)(?:: ?(?P<message>.*))?\Z"
 _IGNORED = r"Exception ignored |Error in (?:atexit|sys)\b"
-"""What stands before a traceback that ends nothing."""
+"""What comes before a traceback that ends nothing."""
 
 _VAGUE = (
     r"(?:Graph execution error:|Restoring from checkpoint failed\b.*|\d+ root error\(s\) found\.|From .*|"
     r"Error\(s\) in loading state_dict .*|)\s*\Z"
 )
-"""Messages whose substance stands in the lines below them."""
+"""Messages whose substance is in the lines below them."""
 
 _SUBSTANCE = (
     r"Key \S+ not found in checkpoint|\S+; No space left on device|"
@@ -113,7 +113,7 @@ def _goes_on(later: List[str]) -> bool:
 
 
 _AFTERWORDS = 5
-"""Lines, with it, in which an exception stands that has no traceback."""
+"""Lines, with it, of an exception that has no traceback."""
 
 
 def _unparsed(lines: List[str]) -> Optional[str]:
@@ -228,7 +228,7 @@ OTHERS = "others"
 """A peer or a service is away, or a port is taken: the next try may succeed, however often it has failed."""
 
 SHORTAGE = "shortage"
-"""The machine lacks something for the moment: room on a disk, processes, memory for one more, open files."""
+"""The machine temporarily lacks something: room on a disk, processes, memory for one more, open files."""
 
 CANNOT_LOAD = "cannot_load"
 """The program's code cannot be loaded."""
@@ -252,7 +252,7 @@ def _phrases(*phrases: str) -> str:
 
 
 SIGNATURES: Tuple[Tuple[str, str], ...] = (
-    # Python's errors of programming, whatever their messages.
+    # Python's errors of programming, with any message.
     (
         OWN,
         _exceptions(
@@ -346,7 +346,7 @@ SIGNATURES: Tuple[Tuple[str, str], ...] = (
 )
 """What the error that ended a program means for another try.
 
-A row matches by the exception's class, which stands first, or by a phrase of the message. The first row that matches
+A row matches by the exception's class, which comes first, or by a phrase of the message. The first row that matches
 holds; what no row matches is the program's own error. Compiled at first use: most processes import this and need none.
 """
 

@@ -35,7 +35,7 @@ def _text(value: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """As the system gets it, whatever the locale."""
+    """As the system gets it, in any locale."""
     return text.encode("utf-8", "surrogateescape")
 
 

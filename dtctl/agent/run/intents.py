@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..host import log, paths, processes
-from ..records.reasons import because
+from ..records.reasons import because, why_of
 from . import drains
 
 TYPE_CHECKING = False
@@ -49,10 +49,18 @@ def wish(intent: Intent) -> Tuple[object, ...]:
     return intent["want"], intent["generation"], drains.is_drained(intent)
 
 
+def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
+    """Whether the coordinator's host, or this one, has taken back the start."""
+    return all(
+        intent["want"] == "stop" and {"rolled_back", "session_lost"} & {one["kind"] for one in why_of(intent)}
+        for intent in wanted.values()
+    )
+
+
 class IntentFollower:
     """intent.json, read again when it has changed, and the orders from elsewhere that belong in it.
 
-    An order holds from the moment in which it is taken; on a full disk it is written later. A file that is damaged is
+    An order holds as soon as it is taken; on a full disk it is written later. A file that is damaged is
     put aside, and what is followed is written in its place, as that of a run that is kept: what was damaged may have
     been kept. Raises only when there has never been anything to follow.
     """
@@ -63,10 +71,12 @@ class IntentFollower:
         """`fallback` is followed where the file is damaged from the beginning. `report` receives every damage."""
         self.report = report
         self.lost_session = False
-        """The session that began the run ended before it received `keep`."""
+        """The session that began the run ended before it was kept."""
         self._files = files
         self._seen: object = None
         self._unwritten: Intents = {}
+        self._keeps = False
+        """Kept by `keep`, which is not on the disk yet."""
         self._tasks = list(fallback["tasks"]) if fallback is not None else []
         try:
             self.value = self._on_disk()
@@ -81,14 +91,14 @@ class IntentFollower:
             self._follow()
         except OSError as error:
             log.note("intent: %s" % error)
-        if self._unwritten:
+        if self._unwritten or self._keeps:
             self._write()
 
     def _follow(self) -> None:
         try:
             self._refresh()
             session = self.value["session"]
-            if session is not None and processes.find(session) is None:
+            if session is not None and not self._keeps and processes.find(session) is None:
                 self._refresh()  # the last that it did may have been to write that the run is kept
                 self.lost_session = self.value["session"] is not None
         except paths.Damaged:
@@ -109,10 +119,18 @@ class IntentFollower:
             self._write()
         return bool(valid)
 
+    def keep(self) -> bool:
+        """The run is kept, even without its session. True when no session is left that could see to the rest."""
+        was_lost, self.lost_session = self.lost_session, False
+        if self.value["session"] is not None:
+            self._keeps = True
+            self._write()
+        return was_lost
+
     def settled(self) -> bool:
         """True when intent.json matches what is followed; call it with the intent lock held."""
         try:
-            return not self._unwritten and self._on_disk()["serial"] == self.value["serial"]
+            return not (self._unwritten or self._keeps) and self._on_disk()["serial"] == self.value["serial"]
         except paths.Damaged:
             return False
 
@@ -141,11 +159,13 @@ class IntentFollower:
                 intent = self._on_disk()
                 orders = newer(intent["tasks"], self._unwritten)
                 intent["tasks"].update(orders)
-                if orders:
+                if self._keeps:
+                    intent["session"] = None
+                if orders or self._keeps:
                     intent["serial"] += 1
                     urgent = any(order["want"] == "stop" for order in orders.values())
                     self._files.write_intent(intent, urgent)
-            self._unwritten = {}
+            self._unwritten, self._keeps = {}, False
             self.value = intent
             self._seen = None  # a session may have written since: the next reading shows
         except (OSError, paths.Damaged) as error:

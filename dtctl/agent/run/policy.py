@@ -33,7 +33,7 @@ CANNOT_RUN = 127
 """A shell's exit code for a command that could not be run at all."""
 
 _WORDLESS = (1, 2, 9, 15)
-"""SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself, whatever is in its log."""
+"""SIGHUP, SIGINT, SIGKILL, SIGTERM: the program did not end itself; its log does not count."""
 
 
 class Verdict:
@@ -175,7 +175,7 @@ def after_exit(
 
 
 def _ordered(entry: Entry, intent: Intent, killed: Sequence[Fact] = ()) -> Optional[Decision]:
-    """What the intent demands, whatever has become of the task; None where it demands neither its end nor another."""
+    """What the intent demands, in any state of the task; None where it demands neither its end nor another."""
     if intent["want"] == "stop":
         why = why_of(intent) or [fact("stopped")]
         return Decision("stopped", [*killed, *why], entry["restarts"])  # any -> stopped

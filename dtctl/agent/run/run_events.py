@@ -43,7 +43,7 @@ NEXT = {
 _LONGEST_TEXT = 1000
 _LONGEST_REASON = 2000
 _LONGEST_WHY = 8000
-"""Characters. Whatever is in them, all of it is less than a pipe holds as JSON, with an address and its headers."""
+"""Characters. In any encoding, all of it is less than a pipe holds as JSON, with an address and its headers."""
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _MARKS = str.maketrans({"<": "\u2039", ">": "\u203a"})
@@ -165,6 +165,6 @@ def _end(view: RunView, condition: Condition) -> RunEvent:
 
 
 def _harmless(text: str) -> str:
-    """One line without mentions and markup, whatever a trainer's log had in it."""
+    """One line without mentions and markup."""
     line = _MENTION.sub("@\u200b", _CONTROL.sub(" ", text).translate(_MARKS))
     return line if len(line) <= _LONGEST_TEXT else line[: _LONGEST_TEXT - 4] + " ..."

@@ -37,10 +37,6 @@ NEW, REMOVED = ".new-", ".removed-"
 """How the names of directories begin that are to become a run's, or to vanish. No run has such a name."""
 
 
-class RunRemoved(FileNotFoundError):
-    """There is no such run, or it has just been removed."""
-
-
 class RunFiles:
     """Reading raises RunRemoved, and paths.Damaged for a damaged or missing file.
 
@@ -219,7 +215,7 @@ class RunFiles:
             return value
         if os.path.isdir(self.directory):
             raise paths.Damaged("%s is missing" % self.path(name))
-        raise RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
+        raise paths.RunRemoved(errno.ENOENT, os.strerror(errno.ENOENT), self.path(name))
 
 
 def first_intents(spec: Spec, session: Optional[Process]) -> IntentFile:
@@ -310,7 +306,7 @@ class EventLog:
         return True
 
     def _scan(self) -> None:
-        """Moves away whatever cannot be an event log, and begins a new one."""
+        """Moves away what cannot be an event log, and begins a new one."""
         try:
             if not self._find_lines():
                 raise files.Unfit(self._path, "is too large")

@@ -57,7 +57,7 @@ class Observation:
         self._published: object = None
 
     def sees_ready(self, now: float) -> bool:
-        """True when the task has just become ready: what trains is ready, whatever it listens on."""
+        """True when the task has just become ready: what trains is ready, even if it does not listen."""
         self._began = now if self._began is None else self._began
         if self._entry["ready"] or not (self._entry["step"] is not None or self._is_ready(now)):
             return False

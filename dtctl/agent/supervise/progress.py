@@ -154,7 +154,7 @@ def last_complaint(data: bytes) -> Tuple[bytes, bytes]:
 
 
 def complaint_after(before: Optional[Complaint], line: bytes, wall: float) -> Optional[Complaint]:
-    """With a line that has come just now, or none. Complaints of one kind continue, whatever numbers are in them."""
+    """With a line that has come just now, or none. Complaints of one kind continue, even with other numbers in them."""
     if not line:
         return before
     text = re.sub(_HEAD, "", " ".join(line.decode("utf-8", "replace").split()))[:_LONGEST]

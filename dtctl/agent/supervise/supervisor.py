@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from ..host import fifo, log, paths, ports, processes
 from ..records.reasons import because, fact, said
-from ..records.spec import coordinates, ports_of
+from ..records.spec import coordinates, kept_by_coordinator, ports_of
 from ..run import intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
@@ -142,7 +142,7 @@ class Supervisor:
             self._changes = True
         for task in self._tasks:
             intent = self._intent.value["tasks"][task.id]
-            if self._intent.lost_session:
+            if self._gives_up:
                 intent = _given_up(intent)
             try:
                 task.step(intent, now, wall)
@@ -195,14 +195,19 @@ class Supervisor:
     def _over(self) -> bool:
         if not all(task.final for task in self._tasks):
             return False
-        if self._role.over or self._intent.lost_session:
+        if self._role.over or (self._gives_up and not coordinates(self._spec)):
             return True
         wants = {intent["want"] for intent in self._intent.value["tasks"].values()}
         return wants <= {"stop"} and not self._role.connected and not self._awaits_coordinator()
 
+    @property
+    def _gives_up(self) -> bool:
+        """The session ended before the run was kept, and nobody else can keep it."""
+        return self._intent.lost_session and not kept_by_coordinator(self._spec)
+
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""
-        if self._was_finished:  # nothing more is asked of this host, as it had said
+        if self._was_finished:  # it has reported before that it is done
             return False
         ended = max((entry["since"] or 0.0 for entry in self.state["tasks"].values()), default=0.0)
         return time.time() - ended < intents.AWAIT_S

@@ -34,7 +34,7 @@ _SETTLED = "settled"
 
 
 def settle_later() -> None:
-    """Has the program that this process runs from written to the disk, once, by a process that nobody waits for."""
+    """Flushes the program that this process runs from to the disk, once, by a process in the background."""
     program = programs.directory()
     kept, settled = (os.path.join(program, name) for name in (_KEPT, _SETTLED))
     if os.path.exists(kept) and paths.modified_ns(settled) < paths.modified_ns(kept):
@@ -45,14 +45,14 @@ def settle_later() -> None:
 def _settle_alone(program: str) -> None:
     daemon.close_descriptors(but=programs.held())
     nothing = os.open(os.devnull, os.O_RDWR)
-    for stream in range(3):  # a connection ends when nobody has them any more
+    for stream in range(3):  # a connection ends when no process has them any more
         os.dup2(nothing, stream)
     os.chdir("/")
     settle(program)
 
 
 def settle(program: str) -> None:
-    """The disk is told of all files before any is waited for: so a journal is written some times, not for each."""
+    """Writing begins for all files before any is waited for: so a journal is written a few times, not once a file."""
     _with_each(program, _begin)
     _with_each(program, os.fsync)
     paths.write_text(os.path.join(program, _SETTLED), "")
@@ -126,16 +126,21 @@ def withdraw(root: str) -> None:
             programs.forget_current(root)
 
 
+def offer_later(root: str) -> None:
+    """As `offer`, by a process of its own: an agent does not wait for a crontab."""
+    daemon.detached(lambda: _apart(offer, root))
+
+
 def withdraw_later(root: str) -> None:
-    """The same by a process of its own, for an agent that is about to end: nobody is to wait for a crontab."""
+    """As `withdraw`, by a process of its own."""
     if programs.has_current(root) and machine.home_is_the_accounts():
-        daemon.detached(lambda: _withdraw_alone(root))
+        daemon.detached(lambda: _apart(withdraw, root))
 
 
-def _withdraw_alone(root: str) -> None:
-    daemon.close_descriptors(but=programs.held())  # above all the lock of the agent, which is to end now
+def _apart(work: Callable[[str], object], root: str) -> None:
+    daemon.close_descriptors(but=programs.held())  # above all the agent's lock, which may end now
     os.chdir("/")
-    withdraw(root)
+    work(root)
 
 
 def _waits(files: RunFiles) -> bool:
@@ -148,7 +153,7 @@ def _waits(files: RunFiles) -> bool:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Shared by all sessions of this user, whatever their root: a crontab is read, changed and written."""
+    """Shared by all sessions of this user, of any root: a crontab is read, changed and written."""
     directory = os.path.join(os.path.expanduser("~"), ".dtctl")
     paths.make_directory(directory)
     lock = locks.wait_turn(os.path.join(directory, "reboot.lock"), done=lambda: False)

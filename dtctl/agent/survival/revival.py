@@ -56,7 +56,7 @@ def take_up(files: RunFiles) -> None:
 
 
 def is_orphaned(files: RunFiles) -> bool:
-    """True for a run that has something to do here, and nobody who does it."""
+    """True for a run that has something to do here, and no agent."""
     try:
         return not fifo.is_read(files.wake_path) and not is_over(files)
     except OSError:
@@ -64,7 +64,7 @@ def is_orphaned(files: RunFiles) -> bool:
 
 
 def is_over(files: RunFiles) -> bool:
-    """True for a run that has nothing to do here any more, unless somebody asks. Raises RunRemoved."""
+    """True for a run that has nothing to do here any more, unless a session asks. Raises RunRemoved."""
     try:
         return is_retired(files) or files.state()["finished"]
     except paths.Damaged:
@@ -72,7 +72,7 @@ def is_over(files: RunFiles) -> bool:
 
 
 def every(root: str) -> Iterator[RunFiles]:
-    """The run directories below the root, whatever is in them; those being made or removed have another name."""
+    """The run directories below the root, valid or not; those being made or removed have another name."""
     runs = os.path.join(root, "runs")
     for run in filter(paths.is_component, paths.entries(runs)):
         for host in filter(paths.is_component, paths.entries(os.path.join(runs, run))):
@@ -88,15 +88,8 @@ def revive_all(root: str) -> None:
     """After a restart of the machine, and each minute: starts an agent for every live run that is to come back."""
     for files in every(root):
         with suppress(OSError, paths.Damaged):  # half made, or being removed; or nothing can be done without its spec
-            if comes_back(files) and _is_kept(files) and is_orphaned(files):
+            if comes_back(files) and is_orphaned(files):
                 start(files)
-
-
-def _is_kept(files: RunFiles) -> bool:
-    try:
-        return files.intent()["session"] is None
-    except paths.Damaged:
-        return True  # an agent writes it anew, and takes it for kept
 
 
 def start(files: RunFiles) -> None:
@@ -231,7 +224,7 @@ def watch(run: Guarded, supervisor: Optional[Tie]) -> None:
 
 
 def _pause(listening: int, delay_s: float) -> None:
-    """At most until somebody wants something from the supervisor, which reads the files when it starts."""
+    """At most until a session wants something from the supervisor, which reads the files when it starts."""
     if select.select([listening], [], [], delay_s)[0]:
         os.read(listening, 65536)
 

@@ -177,7 +177,7 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 
 
 def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
-    """Raises DtctlError where its host finds it damaged; what was not read is said."""
+    """Raises DtctlError where its host finds it damaged; what was not read is reported."""
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import errors
 

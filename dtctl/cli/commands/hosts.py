@@ -176,7 +176,7 @@ def check(
         return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
     allowed = may_start(cluster, overrides, local=local)
     known: Mapping[str, str] = {}
-    with suppress(PreflightError):  # of an env file that cannot be used `up` tells
+    with suppress(PreflightError):  # `up` reports an env file that cannot be used
         known = known_secrets(cluster, os.environ)
     context = context_of(
         plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed, secrets=known

@@ -115,7 +115,7 @@ def _status(record: RunRecord, transport: Transport) -> RunStatus | None:
     try:
         return status(record, transport)
     except DtctlError:
-        return None  # why, the hosts have said to the first question
+        return None  # the answers to the first question say why
 
 
 def _printer(*, as_csv: bool, jsonl: bool) -> Print:

@@ -24,7 +24,6 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.cli.watching import follow_to_the_end
 from dtctl.errors import DtctlError, ExitCode, UsageError
 
 if TYPE_CHECKING:
@@ -136,11 +135,12 @@ def up(
 
 def _show(outcome: UpResult, launch: Start, output: str) -> None:
     from dtctl.render import starting
-    from dtctl.render.machine import diagnosis, document
 
     with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
+            from dtctl.render.machine import diagnosis, document
+
             fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
@@ -148,6 +148,8 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
 
 
 def _follow(scope: Scope, launch: Start, outcome: UpResult, *, raw: bool) -> None:
+    from dtctl.cli.watching import follow_to_the_end
+
     record = dataclasses.replace(launch.record, run=outcome.run)
     cluster, fresh = launch.plan.cluster, bool(outcome.started)
     follow_to_the_end(scope, record, lines=None, raw=raw, started=cluster, fresh=fresh, without=outcome.absent)
@@ -262,7 +264,7 @@ def replace(
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
     with scope.on_interrupt(f"run {outcome.run} has started and continues", "dtctl status    shows it"):
-        starting.show_unremembered(outcome)
+        starting.show_start_warnings(outcome)
         if output == "json":
             return document.print_json("Replace", results.replace(exchange, outcome))
         starting.show_started(outcome, launch.plan)

@@ -85,7 +85,7 @@ class Found:
 
 
 def each_once(found: Iterable[Checkpoints]) -> list[Checkpoints]:
-    """A directory that hosts share as the first of them tells it, with the names of the others."""
+    """A directory that hosts share, as the first of them reports it, with the names of the others."""
     distinct: list[Checkpoints] = []
     for one in found:
         for number, before in enumerate(distinct):
@@ -124,7 +124,7 @@ def missing_elsewhere(found: Sequence[Checkpoints], place: Checkpoints, one: Che
 
 
 def every(found: Sequence[Checkpoints]) -> Iterator[Found]:
-    """Each checkpoint, the newest first; one whose shards are scattered is told once, by a host that has its index."""
+    """Each checkpoint, the newest first; one that is spread over hosts once, by a host that has its index."""
     scattered: set[tuple[str, str]] = set()
     entries = [(place, one) for place in found for one in place.report["all"]]
     for place, one in sorted(entries, key=lambda entry: entry[1]["time"], reverse=True):

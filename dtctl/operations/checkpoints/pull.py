@@ -177,7 +177,7 @@ def _refuse_damaged(found: Found, parts: Path) -> None:
 
 
 class Landing:
-    """Takes these files of one checkpoint, in whatever order hosts send them. Raises DtctlError, OSError."""
+    """Takes these files of one checkpoint, in any order. Raises DtctlError, OSError."""
 
     def __init__(self, directory: Path, name: str, files: Collection[str], project: Path | None = None) -> None:
         """Raises DtctlError where a checkpoint of this name is already."""

@@ -31,7 +31,7 @@ class Pruning:
         return sum(len(one["removed"]) for _, one in self.directories)
 
     def as_reported(self, found: Sequence[Checkpoints]) -> list[Checkpoints]:
-        """Those of them whose hosts have answered: of the others nobody was shown what would be removed."""
+        """Those of them whose hosts have answered: what would be removed on the others was not shown."""
         return [place for place in found if place.host not in self.errors]
 
 

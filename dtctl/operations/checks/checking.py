@@ -212,7 +212,7 @@ class InPassing:
         return opening()
 
     def met(self, session: Session) -> None:
-        """Its greeting has the host's time, at some moment since the conversation was opened."""
+        """Its greeting has the host's time since the conversation was opened."""
         answer, host = session.facts.get("time"), session.host.name
         if answer is not None and self._rounds is not None:
             self._rounds.clocks[host] = (answer - session.greeted(), answer - self._opened[host])

@@ -18,7 +18,7 @@ _SPREADS = 3.0
 
 
 def least_usual(others: Sequence[float]) -> float:
-    """What is below this stands out: 0.8 of their middle, and less where they differ that much among themselves.
+    """What is below this is an outlier: 0.8 of their middle, and less where they differ that much among themselves.
 
     They do on machines that are busy with something else; what counts is how many times they differ, in the middle.
     """

@@ -23,7 +23,7 @@ Facts = StorageFacts
 
 
 def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQuestion]:
-    """First everybody writes; then everybody looks for what the lead's host has written."""
+    """First every host writes; then every host looks for what the lead's host has written."""
     if context.brief or len(heard.rounds) > 1:
         return {}
     if not heard.rounds:

@@ -65,7 +65,7 @@ def _libraries(modules: Collection[str]) -> list[str]:
 
 
 def _wanted(context: CheckContext, host: str) -> list[UrlAsked]:
-    """Saved to by those who save or evaluate, and read by those who train; other directories are everybody's."""
+    """Saved to by those who save or evaluate, and read by those who train; other directories are for all."""
     plan = context.plan
     dirs, here = plan.dirs[host], plan.on_host(host)
     saves = host in savers(plan) or any(task.role == "evaluator" for task in here)

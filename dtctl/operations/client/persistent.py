@@ -34,7 +34,7 @@ class Greeted:
 
 
 class RecordingTransport:
-    """A transport that keeps how each host has greeted. `report` hears of the connection and of its failure."""
+    """A transport that keeps how each host has greeted. `report` gets the connection and its failure."""
 
     def __init__(self, transport: Transport, report: Report = silent) -> None:
         self._transport = transport
@@ -79,7 +79,7 @@ class PersistentTransport:
         self._idle: dict[str, Session] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._coming: dict[str, Future[None]] = {}
-        """Conversations that are being begun before anybody has asked for them."""
+        """Conversations that are being begun before they are asked for."""
         self._lock = threading.Lock()
         self._over = False
 
@@ -168,7 +168,7 @@ class _Lent:
         self._session = session
         self._keeper = keeper
         self._kept = kept
-        """Nothing has been heard from it since it was taken up again: its host may be gone."""
+        """Nothing has come from it since it was used again: its host may be gone."""
         self._asked: list[tuple[Mapping[str, Any], bytes]] = []
         """What has no result yet."""
         self._since = time.monotonic()
@@ -229,7 +229,7 @@ class _Lent:
             return self._session.receive(timeout_s)
 
     def _begin_anew(self, error: ConnectionLost) -> None:
-        """Where the connection had been lost before anybody looked, all is asked over another; else raises `error`."""
+        """Where the connection was lost before it was used, all is asked over another; else raises `error`."""
         if not self._kept:
             self._broken = True
             raise error

@@ -40,7 +40,7 @@ IDLE_SOON_S = 30.0
 """Who is idle so soon after its start, in twice the time that the lead took for a step, has not trained in silence."""
 
 _APART_S = 10.0
-"""Who was idle so much before everybody else is likely to be the one that the others wait for."""
+"""Who was idle so much before all others is likely to be the one that the others wait for."""
 
 PRESSED = 0.4
 MEMORY_PRESSED = 0.1

@@ -1,4 +1,4 @@
-"""What is known of a run at one moment, the known ways in which runs go wrong, and one that was found."""
+"""A snapshot of a run, the known ways in which runs go wrong, and one that was found."""
 
 from __future__ import annotations
 

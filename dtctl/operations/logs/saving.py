@@ -40,7 +40,7 @@ class LogsSaved(LogsRead):
 
 
 def save_logs(record: RunRecord, transport: Transport, wanted: LogRequest, directory: Path) -> LogsSaved:
-    """Into a directory that is made, or is empty. Of a host that does not tell all there are no files."""
+    """Into a directory that is made, or is empty. Of a host that does not send all there are no files."""
     try:
         folder = Folder(directory, record.project, make=PRIVATE)
     except OSError as error:

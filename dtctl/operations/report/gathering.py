@@ -45,7 +45,7 @@ class HostFacts:
 
 @dataclass(frozen=True)
 class Report:
-    """One moment of a run, and its past."""
+    """A snapshot of a run, and its past."""
 
     made: float
     """Epoch seconds of this machine."""
@@ -55,7 +55,7 @@ class Report:
     goodput: Goodput | None
     timeline: Timeline
     events: tuple[HistoryEvent, ...]
-    """Less what stands in the timeline."""
+    """Less what is in the timeline."""
     scalars: Metrics
     rates: tuple[Series, ...]
     """Steps a second, by the times of the scalars."""
@@ -109,7 +109,7 @@ class Following:
         self._kept.__exit__()
 
     def report(self) -> Report:
-        """How the run stands now. Raises DtctlError where no host says anything of it."""
+        """The run's state now. Raises DtctlError where no host says anything of it."""
         found = with_storage(status(self._record, self._kept))
         if found.time:
             self._record = found.record

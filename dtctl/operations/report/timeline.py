@@ -90,7 +90,7 @@ def _attempts(task: TaskStatus, events: list[HistoryEvent], now: float) -> list[
 
 
 def _from_moves(task: TaskStatus, moves: list[HistoryEvent], now: float) -> list[Attempt]:
-    """A wait stands with the attempt before it, and the first one with the first attempt."""
+    """A wait belongs to the attempt before it, and the first one with the first attempt."""
     over = max(now, moves[-1]["time"])
     bars: dict[int, list[Bar]] = {}
     ended: dict[int, HistoryEvent] = {}

@@ -16,7 +16,7 @@ _HEAD_BYTES = 200
 
 
 def check_place(path: Path, project: Path | None = None, *, force: bool) -> None:
-    """Raises UsageError for a place where something else stands, and where no file can be."""
+    """Raises UsageError for a place that is taken, and where no file can be."""
     try:
         with Folder(path.parent, project) as folder:
             found = folder.find(path.name)

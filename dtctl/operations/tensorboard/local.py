@@ -1,4 +1,4 @@
-"""A TensorBoard on this machine, which shows a directory and ends with this process, whatever becomes of it."""
+"""A TensorBoard on this machine, which shows a directory and ends with this process, however it ends."""
 
 from __future__ import annotations
 

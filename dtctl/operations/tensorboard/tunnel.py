@@ -135,7 +135,7 @@ class Tunnel:
         return self._end
 
     def _stay(self, until: Callable[[], bool]) -> None:
-        """Says again and again that somebody is here."""
+        """Repeats that this process is alive."""
         while not until():
             with self._changed:
                 waited = self._changed.wait_for(lambda: self._end is not None or until(), ALIVE_S)

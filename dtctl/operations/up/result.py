@@ -169,6 +169,8 @@ class UpResult:
     """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that the run continues without, and why."""
+    unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
+    """Hosts that did not confirm that they keep the run, and why."""
     lead: Session | None = None
     """The conversation with the coordinator's host, which is still open."""
     failed: FailedStart | None = None

@@ -12,7 +12,7 @@ from dtctl.bundle import Sender
 from dtctl.errors import AgentError, DtctlError, PreflightError
 from dtctl.model import Host, TaskId
 from dtctl.operations.checks.checking import Checked, InPassing
-from dtctl.operations.client.conversation import Progress, Report, about, final, reporting_failure, request
+from dtctl.operations.client.conversation import Progress, Report, about, reporting_failure
 from dtctl.operations.client.plausible import check_inventory
 from dtctl.operations.snapshot import TaskStatus
 from dtctl.operations.stop import StopOrder, StopResult, stop
@@ -134,16 +134,20 @@ class Starting:
         self._runs: dict[str, str] = {}
         """Host -> the run that it has prepared, or has already."""
         self._rollback = Rollback(self._sessions)
+        self._deciding = False
+        """The coordinator's host has been asked to keep the run: what becomes of it is no longer decided here."""
         self._kept = False
         self._replaced: list[str] = []
         self.absent: dict[str, DtctlError] = {}
         """Hosts that are gone on without, and why."""
+        self.unconfirmed: Mapping[str, DtctlError] = {}
+        """Hosts that did not answer when the run was kept, and why: the coordinator tells them."""
 
     def __enter__(self) -> Starting:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None:
+        if kind is not None and not self._deciding:
             self._rollback.begin()
             self._rollback.finish()
         for session in self._sessions.values():
@@ -324,24 +328,24 @@ class Starting:
         return self._started(host)
 
     def keep_everywhere(self) -> dict[str, answers.UpResult]:
-        """A host that is lost at this very moment rolls back by itself; the others must not continue without it."""
-        kept = fan_out(self._hosts, self._keep)
-        if kept.errors:
-            goes_on = [host for host in self._hosts if host.name in kept.results]
-            back = fan_out(goes_on, self._take_back)
-            self._rollback.done |= back.results.keys()
-            back.or_raise("take back the start")
-        self._kept = not kept.errors
-        return kept.or_raise("keep what was started")
+        """The coordinator's host decides for all and is asked first; it also informs those that are not reached here.
+
+        Where its answer is lost, the others learn from it what it has decided: they are not told to roll back.
+        """
+        lead = self.launch.record.coordinator
+        self._deciding = True
+        try:
+            kept = {lead: self._keep(self.launch.record.hosts[lead])}
+        except DtctlError as error:
+            explained(error, f"dtctl status    shows whether the run continues: {lead} did not say that it keeps it")
+            raise
+        self._kept = True
+        others = fan_out([host for host in self._hosts if host.name != lead], self._keep)
+        self.unconfirmed = others.errors
+        return {**kept, **others.results}
 
     def _keep(self, host: Host) -> answers.UpResult:
         return readying.kept(self._sessions[host.name], self.report, self.launch.record, self._runs[host.name])
-
-    def _take_back(self, host: Host) -> answers.DownResult:
-        session = self._sessions[host.name]
-        ending = {"grace_s": 0, "by": "dtctl up"}
-        session.send({**request(self.launch.record, host, "down"), **ending})
-        return final(session, "down", readying.converse(session, None, self.report, until="result"), answers.DownResult)
 
 
 def _causes(outcomes: Outcomes[answers.Started]) -> Outcomes[answers.Started]:

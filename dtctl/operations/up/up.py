@@ -34,11 +34,11 @@ class Records(Protocol):
 def up(
     launch: Start, transport: Transport, report: UpReport, memory: Records, *, previous: RunRecord | None = None
 ) -> UpResult:
-    """Returns when every host has been told to keep the run; `watch_start` follows its tasks from there on.
+    """Returns when every host has been asked to keep the run; `watch_start` follows its tasks from there on.
 
     Until then a host that fails, an interrupt or the death of this process cancels everything: hosts that lose their
     controller do so by themselves. The run is written down before any host hears of it, and as one that has started
-    before any host is told to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
+    before any host is asked to keep it; where it was cancelled for certain it is forgotten. A run that is replaced is
     stopped when every host has prepared all that can fail. `previous`: the last run of this file. Raises Interrupted
     for Ctrl-C, with what is certain about what it has left.
     """
@@ -97,6 +97,7 @@ def _start(
         new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
         absent=starting.absent,
+        unconfirmed=starting.unconfirmed,
         unremembered=unsaved and unbegun,  # what was begun is found again
         lead=starting.hand_over(),
     )

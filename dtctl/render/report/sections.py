@@ -1,4 +1,4 @@
-"""What stands on the page, section by section."""
+"""The page's contents, section by section."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def sections(report: Report) -> list[Section]:
 
 
 def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
-    """By the names of the anchors, in order. `headed`: the outcome stands above them already."""
+    """By the names of the anchors, in order. `headed`: the outcome is above them already."""
     return {
         "result": _result(report, headed=headed),
         "goodput": _goodput(report),

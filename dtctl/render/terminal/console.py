@@ -1,6 +1,6 @@
 """The two streams: results on stdout, progress and errors on stderr. rich honours NO_COLOR and FORCE_COLOR.
 
-Whatever dtctl writes is written here, so that text from outside reaches no terminal unless it is safe.
+All output of dtctl is written here, so that text from outside reaches no terminal unless it is safe.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def choose_color(choice: ColorChoice) -> None:
 
 
 def speak_json(tell: Callable[[str], None] | None) -> None:
-    """For the whole process: whatever is said on stderr is a JSON object a line, as what reads stdout is a program.
+    """For the whole process: stderr has a JSON object a line, as what reads stdout is a program.
 
     `tell` writes such a line; None: stderr is for people.
     """

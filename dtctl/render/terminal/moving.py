@@ -1,4 +1,4 @@
-"""What is drawn again and again: it stands still while a person is asked something, or it would erase the question."""
+"""What is drawn again and again: it pauses while a person is asked something, or it would erase the question."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ D = TypeVar("D", bound=Display)
 class Redrawn(Generic[D]):
     """A display of several lines, created again each time it is shown.
 
-    A Live of rich that is started again goes up by as many lines as it had, and erases what stands there: the question.
+    A Live of rich that is started again goes up by as many lines as it had, and erases what is there: the question.
     """
 
     def __init__(self, make: Callable[[], D]) -> None:
@@ -120,7 +120,7 @@ class LastLine:
 
 @contextmanager
 def above() -> Iterator[None]:
-    """What is written meanwhile stands above the line, which comes back with its next turn."""
+    """What is written meanwhile is above the line, which appears again with its next turn."""
     with _writing:
         _erase()
         yield

@@ -34,7 +34,7 @@ class Problem:
 
     @functools.cached_property
     def ended(self) -> frozenset[TaskId]:
-        """The tasks whose end stands there."""
+        """The tasks whose end it reports."""
         return ended_in_problem(self._status)
 
 

@@ -20,7 +20,7 @@ from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
 
 _LEAST_ROWS = 6
-"""Lines that the table gets, whatever is wrong."""
+"""Lines that the table always gets."""
 
 _MOST_OF_ONE = 3
 """Lines of one trouble."""
@@ -129,7 +129,7 @@ def answer(snapshot: Snapshot) -> Line:
 
 
 Values = list[tuple[float, float]]
-"""Where a value stands, and the value."""
+"""The place of a value, and the value."""
 
 
 def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:

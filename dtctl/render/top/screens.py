@@ -112,7 +112,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
 
 @dataclass(frozen=True)
 class Key:
-    """`keys` as Textual names them; `action` of the screen; `short`: in its last line, if it stands there."""
+    """`keys` as Textual names them; `action` of the screen; `short`: in its last line, if it is there."""
 
     keys: str
     shown: str

@@ -124,7 +124,7 @@ SORTED_BY = tuple(column.heading for column in COLUMNS if column.key is not None
 
 @dataclass(frozen=True)
 class Row:
-    """`of`: the task, or the job whose tasks it stands for. Cells by the headings of their columns."""
+    """`of`: the task, or the job whose tasks it summarizes. Cells by the headings of their columns."""
 
     of: TaskId | str
     cells: Mapping[str, str]
@@ -136,7 +136,7 @@ class Row:
 
 
 def rows(snapshot: Snapshot, histories: Histories, choice: Choice, *, fine: bool = True) -> list[Row]:
-    """A job that is folded stands where the first of its tasks would."""
+    """A job that is folded is where the first of its tasks would be."""
     status = snapshot.status_now
     every = [RowData(task, place, status, histories, fine) for place, task in enumerate(status.tasks.values())]
     shown = [(seen, row) for seen in every for row in [_row(seen)] if _has(row, choice.filter)]

@@ -1,4 +1,4 @@
-"""Fabric's Connection, made strict and told what it may rely on.
+"""Fabric's Connection, made strict and given its settings.
 
 Fabric itself accepts any host key, makes gateways that do so too (`Connection.get_gateway` knows only its own class,
 and visits the hops of ProxyJump in reverse), and runs a ProxyCommand through pipes that paramiko polls. So gateways are
@@ -41,7 +41,7 @@ class Policy(MissingHostKeyPolicy):
 
 
 class StrictConnection(Connection):  # type: ignore[misc]
-    """One attempt to log in to one host. `open` raises whatever paramiko raises, and HostKeyError and LoginRefused."""
+    """One attempt to log in to one host. `open` raises what paramiko raises, and HostKeyError and LoginRefused."""
 
     # What the class does not have Fabric takes for a setting and writes into its configuration, which is shared by all
     # threads here; inline_ssh_env is its own.

@@ -172,7 +172,7 @@ def gateway_refuses(to: Destination, gateway: str, reason: str) -> TransportErro
 
 
 def through_gateway(to: Destination, error: TransportError) -> TransportError:
-    """The gateway itself could not be used; the class tells what the matter is."""
+    """The gateway itself could not be used; the class says why."""
     return type(error)(
         f"cannot reach {to.name} through its gateway: {error.summary}",
         detail=error.detail,

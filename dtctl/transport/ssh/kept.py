@@ -84,7 +84,7 @@ class _Login:
 
 class KeptLogins(Routes):
     """Connections by their control sockets. Safe for many threads, and for many processes: who logs in gives his socket
-    its name when the login is complete, and one that had it before is used by nobody new."""
+    its name when the login is complete, and one that had it before gets no new user."""
 
     def __init__(self, files: ConfigFiles, asking: Asking | None = None) -> None:
         super().__init__(OpensshConfig(files.path))

@@ -37,20 +37,20 @@ AGENT_TIMEOUT_S = 60.0
 """For a key that wants to be touched or confirmed."""
 
 Passphrase = Callable[[str], "str | None"]
-"""Asks a person for the passphrase of a key file; None when nobody answers."""
+"""Asks a person for the passphrase of a key file; None without an answer."""
 
 CLASSES: dict[str, type[PKey]] = {"ssh-rsa": RSAKey, "ssh-ed25519": Ed25519Key}
 
 
 @dataclass
 class KeyFile:
-    """What a private key's file tells before it is unlocked."""
+    """What a private key's file shows before it is unlocked."""
 
     path: Path
     text: str = field(default="", repr=False)
     type: str = ""
     blob: bytes = b""
-    """Its public half, where the file or the .pub file beside it tells; empty otherwise."""
+    """Its public half, where the file or the .pub file beside it has it; empty otherwise."""
     key: PKey | None = None
     certified: PKey | None = None
     """The same with the certificate that lies beside it as PATH-cert.pub."""
@@ -225,9 +225,9 @@ class LoginRefused(Exception):
     unusable: list[str] = field(default_factory=list)
     """Key files that were named but could not be offered, and why."""
     locked: list[str] = field(default_factory=list)
-    """Key files that need a passphrase, when there was nobody to ask."""
+    """Key files that need a passphrase, where it could not be asked for."""
     accepts: list[str] = field(default_factory=list)
-    """Methods, as RFC 4252 names them; empty if the host did not tell."""
+    """Methods, as RFC 4252 names them; empty if the host sent none."""
     more_than_a_key: bool = False
     """A key was right, but the host then wants one of `accepts` as well."""
     late: bool = False
@@ -274,7 +274,7 @@ class KeyAuthentication:
         return self._without_keys(transport)
 
     def _without_keys(self, transport: Transport) -> list[str]:
-        """Asks for the methods that the host accepts; some devices let everybody in."""
+        """Asks for the methods that the host accepts; some devices let everyone in."""
         try:
             return transport.auth_none(self._failure.user)
         except BadAuthenticationType as error:

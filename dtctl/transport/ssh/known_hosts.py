@@ -27,7 +27,7 @@ from dtctl.folder import PRIVATE, folder_of, read_regular
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key as it stands in known_hosts; `type` is for example ssh-ed25519."""
+    """A public key as known_hosts has it; `type` is for example ssh-ed25519."""
 
     type: str
     blob: bytes
@@ -91,7 +91,7 @@ def host_key_name(host: str, port: int = 22) -> str:
 
 
 def _glob_matches(pattern: str, name: str) -> bool:
-    # Only * and ? are special in known_hosts; a bracket stands for itself.
+    # Only * and ? are special in known_hosts; a bracket is literal.
     return fnmatch.fnmatchcase(name, pattern.lower().replace("[", "[[]"))
 
 
@@ -272,7 +272,7 @@ def locked(file: Path) -> Iterator[int]:
 
 
 def append(descriptor: int, lines: Sequence[str]) -> None:
-    """All lines or none, in one write, so that nobody ever reads half a line. Raises OSError, and TransportError for
+    """All lines or none, in one write, so that no reader ever sees half a line. Raises OSError, and TransportError for
     a host whose name makes the line mean something else to others: `no-pty ssh-ed25519 ...` lets a key log in.
 
     In place and not by a new file of the same name: ssh itself adds to the file at any time, and has no lock.
@@ -289,14 +289,14 @@ def append(descriptor: int, lines: Sequence[str]) -> None:
     try:
         if os.write(descriptor, data) < len(data):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        os.fsync(descriptor)  # some file systems tell only now that there is no room, or no quota
+        os.fsync(descriptor)  # some file systems report only now that there is no room, or no quota
     except OSError:
         os.ftruncate(descriptor, size)
         raise
 
 
 def _check_ownership(descriptor: int, file: Path) -> None:
-    """A group may write to it, as files of people with the umask 002 are; everybody may not."""
+    """A group may write to it, as files of people with the umask 002 are; others may not."""
     state = os.fstat(descriptor)
     if state.st_uid != os.geteuid():
         raise _unwritable(file, "it belongs to another user")

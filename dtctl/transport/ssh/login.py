@@ -105,12 +105,12 @@ class _Shared:
     def fill(self, log_in: Callable[[], Login]) -> None:
         try:
             self.opening.set_result(log_in())
-        except BaseException as error:  # raised to everybody who waits for this gateway
+        except BaseException as error:  # raised to all that wait for this gateway
             self._failed_at = time.monotonic()
             self.opening.set_exception(error)
 
     def is_spent(self) -> bool:
-        """It is of no use to anybody new."""
+        """It gets no new user."""
         if self._closed:
             return True
         if not self.opening.done():

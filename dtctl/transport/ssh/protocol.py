@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 PROBE_AFTER_S = 20
-"""Without a word from us; also keeps firewalls from forgetting the connection."""
+"""Without a byte from us; also keeps firewalls from forgetting the connection."""
 DEAD_AFTER_S = 60.0
-"""Without a word from the host, though it was asked."""
+"""Without a byte from the host, though it was asked."""
 IDLE_WAIT_S = 5.0
 """How long the thread of a quiet connection sleeps. paramiko's own 0.1 s costs a core for a few hundred hosts."""
 
@@ -38,12 +38,12 @@ UNREAD_LIMIT = 8 << 20
 
 WEAK = ("-cbc", "3des", "md5", "-96")
 
-# What is worth saying is said by our errors; without a handler logging prints to stderr.
+# Our errors report what matters; without a handler logging prints to stderr.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 class WatchedPacketizer(Packetizer):
-    """Knows when it last heard something, and needs no timer thread to limit the handshake."""
+    """Knows when it last received something, and needs no timer thread to limit the handshake."""
 
     def __init__(self, sock: Any) -> None:
         super().__init__(sock)
@@ -91,7 +91,7 @@ class SshProtocol(Transport):
 
     def __init__(self, sock: Any, host_key_types: Iterable[str] = (), **options: Any) -> None:
         self.greeted: Callable[[], object] = lambda: None
-        """Called, in the thread that reads, when the host has been heard for the first time."""
+        """Called, in the thread that reads, when the host's first bytes have come."""
         super().__init__(sock, packetizer_class=WatchedPacketizer, **options)
         self._channel_handler_table = {**self._channel_handler_table, **_FEEDS}
         security = self.get_security_options()
@@ -180,7 +180,7 @@ class SshProtocol(Transport):
 
 
 def _within_window(feed: Callable[[Channel, Message], None]) -> Callable[[Channel, Message], None]:
-    """What takes a channel's data, in the thread that reads. paramiko itself holds nobody to the window it gave."""
+    """What takes a channel's data, in the thread that reads. paramiko itself does not enforce the window it gave."""
 
     def take(channel: Any, message: Message) -> None:
         if len(channel.in_buffer) + len(channel.in_stderr_buffer) > UNREAD_LIMIT:
@@ -205,7 +205,7 @@ SERVICE = "ssh-userauth"
 
 
 class PromptLogin(AuthHandler):
-    """One question of a login. `first`: nobody has asked for the service on this connection yet."""
+    """One question of a login. `first`: the service was not requested on this connection yet."""
 
     private_key: PKey | None
     _get_key_type_and_bits: Callable[[PKey], tuple[str, Any]]

@@ -83,7 +83,7 @@ class HostKeys:
             self.compare(min(shown, key=lambda key: (key not in revoked, key.type not in types)), lines)
 
     def _may_know_others(self) -> bool:
-        """A key that stands in no file may be new, or be vouched for by an authority."""
+        """A key that is in no file may be new, or be vouched for by an authority."""
         return self.accept_new or any("@cert-authority" in known_hosts.read(file) for file in self.files)
 
     def compare(self, key: HostKey, pinned: Sequence[Pinned]) -> None:

@@ -43,7 +43,7 @@ EXIT_STATUS_S = 5.0
 
 
 class SshTransport:
-    """`passphrase` asks a person for that of a key file, once for each key; None where nobody can be asked."""
+    """`passphrase` asks a person for that of a key file, once for each key; None without a terminal."""
 
     def __init__(
         self, files: ConfigFiles | None = None, passphrase: Passphrase | None = None, waiting: Waiting = unobserved
@@ -151,7 +151,7 @@ class ChannelStream:
 
     def close(self) -> None:
         protocol: Any = self._login.connection.protocol
-        if protocol.can_send():  # or a word of farewell would wait for who takes nothing
+        if protocol.can_send():  # or the last message would wait for who takes nothing
             with suppress(SSHException, EOFError, OSError):
                 self._channel.close()
         self._login.close()

@@ -8,13 +8,14 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dtctl.operations.up.launch import Authority
 from tests.agent.conftest import MakeHost
-from tests.agent.host import AgentHost, Fields, kill, python_task
+from tests.agent.host import AgentHost, AgentRefused, Conversation, Fields, alive, kill, python_task
 from tests.hosts.ports import free_port
 from tests.unit.agent.coordinate.world import spec_of
 from tests.waiting import eventually
@@ -50,6 +51,19 @@ class Cluster:
 
     def up(self, strategy: str = "async-ps", seconds: float = 1e9, without: str = "", **fields: object) -> None:
         """Not on the host `without`."""
+        with ExitStack() as stack:
+            talks = self.start(stack, strategy, seconds, without, **fields)
+            for talk in talks.values():
+                talk.send("keep")
+            for talk in talks.values():
+                talk.await_type("result")
+        for name in talks:
+            self.hosts[name].begun(self.specs[name])
+
+    def start(
+        self, stack: ExitStack, strategy: str = "async-ps", seconds: float = 1e9, without: str = "", **fields: object
+    ) -> dict[str, Conversation]:
+        """Nothing is kept yet."""
         places = {task: name for task, name in PLACES.items() if name != without}
         recovery = {"max_restarts": 3, "backoff_min_s": 0.1, "backoff_max_s": 0.5, "reset_after_s": 600}
         where = {"host": "b", "address": f"127.0.0.1:{self.port}", "port": self.port}
@@ -57,26 +71,23 @@ class Cluster:
         fields = {"needs_checkpoint": False, "settle_s": 1.0, "grace_s": 5.0, "recovery": recovery, **fields}
         spec = spec_of(strategy, places, coordinator=where, run=f"demo-{self.runs}", **fields)
         authority = Authority(spec["run"])
-        with ExitStack() as stack:
-            talks = {}
-            for task, name in places.items():
-                host = self.hosts[name]
-                env = {"PORT": str(free_port()), "SECONDS": str(seconds if task == "chief:0" else 1e9)}
-                own = task == "worker:0"
-                program = python_task(task, TRAINER, env=env, port=int(env["PORT"]), ready="listening", own=own)
-                own_part = {"host": name, "cluster": "c", "lead": "chief:0", "tasks": [program]}
-                self.specs[name] = host.spec(program, **{**spec, **own_part})
-                self.specs[name].update(digest=spec["run"], created=time.time())
-                talks[name] = stack.enter_context(host.open())
-                credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
-                host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
-            for word, answer in (("start", "started"), ("keep", "result")):
-                for talk in talks.values():
-                    talk.send(word)
-                for talk in talks.values():
-                    talk.await_type(answer)
-        for name in dict.fromkeys(places.values()):
-            self.hosts[name].begun(self.specs[name])
+        talks = {}
+        for task, name in places.items():
+            host = self.hosts[name]
+            env = {"PORT": str(free_port()), "SECONDS": str(seconds if task == "chief:0" else 1e9)}
+            own = task == "worker:0"
+            program = python_task(task, TRAINER, env=env, port=int(env["PORT"]), ready="listening", own=own)
+            own_part = {"host": name, "cluster": "c", "lead": "chief:0", "tasks": [program]}
+            self.specs[name] = host.spec(program, **{**spec, **own_part})
+            self.specs[name].update(digest=spec["run"], created=time.time())
+            talks[name] = stack.enter_context(host.open())
+            credentials = dataclasses.asdict(authority.issue(name, coordinates=name == "b"))
+            host.prepare(talks[name], self.specs[name], credentials=credentials, replace=True)
+        for talk in talks.values():
+            talk.send("start")
+        for talk in talks.values():
+            talk.await_type("started")
+        return talks
 
     def of(self, task: str) -> tuple[AgentHost, Fields]:
         return self.hosts[PLACES[task]], self.specs[PLACES[task]]
@@ -98,6 +109,8 @@ class Cluster:
 
     def running(self, **attempts: int) -> bool:
         """All run and listen, in these attempts (the first if not said), and the coordinator knows it."""
+        if not self.file("cluster.json").exists():
+            return False
         known = self.view()
         states = [(known["hosts"][host]["state"] or {"tasks": {}})["tasks"].get(task) for task, host in PLACES.items()]
         return known["phase"] == "running" and all(
@@ -129,6 +142,10 @@ class Cluster:
         for name in waiting:
             self.hosts[name].ask("stop", others_ended=True, **how)
 
+    def keeps(self, name: str) -> bool:
+        path = self.hosts[name].run_directory(self.specs[name]) / "intent.json"
+        return json.loads(path.read_text())["session"] is None
+
     def all_ended(self) -> bool:
         return not any(host.processes() for host in self.hosts.values())
 
@@ -141,6 +158,85 @@ def cluster(make_host: MakeHost) -> Iterator[Cluster]:
         log = next(host.root.glob("runs/*/*/agent.log"), None)
         text = log.read_text() if log else ""
         assert "Traceback" not in text, text
+
+
+def end_controller(cluster: Cluster, talks: dict[str, Conversation], *killed: str) -> None:
+    """With the sessions on the hosts `killed`."""
+    for name in killed:
+        kill(talks[name].greeting["pid"])
+    for talk in talks.values():
+        talk.hang_up()
+
+
+@pytest.mark.parametrize("killed", ["", "a", "abc"], ids=lambda hosts: f"killed sessions: {hosts or 'none'}")
+def test_a_run_that_only_the_coordinators_host_was_asked_to_keep_is_kept_on_every_host(
+    cluster: Cluster, killed: str
+) -> None:
+    with ExitStack() as stack:
+        talks = cluster.start(stack)
+        talks["b"].send("keep")
+        talks["b"].await_type("result")
+        end_controller(cluster, talks, *killed)
+        eventually(cluster.running, 30, "the run to train")
+        for name in cluster.hosts:
+            eventually(partial(cluster.keeps, name), 10, f"{name} to keep it")
+        cluster.kill_agent("a")
+        eventually(cluster.running, 30, "it to train")
+
+
+@pytest.mark.nightly
+def test_a_run_is_kept_where_the_coordinator_was_away_when_the_controller_was_lost(cluster: Cluster) -> None:
+    with ExitStack() as stack:
+        talks = cluster.start(stack)
+        talks["b"].send("keep")
+        talks["b"].await_type("result")
+        thaw = cluster.freeze_agent("b")
+        end_controller(cluster, talks, "a")
+        eventually(lambda: not alive(talks["c"].greeting["pid"]), 30, "the session to leave it to its agent")
+        assert not cluster.keeps("c")
+        thaw()
+        eventually(cluster.running, 30, "the run to train")
+        assert all(map(cluster.keeps, cluster.hosts))
+
+
+@pytest.mark.parametrize(
+    ("killed", "running"),
+    [("", True), ("a", True), ("", False)],
+    ids=["running", "one session is killed", "the agents have not met"],
+)
+def test_a_run_that_the_coordinators_host_was_not_asked_to_keep_is_kept_nowhere(
+    cluster: Cluster, killed: str, running: bool
+) -> None:
+    with ExitStack() as stack:
+        talks = cluster.start(stack)
+        if running:
+            eventually(cluster.running, 30, "the run to train")
+        end_controller(cluster, talks, *killed)
+        eventually(cluster.all_ended, 30, "the end of all")
+        left = [name for name, host in cluster.hosts.items() if host.run_directory(cluster.specs[name]).exists()]
+        assert left == list(killed)
+
+
+def test_an_abort_before_the_agents_have_met_leaves_nothing(cluster: Cluster) -> None:
+    with ExitStack() as stack:
+        talks = cluster.start(stack)
+        for talk in talks.values():
+            talk.send("abort")
+        for talk in talks.values():
+            with pytest.raises(AgentRefused, match="rolled_back"):
+                talk.receive()
+        assert cluster.all_ended()
+        assert not any(host.run_directory(cluster.specs[name]).exists() for name, host in cluster.hosts.items())
+
+
+def test_a_coordinators_session_that_is_killed_before_keep_ends_the_start_on_every_host(cluster: Cluster) -> None:
+    with ExitStack() as stack:
+        talks = cluster.start(stack)
+        eventually(cluster.running, 30, "the run to train")
+        end_controller(cluster, talks, "b")
+        eventually(cluster.all_ended, 30, "the end of all")
+        assert (cluster.view()["condition"]["type"], cluster.view()["phase"]) == ("Failed", "ended")
+        assert "the controller was lost" in cluster.view()["condition"]["reason"]
 
 
 def test_tasks_start_and_the_run_ends_by_itself_with_its_ps(cluster: Cluster) -> None:

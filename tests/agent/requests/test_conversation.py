@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dtctl.agent.records.requests import PROTOCOL
+from dtctl.agent.records import PROTOCOL
 from dtctl.transport.payload import LOADER, agent_program, opening
 from tests.agent.host import AgentHost, AgentRefused, Conversation, task
 from tests.waiting import eventually

@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.agent.host import fifo, paths, processes
 from dtctl.agent.records.kinds import made
+from dtctl.agent.records.reasons import because, fact
 from dtctl.agent.records.run_state import IntentFile
 from dtctl.agent.records.values import Want
 from dtctl.agent.requests import runs
@@ -127,6 +128,43 @@ def test_what_a_session_has_written_before_its_end_holds(files: RunFiles, monkey
     monkeypatch.setattr(processes, "find", kept_and_gone)
     followed = reading(files)
     assert (followed.value["session"], followed.lost_session) == (None, False)
+
+
+def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_full_disk_later(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    followed = reading(files)
+    assert followed.lost_session is True
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as during:
+        during.setattr(paths, "write_json", full)
+        assert followed.keep() is True
+        followed.read()
+        assert (followed.lost_session, followed.settled(), on_disk(files)["session"]) == (False, False, SESSION)
+    followed.read()
+    assert (on_disk(files)["session"], on_disk(files)["serial"], followed.settled()) == (None, 2, True)
+    assert (followed.keep(), on_disk(files)["serial"]) == (False, 2)
+
+
+@pytest.mark.parametrize(
+    ("wants", "kind", "cancelled"),
+    [
+        (("stop", "stop"), "rolled_back", True),
+        (("stop", "stop"), "session_lost", True),
+        (("stop", "stop"), "stopped", False),
+        (("stop", "run"), "rolled_back", False),
+    ],
+)
+def test_a_start_is_cancelled_when_all_tasks_are_stopped_for_that(
+    wants: tuple[Want, Want], kind: str, cancelled: bool
+) -> None:
+    why = because([fact("run_failed"), fact(kind)])
+    assert intents.is_cancelled({str(at): intent(want, **why) for at, want in enumerate(wants)}) is cancelled
 
 
 def tasks_of(followed: intents.IntentFollower) -> dict[str, str]:

@@ -38,10 +38,6 @@ READY = {
 }
 
 
-def taken_down(*removed: str) -> dict[str, Any]:
-    return {"type": "result", "stopped": [], "already": [], "survivors": [], "removed": list(removed), "kept": []}
-
-
 @pytest.fixture
 def launch(tmp_path: Path) -> Start:
     (tmp_path / "train.py").write_text("print()")
@@ -322,18 +318,28 @@ def test_an_interrupt_takes_everything_back_and_waits_until_it_is_done(launch: S
     assert all(session.closed for session in transport.sessions.values())
 
 
-def test_a_host_that_is_lost_while_the_start_is_kept_takes_the_others_down(launch: Start) -> None:
-    def lost_late(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] == "keep" and session.host.name == "b":
-            return [ConnectionLost("b has gone")]
-        if fields["type"] == "down":
-            return [taken_down("digits-1")]
-        return willing(session, fields)
+def test_a_host_that_is_lost_after_the_coordinators_host_keeps_the_run_is_named_and_the_run_continues(
+    launch: Start,
+) -> None:
+    transport = FakeTransport(unless("keep", "b", ConnectionLost("b has gone")))
+    result, remembered = started(launch, transport)
+    assert {host: error.summary for host, error in result.unconfirmed.items()} == {"b": "b has gone"}
+    assert all(session.received == ["up", "start", "keep"] for session in transport.sessions.values())
+    assert remembered
 
-    transport = FakeTransport(lost_late)
-    with pytest.raises(DtctlError, match="cannot keep what was started on 1 of 4 hosts"):
-        started(launch, transport)
-    assert all("down" in transport.sessions[name].received for name in "acd")
+
+@pytest.mark.parametrize("error", [ConnectionLost("c has gone"), AgentError("disk_full", "no space")], ids=str)
+def test_a_coordinators_host_whose_decision_is_not_known_decides_all_the_same(launch: Start, error: DtctlError) -> None:
+    """The other hosts hear from it: neither `keep` nor `abort` is for this machine to send."""
+    transport, notes = FakeTransport(unless("keep", "c", error)), Notes()
+    with pytest.raises(type(error)) as raised:
+        up(launch, transport, UpReport(), notes)
+    assert "dtctl status" in raised.value.hint
+    assert {name: session.received for name, session in transport.sessions.items()} == {
+        name: ["up", "start", *(["keep"] if name == "c" else [])] for name in "abcd"
+    }
+    assert all(session.closed for session in transport.sessions.values())
+    assert notes.order == ["begin", "save"], "the run is found again if it is kept"
 
 
 def test_what_a_setup_prints_is_reported(launch: Start) -> None:
@@ -369,38 +375,20 @@ def test_every_host_is_given_credentials_of_its_own_and_the_authoritys_key_to_no
         assert len({each[field] for each in given.values()}) == different
 
 
-def order_of(launch: Start, lost: str = "", unreachable: str = "") -> tuple[list[str], FakeTransport, Any]:
-    """What happens in which order: `lost` goes when it is told to keep, `deaf` when it is taken down."""
+def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_asked_to_keep_it(
+    launch: Start,
+) -> None:
     order: list[str] = []
 
     def noting(session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
-        if fields["type"] in ("up", "start", "keep", "down"):
-            order.append(fields["type"])
-        if (fields["type"], session.host.name) in (("keep", lost), ("down", unreachable)):
-            return [ConnectionLost(f"{session.host.name} has gone")]
-        return [taken_down()] if fields["type"] == "down" else willing(session, fields)
+        order.append(f"{fields['type']} {session.host.name}")
+        return willing(session, fields)
 
-    transport = FakeTransport(noting)
-    try:
-        result = up(launch, transport, UpReport(), Notes(order=order))
-    except DtctlError as error:
-        return order, transport, error
-    return order, transport, result
-
-
-def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_one_is_told_to_keep_it(
-    launch: Start,
-) -> None:
-    order, _, result = order_of(launch)
-    assert order == ["begin", "up", "up", "up", "up", "start", "start", "start", "start", "save", *["keep"] * 4]
+    result = up(launch, FakeTransport(noting), UpReport(), Notes(order=order))
+    kinds = [one.partition(" ")[0] for one in order]
+    assert kinds == ["begin", *["up"] * 4, *["start"] * 4, "save", *["keep"] * 4]
+    assert order[kinds.index("keep")] == "keep c", "the coordinator's host decides"
     assert result.unremembered is None
-
-
-def test_a_run_that_was_taken_back_is_forgotten(launch: Start) -> None:
-    order, _, error = order_of(launch, lost="b")
-    assert isinstance(error, DtctlError)
-    assert order.count("down") == 3
-    assert "take_back" not in order, "b may go on: nobody has heard that it has rolled back"
 
 
 @pytest.mark.parametrize(
@@ -416,12 +404,6 @@ def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
     with pytest.raises(DtctlError):
         up(launch, FakeTransport(unless("start", "d", AgentError(code, "no"))), UpReport(), notes)
     assert notes.order == then
-
-
-def test_a_run_that_may_go_on_somewhere_stays_remembered(launch: Start) -> None:
-    order, _, error = order_of(launch, lost="b", unreachable="c")
-    assert "take back the start" in error.summary
-    assert "take_back" not in order
 
 
 def test_a_record_that_cannot_be_written_ends_no_run(launch: Start) -> None:

@@ -266,7 +266,7 @@ UP = UpResult(
     absent={"b": ERROR},
 )
 SAME = dataclasses.replace(UP, started={}, ended=(TASK,), joined={TASK: FAILED}, drained={TASK: FAILED})
-UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR)
+UNREMEMBERED = dataclasses.replace(UP, unremembered=ERROR, unconfirmed={"a": ERROR})
 INTERRUPTED = Left("run", kept=False, started=True, unclear=("a",), ended=("old",), unremembered=ERROR)
 KEPT = dataclasses.replace(INTERRUPTED, kept=True)
 NOTHING = Manifest(files=(), links=(), dirs=())
@@ -445,7 +445,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_interrupted": lambda: starting.show_interrupted(poisoned(INTERRUPTED), Path(f"a{BAD}")),
     "show_interrupted kept": lambda: starting.show_interrupted(poisoned(KEPT), Path(f"a{BAD}")),
     "show_unasked": lambda: sections.show_unasked({f"a{BAD}": ("events",)}),
-    "show_unremembered": lambda: starting.show_unremembered(poisoned(UNREMEMBERED)),
+    "show_start_warnings": lambda: starting.show_start_warnings(poisoned(UNREMEMBERED)),
     "show_without_run": lambda: result.show_without_run(poisoned(record()), (f"a{BAD}",)),
     "show_away": lambda: result.show_away(dataclasses.replace(EventHistory(()), away=away())),
     "show_hooks": lambda: starting.show_hooks([Hook(name=f"a{BAD}", on=("failed",), run=(f"a{BAD}",))]),

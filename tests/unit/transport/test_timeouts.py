@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.records.requests import PROTOCOL
+from dtctl.agent.records import PROTOCOL
 from dtctl.errors import TransportError
 from dtctl.model import Host, Local
 from dtctl.operations.client import conversation

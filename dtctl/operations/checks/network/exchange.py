@@ -1,7 +1,7 @@
 """Whose network holds the others up: hosts exchange data in pairs, in rounds that part a slow one from its partners.
 
-In some rounds everybody meets another host each time, and counts as fast as with the best of its partners. Who was slow
-with all of them then meets those that were not, while nobody else sends. Pure.
+In some rounds every host meets another one each time, and counts as fast as with the best of its partners. Who was slow
+with all of them then meets those that were not, while no other host sends. Pure.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Behind:
     own: Pace
     usual: Pace
     least: Pace
-    """What sends or receives less than this stands out among the others."""
+    """What sends or receives less than this is an outlier."""
 
     @property
     def sends_slowly(self) -> bool:
@@ -74,7 +74,7 @@ def next_round(hosts: Sequence[str], rounds: Sequence[Round]) -> tuple[Pair, ...
 
 
 def meeting(hosts: Sequence[str], number: int) -> tuple[Pair, ...]:
-    """Of a tournament in which everybody meets everybody once; of an odd number one rests each time."""
+    """Of a tournament in which each meets each once; of an odd number one rests each time."""
     first, *others = [*hosts, ""] if len(hosts) % 2 else hosts
     seats = [first, *others[number:], *others[:number]]
     half = len(seats) // 2

@@ -29,7 +29,7 @@ def doors(context: CheckContext, heard: Answers[NetworkFacts]) -> tuple[Door, ..
     """What this machine is to try while the hosts listen: each host by its address, and as it is logged in to.
 
     Of many hosts one port each. How a host is reached is never taken from a host. The coordinator's port is not among
-    them: it answers nobody without the run's credentials.
+    them: it answers no client without the run's credentials.
     """
     if context.brief or len(heard.rounds) != 1:
         return ()

@@ -189,7 +189,7 @@ def _told_speed(
 
 
 def _variables_bytes(heard: Answers[Facts]) -> float | None:
-    """Of the newest complete checkpoint, as the topic of storage has heard of it; None: there is none."""
+    """Of the newest complete checkpoint, as the topic of storage has found it; None: there is none."""
     answer = heard.others.get("storage", ())
     sizes = [one["size_bytes"] for answers in answer for facts in answers.values() for one in facts["checkpoints"]]
     return max(sizes, default=None) or None

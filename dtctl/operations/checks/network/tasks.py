@@ -224,7 +224,7 @@ def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | St
     yield from measuring.describe(context, heard, _measured_since(context, heard))
 
 
-assert CHOSEN_PORT == 0  # in a Slot, too, it stands for a port that the host is to choose
+assert CHOSEN_PORT == 0  # in a Slot, too, it is a port that the host is to choose
 
 TOPIC = Topic("network", ask, judge, describe, exposure.doors)
 
@@ -242,7 +242,7 @@ class Coverage:
     tries: Mapping[str, tuple[Endpoint, ...]]
     count: int
     whole: int
-    """Connections that there would be if everybody tried everybody."""
+    """Connections that there would be if each host tried each."""
     partners: int
     """Hosts that each host tries at the least."""
 

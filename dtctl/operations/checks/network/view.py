@@ -45,7 +45,7 @@ class Attempt:
     source: str
     endpoint: Endpoint
     at: str = ""
-    """The address that the place's name stands for on the source."""
+    """What the place's name resolves to on the source."""
     hindrance: str = ""
     """As in agent.records.network.Reached; empty: it was reached."""
     by: str = ""

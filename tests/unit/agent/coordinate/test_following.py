@@ -17,9 +17,10 @@ from dtctl.agent.host import processes
 from dtctl.agent.link import dialer, tls
 from dtctl.agent.records.kinds import checked, fields_of, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL, Orders, Welcome
-from dtctl.agent.records.run_state import Advance, Entry, Process, State
+from dtctl.agent.records.run_state import Advance, Entry, Intent, Process, State
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
+from dtctl.agent.survival import reboot
 from tests.unit.agent.coordinate.world import spec_of
 
 TASKS = ("worker:0", "worker:1")
@@ -185,11 +186,13 @@ def followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.Fi
     state["agent"] = {**made(Process, **processes.myself()), "since": 0.0}
     intent = IntentFollower(files)
 
-    def hear(message: Any, step: int | None = None) -> Following:
+    def hear(message: Any, step: int | None = None, now: float = 101.0, **known: Any) -> Following:
         next(iter(state["tasks"].values()))["step"] = step
         state["serial"] += step is not None
         part._dialer.waiting.append(message)  # type: ignore[attr-defined]
-        part.step(101.0, 1000.0, state, intent)
+        part._spec.update(known)  # type: ignore[typeddict-item]
+        intent.read()
+        intent.take(part.step(now, 1000.0, state, intent) or {})
         return part
 
     return hear
@@ -244,3 +247,38 @@ def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinato
 @pytest.mark.parametrize("followed", [True], indirect=True)
 def test_a_welcome_to_a_run_that_goes_on_is_enough(followed: Any) -> None:
     assert followed(WELCOME).may_start
+
+
+GONE = {"type": "gone", "reason": "nothing was heard", "heard": 100.0}
+
+
+@pytest.mark.parametrize(
+    ("absent", "told", "kept"),
+    [([], True, True), ([], False, False), (["far"], True, False)],
+    ids=["kept", "not yet", "one that joins"],
+)
+def test_a_run_is_kept_when_its_coordinator_keeps_it_but_not_where_it_joins(
+    followed: Any, monkeypatch: pytest.MonkeyPatch, absent: list[str], told: bool, kept: bool
+) -> None:
+    offered: list[str] = []
+    monkeypatch.setattr(reboot, "offer_later", offered.append)
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    part = followed(WELCOME, absent=absent)
+    followed(orders(kept=told))
+    assert (part._files.intent()["session"] is None) is kept
+    assert offered == [part._files.root] * kept, "no session is left that could"
+
+
+@pytest.mark.parametrize(
+    ("passed_s", "begun", "ends"), [(599.0, False, False), (600.0, False, True), (600.0, True, False)]
+)
+def test_a_start_of_which_the_coordinator_never_heard_ends_when_it_has_failed_there(
+    followed: Any, monkeypatch: pytest.MonkeyPatch, passed_s: float, begun: bool, ends: bool
+) -> None:
+    monkeypatch.setattr(processes, "find", lambda _: None)
+    if begun:
+        followed(WELCOME)
+        followed(orders(intents={"chief:0": made(Intent, want="run", version=2)}))
+    part = followed(GONE, now=100.0 + passed_s)
+    wanted = part._files.intent()["tasks"].values()
+    assert all((each["want"] == "stop") is ends for each in wanted)

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.coordinate import contacts
 from dtctl.agent.coordinate.history import BURST_BYTES
-from dtctl.agent.coordinate.leading import SAVE_S, Leading
+from dtctl.agent.coordinate.leading import LISTEN_AGAIN_S, SAVE_S, Leading
 from dtctl.agent.host import processes
+from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Process, State
@@ -332,3 +334,26 @@ def test_a_start_that_may_still_be_taken_back_is_told_to_nobody(desk: Desk) -> N
 
 def test_a_run_without_hooks_loads_nothing_of_them(desk: Desk) -> None:
     assert desk.leading._posting is None
+
+
+def test_a_coordinator_whose_port_is_taken_does_not_wait_for_a_run_that_is_removed_meanwhile(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = ["demo-0"]
+    served: list[list[str]] = []
+
+    def listen(address: str, port: int, own: object, others: list[str], *_: object) -> Links:
+        served.append(others)
+        if len(served) == 1:
+            earlier.clear()
+            raise OSError("the port is taken")
+        return Links()
+
+    monkeypatch.setattr(hub, "Hub", listen)
+    monkeypatch.setattr(tls, "Identity", lambda *_: None)
+    monkeypatch.setattr(contacts, "superseded_identities", lambda *_: list(earlier))
+    desk.leading._hub = None
+    desk.receive("good")
+    desk.now += LISTEN_AGAIN_S
+    desk.receive("good")
+    assert served == [["demo-0"], []]

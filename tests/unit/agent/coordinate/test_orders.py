@@ -124,12 +124,19 @@ def test_hundreds_of_silent_tasks_are_not_each_compared_with_each(monkeypatch: p
     book = OrderBook(view)
     for host in view.hosts:
         book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
-    assert book.news(recovering=False, done=(), may_start=True) == []
+    assert book.news(recovering=False, done=(), may_start=True, kept=True) == []
     assert len(looks) < 10 * workers
 
 
-def news(book: OrderBook, *, recovering: bool = False, done: tuple[str, ...] = (), may_start: bool = True) -> Any:
-    return dict(book.news(recovering=recovering, done=done, may_start=may_start))
+def news(
+    book: OrderBook,
+    *,
+    recovering: bool = False,
+    done: tuple[str, ...] = (),
+    may_start: bool = True,
+    kept: bool = True,
+) -> Any:
+    return dict(book.news(recovering=recovering, done=done, may_start=may_start, kept=kept))
 
 
 def known(view: View) -> OrderBook:
@@ -187,12 +194,24 @@ def test_what_holds_beside_the_intents_is_sent_when_it_changes() -> None:
 def test_after_another_hello_all_intents_are_sent_and_the_welcome_counts_as_sent() -> None:
     view = views.running()
     book = known(view)
-    book.forget("a", may_start=True)
+    book.forget("a", may_start=True, kept=True)
     assert list(news(book)["a"]["intents"]) == ["ps:0"]
-    book.forget("a", may_start=False)
+    book.forget("a", may_start=False, kept=True)
     book.confirm("a", {"ps:0": view.intents["ps:0"]})
     assert list(news(book, may_start=False)) == ["b", "c", "d"]
     assert list(news(book)) == ["a", "b", "c", "d"]
+
+
+def test_an_agent_is_sent_that_the_run_is_kept_unless_its_hello_said_so() -> None:
+    view = views.running()
+    book = known(view)
+    for host in "ab":
+        book.forget(host, may_start=True, kept=False)
+        book.confirm(host, {task: view.intents[task] for task in view.tasks_on(host)})
+    book.forget("c", may_start=True, kept=True)
+    book.confirm("c", {"chief:0": view.intents["chief:0"]})
+    assert {host: orders["kept"] for host, orders in news(book).items()} == {"a": True, "b": True}
+    assert news(book) == {}
 
 
 def test_an_agent_is_released_once_and_again_after_another_hello() -> None:
@@ -201,6 +220,6 @@ def test_an_agent_is_released_once_and_again_after_another_hello() -> None:
     assert {host: orders["over"] for host, orders in news(book, done=("a",)).items()} == {"a": True}
     assert (book.is_over("a"), book.is_over("b")) == (True, False)
     assert news(book, done=("a",)) == {}
-    book.forget("a", may_start=True)
+    book.forget("a", may_start=True, kept=True)
     assert not book.is_over("a")
     assert news(book, done=("a",))["a"]["over"] is True

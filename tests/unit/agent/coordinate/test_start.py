@@ -73,14 +73,78 @@ def test_a_task_that_never_listens_fails_the_start_by_name() -> None:
 
 
 def test_a_run_whose_controller_is_lost_during_the_start_is_taken_back_everywhere() -> None:
-    world = World("async-ps", PLACES)
-    world.run_for(3)
+    world = starting()
     world.lost_session = True
     world.run_for(1)
     world.until(lambda: world.data["phase"] == "ended")
     assert world.condition == "Failed"
     assert "controller" in world.data["condition"]["reason"]
     assert set(world.states.values()) == {"stopped"}
+
+
+def starting() -> World:
+    """No host keeps the run yet; all are in touch."""
+    world = World("async-ps", PLACES)
+    world.kept = False
+    world.run_for(3)
+    assert world.kept_on == set()
+    return world
+
+
+def test_a_run_that_the_coordinators_host_keeps_is_kept_by_hosts_that_have_lost_the_controller() -> None:
+    world = starting()
+    world.lost_session_on.update("acd")
+    world.run_for(60)
+    assert (world.condition, world.kept_on) == ("Running", set())
+    world.kept_on.add("b")
+    world.cut.add("d")
+    world.run_for(1)
+    assert world.kept_on == {"a", "b", "c"}
+    world.cut.discard("d")
+    world.restart_coordinator()
+    world.run_for(1)
+    assert world.kept_on == {"a", "b", "c", "d"}
+    assert (world.condition, set(world.states.values())) == ("Running", {"running"})
+
+
+def test_a_start_that_the_coordinators_host_rolls_back_ends_on_every_host_before_its_coordinator_does() -> None:
+    world = starting()
+    world.lost_session_on.update("acd")
+    world.cut.add("d")
+    world.roll_back("b", "session_lost")
+    world.run_for(60)
+    assert {task: state for task, state in world.states.items() if PLACES[task] == "d"} == {
+        "worker:1": "running",
+        "evaluator:0": "running",
+    }
+    assert {state for task, state in world.states.items() if PLACES[task] != "d"} == {"stopped"}
+    assert not world.coordinator.over, "d may take the run for kept"
+    world.cut.discard("d")
+    world.until(lambda: world.coordinator.over, 30)
+    assert set(world.states.values()) == {"stopped"}
+    assert (world.condition, world.kept_on) == ("Stopped", set())
+
+
+@pytest.mark.parametrize(
+    ("came", "kind", "least_s", "most_s"),
+    [(True, "session_lost", 5.0, 8.0), (False, "session_lost", 10.0, 12.0), (False, "rolled_back", 1.0, 4.0)],
+    ids=["a host that has rolled back", "a host that was not heard", "a host that the controller has told"],
+)
+def test_a_coordinator_that_is_rolled_back_waits_briefly_for(
+    came: bool, kind: str, least_s: float, most_s: float
+) -> None:
+    world = World("async-ps", PLACES)
+    world.kept = False
+    began = world.now
+    if came:
+        world.run_for(3)
+        world.roll_back("d", kind)
+        world.run_for(1)
+    world.crash("d")
+    world.run_for(1)
+    world.roll_back("b", kind)
+    world.until(lambda: world.coordinator.over, 30)
+    assert least_s <= world.now - began <= most_s
 
 
 def test_a_task_that_fails_before_its_peers_are_ready_starts_again_with_them_and_it_counts_for_nothing() -> None:

@@ -15,7 +15,7 @@ from dtctl.agent.coordinate.view import first_view
 from dtctl.agent.records.answers import Checkpoint
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
-from dtctl.agent.records.reasons import Fact, sentence
+from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.run_state import Ending, How
 from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.whole_run import HistoryEvent, PostedRequest, RunView
@@ -110,6 +110,8 @@ class World:
         self.cut: set[str] = set()
         self.crashed: set[str] = set()
         self.kept = True
+        self.kept_on: set[str] = set()
+        """Hosts that keep the run as the coordinator has ordered."""
         self.lost_session = False
         self.lost_session_on: set[str] = set()
         """Hosts that alone have lost it."""
@@ -221,6 +223,8 @@ class World:
             for name, intent in taken.items():
                 self.tasks[name].intent = intent.copy()
             self.recovering[host] = message["mending"]
+            if message["kept"] and host not in self.spec["absent"]:
+                self.kept_on.add(host)
             if message["over"]:
                 self._over.add(host)
         self.events += self.coordinator.history
@@ -253,7 +257,7 @@ class World:
             "events": 0,
             "state": self._state(host),
             "intents": followed.value["tasks"],
-            "kept": self.kept,
+            "kept": followed.value["session"] is None,
             "lost_session": followed.lost_session,
         }
 
@@ -274,7 +278,16 @@ class World:
         wanted = {name: self.tasks[name].intent for name in self._on(host)}
         value = {"serial": sum(intent["version"] for intent in wanted.values()), "tasks": wanted}
         lost = self.lost_session or host in self.lost_session_on
-        return SimpleNamespace(value={**value, "session": None if self.kept else AGENT}, lost_session=lost)
+        ordered = host in self.kept_on
+        session = None if self.kept or ordered else AGENT
+        return SimpleNamespace(value={**value, "session": session}, lost_session=lost and not ordered)
+
+    def roll_back(self, host: str, kind: str = "rolled_back") -> None:
+        """As the session does that began the run there."""
+        why = because([fact(kind)])
+        ends_run: Any = {"by": "me@desk", "grace_s": 0.0, **why} if host == self.spec["host"] else None
+        for name in self._on(host):
+            intents.change(self.tasks[name].intent, want="stop", grace_s=0.0, ends_run=ends_run, **why)
 
     def ask_to_end(self, host: str, how: How) -> None:
         """As a session on that host does that is told to end the run, of its tasks for now the first alone."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,6 +22,7 @@ from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
 from tests.waiting import PATIENCE_S, eventually
 
 TASKS = ("ps:0", "worker:0")
+COORDINATES = {"host": "h1", "address": "10.0.0.1:2221", "port": 2221}
 MANY_LOOKS = 50
 
 
@@ -125,16 +127,29 @@ def test_an_agent_that_is_revived_after_its_end_goes_again(files: RunFiles, monk
     assert supervise(files, ScriptedRole(nobody), monkeypatch)
 
 
-def test_an_agent_whose_controller_was_lost_during_the_start_goes(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch
+LOST = "the controller was lost before the start was complete"
+
+
+@pytest.mark.parametrize(
+    ("part", "over", "reason", "goes"),
+    [
+        ({}, False, "", False),
+        ({"absent": ["h1"]}, False, LOST, True),
+        ({"coordinator": COORDINATES}, False, LOST, False),
+        ({"coordinator": COORDINATES}, True, LOST, True),
+    ],
+    ids=["the coordinator decides", "it joins", "it has to inform others", "it has informed others"],
+)
+def test_an_agent_whose_controller_was_lost_during_the_start_gives_up_what_nobody_else_decides(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, part: dict[str, Any], over: bool, reason: str, goes: bool
 ) -> None:
     def cable_cut(role: ScriptedRole, state: State) -> None:
-        role.connected = False
+        role.connected, role.over = bool(part), over
 
+    paths.write_json(files.path("spec.json"), {**files.spec(), **part})
     keep(files, {**processes.myself(), "start_time": 1})
-    assert supervise(files, ScriptedRole(cable_cut), monkeypatch)
-    reasons = {entry["reason"] for entry in files.state()["tasks"].values()}
-    assert reasons == {"the controller was lost before the start was complete"}
+    assert supervise(files, ScriptedRole(cable_cut), monkeypatch) is goes
+    assert {entry["reason"] for entry in files.state()["tasks"].values()} == {reason}
 
 
 def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
