@@ -28,6 +28,7 @@ def environment_files(cluster: Cluster) -> Mapping[str, str]:
         names = list(dict.fromkeys(_requirements(code, posixpath.normpath(said.what), [])))
     elif said.kind == "uv":
         names = [posixpath.normpath(posixpath.join(said.what, name)) for name in ("pyproject.toml", "uv.lock")]
+        _refuse_directories(_text(code, names[1]), names[1])
     else:
         names = [posixpath.normpath(said.what)] if said.is_conda_file else []
     return {name: _sha256(code, name) for name in names}
@@ -52,6 +53,22 @@ def _requirements(code: Path, name: str, above: list[str]) -> Iterator[str]:
             if (code / local).is_dir():
                 raise _refuse(f"{at}: {local} is a directory of the code, which changes without its name")
             yield local
+
+
+_MEMBERS = re.compile(r"^members = \[(.*?)\]", re.MULTILINE | re.DOTALL)
+_LOCAL = re.compile(
+    r'^\[\[package\]\]\nname = "([^"]+)"\n(?:version = .*\n)?source = \{ (?:editable|directory) = "([^"]+)" \}',
+    re.MULTILINE,
+)
+
+
+def _refuse_directories(lock: str, name: str) -> None:
+    """The project itself and the members of its workspace are not installed; other directories would be."""
+    found = _MEMBERS.search(lock)
+    members = found.group(1) if found else ""
+    for package, path in _LOCAL.findall(lock):
+        if path != "." and f'"{package}"' not in members:
+            raise _refuse(f"{name}: {package} is the directory {path}, which changes without its name")
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:

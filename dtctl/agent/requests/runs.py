@@ -10,7 +10,7 @@ from .. import main
 from ..host import fifo, files, paths, processes
 from ..host.errors import Refused
 from ..records.values import FINAL
-from ..run import environment, environments
+from ..run import environment
 from ..run.runfiles import RunFiles
 from ..survival import revival, systemd
 
@@ -335,6 +335,8 @@ def used_bundles(talk: Conversation, without: Container[str] = ()) -> Set[str]:
 
 def used_environments(talk: Conversation, without: Container[str] = ()) -> Set[str]:
     """The same of the directories of environments."""
+    from ..run import environments
+
     there = set(paths.entries(environments.store(talk.root)))
     return _used(talk, there, lambda spec: spec["environment"] and spec["environment"]["directory"], without)
 

@@ -7,7 +7,6 @@ environments/KEY.log          the output of the last making
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -30,7 +29,7 @@ _PROBE = (
 _PROBE_S = 60.0
 
 _FIND = """\
-PATH=$PATH:$HOME/.local/bin:$HOME/.cargo/bin
+PATH=$PATH:$DTCTL_PATH:$HOME/.local/bin:$HOME/.cargo/bin
 for base in "$HOME"/miniforge3 "$HOME"/miniconda3 "$HOME"/mambaforge "$HOME"/anaconda3 /opt/conda /opt/miniforge3 \\
             /opt/miniconda3; do
     PATH=$PATH:$base/bin
@@ -128,11 +127,14 @@ def variables(wanted: Environment, prefix: str) -> Dict[str, str]:
         "DTCTL_AFTER": prefix + ".after",
         "DTCTL_WHAT": wanted["what"],
         "DTCTL_PYTHON": python,
+        "DTCTL_PATH": environment.base()["PATH"],  # login shells begin with another one
     }
 
 
 def key_of(wanted: Environment) -> Optional[str]:
     """Names it on this host, by its content and the interpreter that it is made with; None: that one is not here."""
+    import hashlib
+
     identity = _identity(wanted["python"] or _PYTHON) if wanted["kind"] == "requirements" else os.uname().machine
     if identity is None:
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import shutil
 import socket
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -115,6 +117,46 @@ def test_hosts_that_share_a_home_make_it_once_at_the_same_time(make_host: MakeHo
         logs = list(both.map(lambda host: trained(host, spec_with(host, {**environment})), (first, second)))
     [directory] = made(first)
     assert logs == [f"1.0 {directory}/env\n"] * 2
+
+
+MADE = 'python3 -m venv --without-pip "$1" && mkdir -p "$1/etc/conda/activate.d" && echo "export MARK=set" > "$1$2"'
+UV = '[ "$1 $2 $3 $4" = "sync --project . --frozen" ] && set -- "$UV_PROJECT_ENVIRONMENT" /made'
+CREATE = '[ "$1 $2 $3 $5 $6" = "env create --prefix --file e.yml" ] && set -- "$4" /etc/conda/activate.d/mark.sh'
+RUN = '[ "$*" = "run --name base printenv CONDA_PREFIX" ] && echo ~/base && set -- ~/base /etc/conda/activate.d/m.sh'
+MODULE = 'module() { [ "$*" = "load tools/1 more" ] && export MARK=set PATH="$HOME/base/bin:$PATH"; }'
+
+
+@pytest.mark.parametrize(
+    ("kind", "what", "program", "marked"),
+    [
+        ("uv", ".", f"{UV} && {MADE}", False),
+        ("conda", "e.yml", f"{CREATE} && {MADE}", True),
+        ("conda", "base", f"{RUN} && {{ {MADE}; }} >&2", True),
+        ("modules", "tools/1 more", MODULE, True),
+    ],
+)
+def test_each_kind_gives_trainers_its_python_and_what_it_sets(
+    host: AgentHost, kind: str, what: str, program: str, marked: bool
+) -> None:
+    """The programs are stand-ins, which know nothing but the words that the real ones take."""
+    names = ["pyproject.toml", "uv.lock"] if kind == "uv" else [what] if what.endswith(".yml") else []
+    for name in names:
+        (host.home / name).touch()
+    if kind == "modules":
+        (host.home / ".bash_profile").write_text(program)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", host.home / "base"], check=True)
+    else:
+        stand_in = host.directory / "bin" / kind
+        stand_in.write_text(f"#!/bin/sh\n{program}\n")
+        stand_in.chmod(0o755)
+    empty = hashlib.sha256(b"").hexdigest()
+    environment = {"kind": kind, "what": what, "files": dict.fromkeys(names, empty)}
+    script = 'echo "${MARK-} $DTCTL_PYTHON"; exec "$DTCTL_PYTHON" -c "import sys; print(sys.prefix)"'
+    mark_and_python, prefix = trained(host, spec_with(host, environment, script)).splitlines()
+    mark, python = mark_and_python.split(" ")
+    assert mark == ("set" if marked else "")
+    assert Path(python).parent.parent == Path(prefix)
+    assert prefix == str(host.home / "base" if "base" in program else made(host)[0] / "env")
 
 
 def test_gc_removes_an_environment_with_the_last_run_that_uses_it(host: AgentHost) -> None:

@@ -86,6 +86,36 @@ def test_what_has_no_content_of_its_own_is_refused(line: str, problem: str) -> N
     assert refused.value.summary.startswith(problem)
 
 
+LOCK = """\
+[manifest]
+members = [
+    "app",
+    "member",
+]
+
+[[package]]
+name = "app"
+version = "0.1"
+source = { editable = "." }
+
+[[package]]
+name = "member"
+source = { editable = "packages/member" }
+"""
+
+
+def test_a_lock_may_name_its_own_project_and_no_other_directory() -> None:
+    Path("pyproject.toml").touch()
+    Path("uv.lock").write_text(LOCK)
+    assert list(files_of("{uv: true}")) == ["pyproject.toml", "uv.lock"]
+    Path("uv.lock").write_text(
+        f'{LOCK}\n[[package]]\nname = "near"\nversion = "1"\nsource = {{ directory = "../near" }}\n'
+    )
+    with pytest.raises(PreflightError) as refused:
+        files_of("{uv: true}")
+    assert refused.value.summary == "uv.lock: near is the directory ../near, which changes without its name"
+
+
 def test_a_host_is_told_its_interpreter_and_the_settings_of_its_maker() -> None:
     files = files_of("{requirements: requirements.txt, python: python3.11}")
     plan = make_plan(check_cluster(Path("cluster.yaml")).cluster, lambda reach: "a")
