@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.reasons import Fact, fact, why_of
 from dtctl.agent.records.run_state import Entry, Exit
-from dtctl.agent.run import drains, outcome
+from dtctl.agent.run import outcome
 from dtctl.agent.run.policy import why_ended
 from dtctl.errors import AgentError, DtctlError, TransportError, advice
 from dtctl.model import TaskId, TaskState
@@ -117,9 +117,9 @@ class TaskStatus:
     @property
     def drained(self) -> Fact | None:
         """Which host's drain or shutdown holds it: nothing of it runs, whatever becomes of its host."""
-        held = self.entry["state"] == "pending"
-        kinds = (drains.DRAINED, drains.SHUTTING_DOWN)
-        return next((one for one in self.why if held and one["kind"] in kinds), None)
+        if self.entry["state"] != "pending":
+            return None
+        return next((one for one in self.why if one["kind"] in ("drained", "shutting_down")), None)
 
     @property
     def exit(self) -> Exit:
@@ -160,7 +160,12 @@ class Coordination:
 
     @property
     def drained_hosts(self) -> tuple[str, ...]:
-        drained = drains.drained_hosts(self.view["intents"])
+        held = {task: intent for task, intent in self.view["intents"].items() if intent["want"] == "hold"}
+        if not held:
+            return ()
+        from dtctl.agent.run import drains  # few runs need it
+
+        drained = drains.drained_hosts(held)
         return tuple(host for host in self.contacts if host in drained)
 
     @property

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from ..records.reasons import fact, headline, why_of
 from ..records.values import FINAL
-from . import drains
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -113,18 +112,21 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     if restarting:
         return Judgement("Restarting", restarting)
     held = _held(facts)
-    if held:
-        kind: Outcome = "Suspended" if drains.drained_hosts({held[0]: facts.intents[held[0]]}) else "Restarting"
-        return Judgement(kind, why_of(facts.intents[held[0]]))
+    if held is not None:
+        return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
     running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
     return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster))]) if running else None
 
 
-def _held(facts: Facts) -> List[str]:
-    """The tasks that train and have not ended, where all of them are held for drained hosts."""
+def _held(facts: Facts) -> Optional[List[Fact]]:
+    """Why all tasks that train and have not ended are held, where that is for drained hosts."""
     trains = [task for task in facts.present if task in facts.entries and facts.roster[task]["role"] != "evaluator"]
     going = [task for task in trains if facts.entries[task]["state"] not in FINAL]
-    return going if all(drains.is_drained(facts.intents[task]) for task in going) else []
+    if not going or any(_want(facts, task) != "hold" for task in going):
+        return None
+    from . import drains  # few runs need it
+
+    return why_of(facts.intents[going[0]]) if all(drains.is_drained(facts.intents[task]) for task in going) else None
 
 
 def waits_for_restart(facts: Facts) -> List[Fact]:
