@@ -36,6 +36,9 @@ _ENDS_BYTES = 66_000
 
 _LARGEST_NOTE = 4 << 20
 
+_QUICK_S = 2.0
+"""A problem that is found so soon is looked for again by the next command: it may be solved by then."""
+
 
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
     """Each of the run's storage URLs for checkpoints. A place that cannot be read is reported with the problem.
@@ -49,13 +52,14 @@ def _at(url: str, *, fresh: bool) -> Checkpoints:
     kept = _Kept(url)
     report = None if fresh else kept.read()
     if report is None:
+        began = time.monotonic()
         try:
             report = within(LIMIT_S, url, lambda: look(Place(url)))
-        except StorageError as error:
-            told = error.summary + (f"; {error.hint}" if error.hint else "")
-            nothing = made(CheckpointReport, dir=url, newest_complete=None, incomplete=[], all=[], problem=told[:4000])
-            return Checkpoints(label(url), nothing)
-        kept.write(report)
+        except (StorageError, OSError) as error:
+            told = str(error).replace("\n", "; ")[:4000]
+            report = made(CheckpointReport, dir=url, newest_complete=None, incomplete=[], all=[], problem=told)
+        if report["problem"] is None or time.monotonic() - began > _QUICK_S:
+            kept.write(report)
     return Checkpoints(label(url), report)
 
 
@@ -95,11 +99,12 @@ def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder) -> None:
             small.append(name)
             room -= one.size
     contents = place.contents(small)
-    for name, one in sizes.items():
+    for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
         if name in small and name not in contents:
             continue  # it has been removed meanwhile
         pieces = {0: contents[name]} if name in contents else _ends(place, one)
-        _write(folder, one, pieces)
+        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
+            _write(folder, one, pieces)  # a bucket may have `a` and `a/b`
 
 
 def _is_note(name: str) -> bool:
@@ -141,7 +146,7 @@ class _Kept:
             report = checked(CheckpointReport, kept["report"])
         except (OSError, ValueError, KeyError, TypeError, InvalidValue):
             return None
-        return report if report["dir"] == self._url.rstrip("/") and 0 <= age_s < EVERY_S else None
+        return report if report["dir"].rstrip("/") == self._url.rstrip("/") and 0 <= age_s < EVERY_S else None
 
     def write(self, report: CheckpointReport) -> None:
         with suppress(OSError), Folder(self._folder, make=PRIVATE) as folder:

@@ -85,7 +85,7 @@ def judge(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Finding]
     refused = grouped(
         ((one["url"], one["doing"], one["kind"], one["said"], one["library"]), host)
         for host, answer in heard.first.items()
-        for one in answer["tried"]
+        for one in _tried(context, host, answer)
         if one["kind"]
     )
     for (url, doing, kind, said, library), hosts in refused.items():
@@ -95,6 +95,12 @@ def judge(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Finding]
         yield found(_ROWS[kind], hosts, _tasks(context, hosts), doing=doing, said=said, library=library, **fields)
     if context.plan.cluster.trainer.setup is None:  # which may bring a library
         yield from _unasked(context, heard.first)
+
+
+def _tried(context: CheckContext, host: str, answer: UrlsFacts) -> list[UrlTried]:
+    """Of the URLs that the host was asked about: they stand in commands that a person may type."""
+    asked = {one["url"] for one in _wanted(context, host)}
+    return [one for one in answer["tried"] if one["url"] in asked]
 
 
 def _unasked(context: CheckContext, facts: Mapping[str, UrlsFacts]) -> Iterator[Finding]:
@@ -134,14 +140,9 @@ def _tasks(context: CheckContext, hosts: list[str]) -> tuple[Any, ...]:
 
 
 def describe(context: CheckContext, heard: Answers[UrlsFacts]) -> Iterator[Line]:
-    urls = dict.fromkeys(one["url"] for answer in heard.first.values() for one in answer["tried"])
-    for url in urls:
-        tried = {host: _of(answer, url) for host, answer in heard.first.items()}
-        yield Line(url, {host: "not usable" if one["kind"] else "usable" for host, one in tried.items() if one})
-
-
-def _of(answer: UrlsFacts, url: str) -> UrlTried | None:
-    return next((one for one in answer["tried"] if one["url"] == url), None)
+    tried = [(host, one) for host, answer in heard.first.items() for one in _tried(context, host, answer)]
+    for url, each in grouped((one["url"], (host, one)) for host, one in tried).items():
+        yield Line(url, {host: "not usable" if one["kind"] else "usable" for host, one in each})
 
 
 TOPIC = Topic("urls", ask, judge, describe)

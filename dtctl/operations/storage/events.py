@@ -102,7 +102,10 @@ class Copies:
             self._forget_old()
             place = Place(self._url)
             there = [one for one in place.objects(_DEPTH) if MARK in one.name.rpartition("/")[2]]
-            left = sum(_copy(place, one, files, room) for one, room in _with_room(there, files))
+            left = 0
+            for one, room in _with_room(there, files):
+                with suppress(NotADirectoryError, IsADirectoryError):  # a bucket may have `a` and `a/b`
+                    left += _copy(place, one, files, room)
             if not left:
                 looked.touch()
         return left

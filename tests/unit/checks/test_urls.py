@@ -105,7 +105,8 @@ def test_a_host_that_can_passes_and_the_others_are_told_together() -> None:
 def test_each_refusal_has_the_hosts_message_and_the_next_command(
     kind: str, fields: dict[str, Any], means: str, remedy: str
 ) -> None:
-    (one,) = judged(TOPIC, of({"output": OUT}), {"w": facts(kind, "words", **fields)})
+    value = of({"output": fields.get("url", OUT)})
+    (one,) = judged(TOPIC, value, {"w": facts(kind, "words", **fields)})
     assert means in sentence(one)
     assert "words" in sentence(one)
     assert remedy in "\n".join(remedies(one))
@@ -146,3 +147,9 @@ def test_the_library_is_the_one_that_the_program_imports(modules: tuple[str, ...
     made = cluster(job("worker", ["a"], [2222], launch=PYTHON), dirs={"output": OUT})
     (question,) = TOPIC.ask(context(made, modules=modules), Answers()).values()
     assert question["libraries"] == libraries
+
+
+def test_what_a_host_says_of_a_url_that_it_was_not_asked_about_is_not_shown() -> None:
+    told = {"w": facts("missing", "words", url="gs://b;reboot/x")}
+    assert judged(TOPIC, of({"output": OUT}), told) == []
+    assert list(TOPIC.describe(of({"output": OUT}), Answers([told]))) == []
