@@ -65,7 +65,7 @@ def test_a_host_that_is_rebooted_while_it_is_drained_starts_its_tasks_at_undrain
     fleet.boot(host)
 
     def is_back() -> bool:
-        hosts = {one["host"]: one for one in user.status()["coordination"]["hosts"]}
+        hosts = {one["host"]: one for one in user.status()["hosts"]}
         return bool(hosts["gpu-4"]["connected"] and hosts["gpu-4"]["drained"])
 
     eventually(is_back, BACK_S, "the agent to connect")
