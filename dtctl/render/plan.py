@@ -89,8 +89,18 @@ def order_lines(plan: RunPlan) -> list[str]:
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
         f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
+        *_successors(plan),
         f"starts {_starts(plan)}",
         f"a loss of {'; of '.join(losses)}",
+    ]
+
+
+def _successors(plan: RunPlan) -> list[str]:
+    if not plan.voters:
+        return []
+    others = fold([voter["host"] for voter in plan.voters[1:]])
+    return [
+        f"when that host is gone, one of {others} takes its place; {(len(plan.voters) - 1) // 2} may be gone at once"
     ]
 
 

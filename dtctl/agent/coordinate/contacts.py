@@ -127,6 +127,8 @@ class Quorum:
     def __init__(self, view: View, has_lease: Optional[Callable[[float], bool]] = None) -> None:
         self.may_start = True
         self._has_lease = has_lease
+        self._needs_none = True
+        """A controller has just asked, and no lease was granted since."""
         self._view = view
         self._vouched = True
         """A controller has just asked for this run."""
@@ -137,20 +139,23 @@ class Quorum:
         self._since: Optional[float] = None
 
     def resume(self, *, rebooted: bool) -> None:
-        self._vouched = False
+        self._vouched = self._needs_none = False
         self._is_new_here = self._doubts = rebooted
         self.may_start = False
 
     def vouch(self) -> None:
         """A person asks for something to be started."""
-        self._vouched = True
+        self._vouched = self._needs_none = True
 
     def update(self, now: float) -> None:
         """`now` is the monotonic clock."""
+        self._ask_hosts(now)
         if self._has_lease is not None:
-            self._vouched = self._vouched and not self._has_lease(now)
-            self.may_start = self._vouched or self._has_lease(now)
-            return
+            has_lease = self._has_lease(now)
+            self._needs_none = self._needs_none and not has_lease
+            self.may_start = self.may_start and (has_lease or self._needs_none)
+
+    def _ask_hosts(self, now: float) -> None:
         left_out = (
             [] if self._is_new_here else drains.drained_hosts(self._view.intents)
         )  # they are away for a known reason

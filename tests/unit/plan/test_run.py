@@ -192,6 +192,7 @@ def plan(strategy: str) -> RunPlan:
 def test_a_plan_shows_order_coordinator_and_restart_scopes() -> None:
     assert order_lines(plan("ps-strategy")) == [
         "trains as ps-strategy; coordinator on a, a:2221",
+        "when that host is gone, one of b,c,d takes its place; 1 may be gone at once",
         "starts all at once",
         "a loss of chief:0,evaluator:0,worker:[0-1] restarts it alone; of ps:0 restarts it, then the lead",
     ]
@@ -238,6 +239,7 @@ LARGE_SHOWN = """\
 large: 48 tasks on gpu-[1-8],x-[1-2], lead worker:0
 code from {code}
 trains as async-ps; coordinator on gpu-1, 10.0.0.21:2221
+when that host is gone, one of gpu-[2-7] takes its place; 3 may be gone at once
 starts all at once
 a loss of ps:[0-7],worker:[0-39] restarts it alone
 
