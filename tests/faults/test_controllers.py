@@ -203,7 +203,8 @@ def test_a_port_that_is_taken_between_plan_and_start_starts_nothing(fleet: Fleet
     stand_in(fleet, user, ASYNC)
     when = "ls .dtctl/bundles/*/manifest.json >/dev/null 2>&1"
     with faults.taken_port(fleet["gpu-5"], 2222, when):
-        done = user.run("up", "--set", "trainer.setup=sleep 2")  # time for the other one to take it
+        # Time for the other one to take it; the hosts would choose another for a port that the file does not set.
+        done = user.run("up", "--set", "trainer.setup=sleep 2", "--set", "jobs.worker.port=2222")
     assert done.returncode == 5, done.stderr
     assert "2222" in done.stderr
     assert "gpu-5" in done.stderr
