@@ -58,7 +58,6 @@ AT_NIGHT = {
 NOT_TYPED_PAGES = {
     "CONTRIBUTING.md": "each is a target of the Makefile, which a test knows",
     "docs/monitoring.md": "tests/local/test_top.py types dtctl top on a terminal, test_commands.py the others",
-    "docs/python-environments.md": "needs an index of packages; tests/agent/requests/test_environments.py makes them",
     "docs/gpus.md": "needs a GPU; tests/agent/vitals/test_gpus.py has a stand-in for the library of its driver",
     "docs/change-the-code.md": "tests/local/test_commands.py replaces a run",
     "docs/maintenance.md": "tests/fleet/test_reboot.py drains a host that is rebooted",
