@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -94,9 +93,13 @@ class Copies:
 
     def refresh(self) -> int:
         """Fetches what is new, once a minute at most; how many bytes are left. Raises StorageError, OSError."""
-        with Folder(self.files, make=PRIVATE) as files, _locked(self.directory) as free:
-            looked = self.directory / "looked"
-            age_s = time.time() - looked.stat().st_mtime if looked.exists() else EVERY_S
+        with (
+            Folder(self.directory, make=PRIVATE) as kept,
+            kept.below(self.files.name, make=PRIVATE) as files,
+            _locked(kept) as free,
+        ):
+            looked = kept.find("looked")
+            age_s = time.time() - looked.st_mtime if looked is not None else EVERY_S
             if not free or 0 <= age_s < EVERY_S:
                 return 0
             self._forget_old()
@@ -107,7 +110,7 @@ class Copies:
                 with suppress(NotADirectoryError, IsADirectoryError):  # a bucket may have `a` and `a/b`
                     left += _copy(place, one, files, room)
             if not left:
-                looked.touch()
+                kept.replace("looked", b"")
         return left
 
     def _forget_old(self) -> None:
@@ -156,15 +159,12 @@ def _copy(place: Place, one: Object, files: Folder, room: int) -> int:
 
 
 @contextmanager
-def _locked(directory: Path) -> Iterator[bool]:
+def _locked(kept: Folder) -> Iterator[bool]:
     """False while another command fetches the same."""
-    descriptor = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
+    with kept.append("lock") as file:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             yield False
             return
         yield True
-    finally:
-        os.close(descriptor)
