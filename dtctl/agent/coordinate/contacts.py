@@ -7,6 +7,7 @@ import socket
 from ..host import log
 from ..records.messages import PROTOCOL
 from ..records.reasons import fact
+from ..records.spec import link_port
 from ..run import drains, intents
 from ..survival import revival
 
@@ -241,9 +242,9 @@ def answers(address: str, port: int) -> bool:
 
 
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
-    """Of all older runs of the cluster that this host has coordinated and still has the files of.
+    """Of all older runs of the cluster that this host was to be called for and still has the files of.
 
-    An agent that was away may have missed the end of its run, and comes with that run's key: the coordinator of the
+    An agent that was away may have missed the end of its run, and comes with that run's key: whoever listens for the
     cluster's newest run answers it.
     """
     found = []
@@ -264,8 +265,7 @@ def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
 
 def _is_before(other: Spec, spec: Spec) -> bool:
     places = [(each["cluster"], each["host"]) for each in (other, spec)]
-    leads = other["coordinator"]["host"] == spec["coordinator"]["host"]
-    return places[0] == places[1] and leads and other["created"] < spec["created"]
+    return places[0] == places[1] and link_port(other) is not None and other["created"] < spec["created"]
 
 
 def last_words(hello: Hello) -> Tuple[List[Message], bool]:

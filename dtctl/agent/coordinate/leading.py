@@ -121,7 +121,8 @@ class Leading:
     @property
     def over(self) -> bool:
         """The run's end has been posted to its hooks, or it is known which of them cannot be reached."""
-        return self._over and (self._posting is None or self._posting.settled)
+        is_over = self._over or (self._voter is not None and self._voter.is_over)
+        return is_over and (self._posting is None or self._posting.settled)
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
@@ -318,6 +319,8 @@ class Leading:
             return voter.attachment(host, self.coordinator.view.data, self._history)
 
         voter.step(now, self._send, attach)
+        if voter.is_over:
+            self.coordinator.end_superseded(now)
         if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:
             self._save(now, at_once=True)  # nothing that was decided before holds in a new term until it is published
 

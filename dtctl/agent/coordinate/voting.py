@@ -70,6 +70,8 @@ class Voter:
             random.random,
             begins=memo is None and not os.path.exists(files.path("ballot.json")),
         )
+        self.is_over = False
+        """The run was ended while this host was away, as one of the voters says."""
         self._written: Optional[Ballot] = None
         self._followed: Optional[str] = None
         self._calls: Dict[str, Call] = {}
@@ -98,6 +100,7 @@ class Voter:
         """`send`: to a host over a link that stands. `attach`: what goes to a host with its lease."""
         for host, call in list(self._calls.items()):
             for message in call.step(now):
+                self.is_over = self.is_over or message["type"] == "over"
                 self.receive(host, message, now)
             if now >= call.until:
                 self._calls.pop(host).close()
@@ -115,7 +118,7 @@ class Voter:
                 send(host, message)
 
     def receive(self, host: str, message: Message, now: float) -> None:
-        if host not in self._places:
+        if host not in self._places or message["type"] == "over":
             return
         if message["type"] == "granted" and message["term"] == self.election.ballot["term"]:
             if message["lines"] > self._copies.get(host, -1):
@@ -158,7 +161,7 @@ class Voter:
 
     def reception(self, now: float) -> Reception:
         """While this host's agent follows."""
-        return Reception(self, self._files.directory, self._run, self._places[self._own], now)
+        return Reception(self, self._files, self._places[self._own], now)
 
     def due(self) -> float:
         return min([self.election.due(), *(call.due() for call in self._calls.values())])
@@ -233,11 +236,11 @@ class Call:
         self._dialer.send(message)
 
     def step(self, now: float) -> Iterator[Message]:
-        """The votes that have come."""
+        """The votes that have come, or that the run is over."""
         for message in self._dialer.step(now):
             if message["type"] == "connected":
                 self._dialer.send(self._message)
-            elif message["type"] == "vote":
+            elif message["type"] in ("vote", "over"):
                 yield message
 
     def register(self, waiting: select.poll) -> None:
@@ -330,10 +333,9 @@ def _as_memo(view: RunView) -> RunView:
 class Reception:
     """Where a voter that follows listens: for candidates, and for agents that look for the coordinator."""
 
-    def __init__(self, voter: Voter, directory: str, run: str, place: CoordinatorAddress, now: float) -> None:
+    def __init__(self, voter: Voter, files: RunFiles, place: CoordinatorAddress, now: float) -> None:
         self._voter = voter
-        self._directory = directory
-        self._run = run
+        self._files = files
         self._place = place
         self._hub: Optional[Hub] = None
         self._listen_at = now
@@ -366,10 +368,12 @@ class Reception:
         """The port may be taken: then this host votes, where it is reached by the coordinator, and elects nobody."""
         from ..link.hub import Hub
         from ..link.tls import Identity
+        from .contacts import last_words, superseded_identities
 
         try:
-            own = Identity(self._directory, self._run)
-            self._hub = Hub(self._place["address"], self._place["port"], own, [], lambda _: ([], False), now)
+            spec = self._files.spec()
+            own, others = Identity(self._files.directory, spec["run"]), superseded_identities(self._files, spec)
+            self._hub = Hub(self._place["address"], self._place["port"], own, others, last_words, now)
         except (OSError, ValueError) as error:
             self._listen_at = now + LISTEN_AGAIN_S
             log.note("voter: %s" % error)

@@ -204,15 +204,17 @@ class Hub:
         if message["type"] == "hello" and message["host"] != agent.name:
             raise Violation("its hello names %.300a, but its certificate names another host" % message["host"])
         if agent.identity is not self._identity:
-            if message["type"] == "hello":
-                self._end_superseded(agent, message, received)
+            self._end_superseded(agent, message, received)
             return
         if is_first:
             self._seat(agent, received)
         received.append((agent.name, message))
 
-    def _end_superseded(self, agent: Agent, hello: Hello, received: Received) -> None:
-        words, is_news = self._last_words(hello)
+    def _end_superseded(self, agent: Agent, first: Any, received: Received) -> None:
+        words: List[Message] = [{"type": "over"}]  # for a candidate
+        is_news = True
+        if first["type"] == "hello":
+            words, is_news = self._last_words(first)
         self._part(agent, words)
         if is_news and self._is_news(agent.name, agent.identity.run):
             received.append((agent.name, {"type": "superseded", "run": agent.identity.run}))

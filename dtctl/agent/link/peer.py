@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         Lease,
         News,
         Orders,
+        Over,
         Progress,
         Refusal,
         Vote,
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
         type: Literal["connected"]
 
     FromHub = Union[Hello, News, Progress, Events, Granted, Canvass, Gone, Invalid, Superseded]
-    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Refusal, Gone, Connected]
+    FromDialer = Union[Welcome, Orders, Lease, Vote, Elsewhere, Over, Refusal, Gone, Connected]
 
 
 LINE_LIMIT = 1 << 20

@@ -159,6 +159,12 @@ class Elsewhere(Record):
     """Of the newest term that the voter knows; null while one is being elected."""
 
 
+class Over(Record):
+    """The last word to a candidate: its run was ended, or replaced, while its host was away."""
+
+    type: OneOf["over"]
+
+
 class Refusal(Record):
     """The last message to an agent that is not wanted."""
 
@@ -181,6 +187,7 @@ FROM_COORDINATOR = {
     "lease": Lease,
     "vote": Vote,
     "elsewhere": Elsewhere,
+    "over": Over,
     "refused": Refusal,
     "beat": Beat,
 }

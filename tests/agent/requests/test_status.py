@@ -105,6 +105,7 @@ def test_runs_lists_those_of_a_cluster_or_all(host: AgentHost) -> None:
         "host": "h1",
         "created": mine["created"],
         "live": True,
+        "by": mine["controller"],
         "tasks": {"worker:0": "running"},
     }
 
