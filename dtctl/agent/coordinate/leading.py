@@ -86,6 +86,8 @@ class Leading:
         self._publish_at = now
         self._held: List[Tuple[Tuple[int, int], str, Orders]] = []
         """Orders that go out when a majority of the voters has what they follow from, and in which version that is."""
+        self._end: Optional[Tuple[int, int]] = None
+        """The first version in which the outcome is decided."""
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
         view, damage = self._read_view()
@@ -139,7 +141,7 @@ class Leading:
         self._save(now)
         if self._voter is not None:
             self._vote(self._voter, now)
-            self._send_held(wanted)
+            self._send_held(now, wanted)
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted or None
@@ -333,18 +335,35 @@ class Leading:
         if any(message["intents"] for _, message in orders):
             self._save(now, at_once=True)  # first: a coordinator after this one has to know what was wanted, and why
         self._unsaved = self._unsaved or bool(orders)
-        waits = self._voter is not None and self._voter.election.has_lease(now)  # without one nothing is started
+        if self.coordinator.decided and self._end is None:
+            self._save(now, at_once=True)
+            self._end = self._published
         for host, message in orders:
-            if waits or self._held:
+            if self._held or self._waits(now):
                 self._held.append((self._published, host, message))
             else:
                 self._give(host, message, wanted)
 
-    def _send_held(self, wanted: Intents) -> None:
+    def _waits(self, now: float) -> bool:
+        """For the voters, before orders go out. Without a lease nothing is started; nor when the outcome is decided,
+        which the voters are to know: later orders find ever fewer of them, as hosts where nothing is left leave.
+        """
+        if self._voter is None or not self._voter.election.has_lease(now):
+            return False
+        return self._end is None or self._voter.election.committed < self._end
+
+    def _send_held(self, now: float, wanted: Intents) -> None:
         assert self._voter is not None
         while self._held and self._voter.election.committed >= self._held[0][0]:
             _, host, message = self._held.pop(0)
             self._give(host, message, wanted)
+        if self._held and self.coordinator.decided and not self._waits(now):
+            intents = self.coordinator.view.intents  # what was to be started before is to end now
+            for _, host, message in self._held:
+                self._give(
+                    host, {**message, "intents": {task: intents[task].copy() for task in message["intents"]}}, wanted
+                )
+            self._held.clear()
 
     def _give(self, host: str, message: Orders, wanted: Intents) -> None:
         """`wanted`: what is new for this host's own tasks."""
