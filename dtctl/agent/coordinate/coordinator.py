@@ -249,8 +249,7 @@ class Coordinator:
 
     def end_superseded(self, now: float) -> None:
         """The run was ended elsewhere, while this coordinator was away."""
-        if not self.decided:
-            self._stop_everything({"grace_s": None, "by": "coordinator", **because([fact("ended_meanwhile")])}, now)
+        self._stop_everything({"grace_s": None, "by": "coordinator", **because([fact("ended_meanwhile")])}, now)
 
     def _stop_everything(self, how: How, now: float) -> None:
         """The outcome of a run stays as it is, also when it is certain but not yet recorded."""

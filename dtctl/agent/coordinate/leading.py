@@ -321,8 +321,9 @@ class Leading:
             return voter.attachment(host, self.coordinator.view.data, self._history)
 
         voter.step(now, self._send, attach)
-        if voter.is_over:
+        if voter.is_over and not self.coordinator.decided:
             self.coordinator.end_superseded(now)
+            self._news()
         if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:
             self._save(now, at_once=True)  # nothing that was decided before holds in a new term until it is published
 

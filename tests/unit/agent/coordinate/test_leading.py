@@ -54,6 +54,30 @@ class Links:
         pass
 
 
+class Voters:
+    """In place of the Voter: a majority has what `committed` says, and grants a lease or does not."""
+
+    is_over = is_deposed = False
+
+    def __init__(self) -> None:
+        self.election = self
+        self.leads, self.lease, self.committed = True, True, (0, 0)
+        self.memo, self.ballot = (1, 0), {"term": 1}
+
+    def has_lease(self, now: float) -> bool:
+        return self.lease
+
+    def publish(self, view: RunView, now: float) -> tuple[int, int]:
+        self.memo = (1, view["serial"])
+        return self.memo
+
+    def step(self, *_: Any) -> None:
+        pass
+
+    def due(self) -> float:
+        return float("inf")
+
+
 class Desk:
     """A coordinator's part with its files, whose links are in a test's hands."""
 
@@ -64,9 +88,9 @@ class Desk:
         self.now, self.wall = 100.0, WALL
         self.open()
 
-    def open(self) -> None:
+    def open(self, voters: Voters | None = None) -> None:
         """As a new supervisor does."""
-        self.leading = Leading(self.files, self.spec, self.now)
+        self.leading = Leading(self.files, self.spec, self.now, voter=voters)  # type: ignore[arg-type]
         self.links = Links()
         self.leading._hub = self.links  # type: ignore[assignment]
         self.state = self.files.state()
@@ -357,3 +381,50 @@ def test_a_coordinator_whose_port_is_taken_does_not_wait_for_a_run_that_is_remov
     desk.now += LISTEN_AGAIN_S
     desk.receive("good")
     assert served == [["demo-0"], []]
+
+
+def ordered(desk: Desk) -> list[str]:
+    """What has been wanted of the tasks on `good`, in its order."""
+    found = [message for host, message in desk.links.sent if host == "good" and message["type"] == "orders"]
+    return [intent["want"] for message in found for intent in message["intents"].values()]
+
+
+@pytest.fixture
+def voters(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
+    """All hosts are in touch, and nothing that the coordinator has published is held by a majority."""
+    desk, voters = Desk(tmp_path), Voters()
+    desk.open(voters)
+    for host in ("good", "bad"):
+        intents = {task: {"want": "hold"} for task, place in PLACES.items() if place == host}
+        pending = {task: {"state": "pending"} for task in intents}
+        desk.receive(host, desk.hello(host, state=made(State, run="demo-1", host=host, tasks=pending), intents=intents))
+    yield desk, voters
+    desk.leading.close()
+
+
+def test_no_task_is_started_before_a_majority_of_the_voters_knows(voters: tuple[Desk, Voters]) -> None:
+    desk, majority = voters
+    assert ordered(desk) == []
+    majority.committed = majority.memo
+    desk.receive("good")
+    assert ordered(desk) == ["run"]
+
+
+def test_once_a_majority_knows_the_outcome_its_orders_wait_for_no_voter(voters: tuple[Desk, Voters]) -> None:
+    desk, majority = voters
+    desk.leading.coordinator.end_superseded(desk.now)
+    desk.state_of("good")
+    assert ordered(desk) == []
+    majority.committed = (1, majority.memo[1])
+    desk.receive("good")
+    assert ordered(desk)[-1] == "stop"
+    desk.receive("good", desk.hello("good"))  # all is forgotten that was sent to it; no more is ever committed
+    assert ordered(desk).count("stop") > 1
+
+
+def test_what_waits_when_the_lease_is_lost_and_the_run_ends_is_sent_as_an_end(voters: tuple[Desk, Voters]) -> None:
+    desk, majority = voters
+    majority.lease = False
+    desk.leading.coordinator.end_superseded(desk.now)
+    desk.state_of("good")
+    assert set(ordered(desk)) == {"stop"}
