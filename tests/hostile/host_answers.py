@@ -14,6 +14,9 @@ Fields = dict[str, Any]
 Answer = Iterator[tuple[Fields, bytes]]
 
 CLUSTER, RUN, CREATED = "demo", "demo-1", 1000.0
+OTHER_RUN = "demo-2"
+"""That commands compare it with: all the same but for its name."""
+
 ROSTER = {"worker:0": "a", "worker:1": "b"}
 MARK = "as seen on host"
 """IntentFollower by the host's name: in what it shows of itself."""
@@ -102,9 +105,9 @@ class Host:
         if request.get("whole") and not self._coordinates:
             yield _error("not_coordinator", "this host does not coordinate the run"), b""
             return
-        run = request.get("run") or RUN
+        is_other = request.get("run") == OTHER_RUN
         for fields, payload in getattr(self, f"_{request['type']}")(request):
-            yield fields if run == RUN else json.loads(json.dumps(fields).replace(RUN, run)), payload
+            yield json.loads(json.dumps(fields).replace(RUN, OTHER_RUN)) if is_other else fields, payload
 
     def _status(self, request: Fields) -> Answer:
         result = {
