@@ -14,7 +14,7 @@ Fields = dict[str, Any]
 Answer = Iterator[tuple[Fields, bytes]]
 
 CLUSTER, RUN, CREATED = "demo", "demo-1", 1000.0
-OTHER_RUN = "demo-2"
+OTHER_RUN = "demo-0"
 """That commands compare it with: all the same but for its name."""
 
 ROSTER = {"worker:0": "a", "worker:1": "b"}
