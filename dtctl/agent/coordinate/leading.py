@@ -100,9 +100,11 @@ class Leading:
             self.coordinator.begin(wall)
         else:
             self.coordinator.resume(now, wall, rebooted=rebooted, before=before)
+        self._posting = self._hooks()
         if before is not None:
             self._pass_over_requests()
-        self._posting = self._hooks()
+            if self._posting is not None and view is not None:
+                self._posting.take_over(view)
         self._hub: Optional[Hub] = None
         self._listen_at: Optional[float] = None if is_alone(spec) else now
         self._welcome: Set[str] = set()

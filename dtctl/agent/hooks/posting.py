@@ -88,6 +88,10 @@ class Hook:
         except OSError as error:  # too many processes, or no memory
             self._finish({"problem": "unreachable", "text": error.strerror or "", "again": True}, now)
 
+    def pass_over(self, sent: List[RunEvent]) -> None:
+        """Another host has sent these, or given them up."""
+        self._mark_done([one for one in sent if one.id not in self._done])
+
     def readers(self) -> List[int]:
         return [] if self._delivery is None else [self._delivery.reader]
 
@@ -230,6 +234,9 @@ def _is_passed_on(name: str) -> bool:
     return name in _PASSED_ON or name.lower() in _PASSED_ON
 
 
+OTHERS_S = 60.0
+"""What the coordinator of another host has had so long for is not sent again by the one that was elected."""
+
 LAST_WORDS_S = 15.0
 """The end of a run waits for its last posts, but no longer than this."""
 
@@ -264,6 +271,13 @@ class Posting:
             self._save()
         for hook in self._hooks:
             hook.begin(now)
+
+    def take_over(self, view: RunView) -> None:
+        """`view`: as the coordinator of another host has left it. What is newer may be sent twice, rather than never."""
+        sent = [one for one in run_events.events_of(view) if one.time < view["time"] - OTHERS_S]
+        for hook in self._hooks:
+            hook.pass_over(sent)
+        self._save()
 
     def readers(self) -> List[int]:
         return [reader for hook in self._hooks for reader in hook.readers()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -14,6 +16,7 @@ from dtctl.agent.records.reasons import Fact, because, fact, sentence
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run import run_events
 from dtctl.agent.run.run_events import RunEvent, events_of, payload
+from dtctl.agent.run.runfiles import RunFiles
 from tests.unit.coordinated import incident, viewed
 
 TAKEN = made(Sent)
@@ -26,11 +29,13 @@ class Receiver:
 
     def __init__(self) -> None:
         self.received: list[str] = []
+        self.ids: list[str] = []
         self.answer: Sent | None = TAKEN
         self.ended = 0
 
     def __call__(self, post: Post, body: dict[str, Any], inherited: object, now: float) -> Receiver:
         self.received.append(body["id"].rpartition("/")[2])
+        self.ids.append(body["id"])
         return self
 
     deadline = 1e9
@@ -292,3 +297,19 @@ def test_every_kind_of_event_has_its_words() -> None:
     from dtctl.agent.records.hooks import EVENTS
 
     assert set(run_events.TEXTS) == set(run_events.NEXT) == set(EVENTS)
+
+
+def test_a_coordinator_that_was_elected_sends_again_only_what_may_have_been_left(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    files = RunFiles(str(tmp_path))
+    post = made(Post, name="slack", on=["restarting"], url="http://x/", timeout_s=1.0)
+    for name, value in (("environ.json", {}), ("hooks.json", {"posts": [post]})):
+        (tmp_path / name).write_text(json.dumps(value))
+    losses = [incident(id=n, attempt=n, noticed=at, recovered=None) for n, at in ((1, 1000.0), (2, 1990.0))]
+    view = cast(RunView, viewed(incidents=losses, time=2000.0))
+    posting = module.Posting(files, "demo", lambda why: None)
+    posting.take_over(view)
+    for now in range(100, 110):
+        posting.step(view, over=False, now=now)
+    assert receiver.ids == ["digits-1/ps:1/2/killed"]
