@@ -102,7 +102,7 @@ def check_environment(content: ClusterFile, findings: Findings) -> None:
         return
     for key in ("python", "venv"):
         if getattr(content.trainer, key) is not None:
-            summary = f"trainer.{key} stands beside trainer.environment, expected one of them"
+            summary = f"trainer.{key} and trainer.environment are both set, expected one of them"
             findings.add(("trainer", key), summary, "trainer.environment.python is what makes the environment")
     if kinds == ["conda"]:
         places = {(*path, "python"): said.python}

@@ -56,7 +56,7 @@ class HostSsh(SshDefaults):
 @dataclass(frozen=True, kw_only=True)
 class DirsEntry(Section):
     """Directories on the hosts, or [storage URLs](storage-urls.md) such as `gs://bucket/run`, which trainers open
-    themselves and nobody else makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
+    themselves and dtctl never makes or removes. A relative path lies under `~/dtctl/NAME`. The field of a directory
     that is set (`{output_dir}`) may stand in `command`, `args`, `env` and `template`; `platform` hands them over as
     they are. All directories but `data` are made before the start. Data that is not below `~/dtctl/NAME` has to be
     there already, on every host with a task that is no `ps`; or dtctl brings it: `data.from`."""

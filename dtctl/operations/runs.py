@@ -34,7 +34,7 @@ class KnownRun:
     verdict: Verdict | None = None
     """As its coordinator last reported it; None if the coordinator's host gave no answer, or has none."""
     by: str = ""
-    """user@host of whoever has started it, as its hosts say."""
+    """user@host of the person who started it, as its hosts say."""
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from dtctl.operations.checks.topic import shown
 from dtctl.render.format import by_value, count, size, summarize_hosts
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from dtctl.bundle import Bundle
     from dtctl.operations.data import DataSet, PlaceState
     from dtctl.operations.push import PushedData
+
+T = TypeVar("T")
 
 _PUSH = "dtctl data push    brings what is missing"
 _STYLES = {"complete": "green", "missing": "yellow", "incomplete": "yellow"}
@@ -90,9 +92,7 @@ def show_data_examples(states: Iterable[PlaceState]) -> None:
 
 def show_data_pushed(outcome: Mapping[str, Sequence[PushedData]]) -> None:
     """What each host was sent."""
-    texts = {host: "; ".join(map(_pushed, pushed)) for host, pushed in outcome.items()}
-    for text, hosts in by_value(texts).items():
-        console.say(f"{summarize_hosts(hosts)}: {text}")
+    _say_by_host(outcome, _pushed)
 
 
 def _pushed(one: PushedData) -> str:
@@ -110,7 +110,12 @@ def show_data_source(bundle: Bundle, data: DataSet) -> None:
 
 
 def show_data_dropped(outcome: Mapping[str, Sequence[DataDropped]]) -> None:
-    texts = {host: "; ".join(map(_dropped, dropped)) for host, dropped in outcome.items()}
+    _say_by_host(outcome, _dropped)
+
+
+def _say_by_host(outcome: Mapping[str, Sequence[T]], words: Callable[[T], str]) -> None:
+    """A line for all hosts of which the same is to be said."""
+    texts = {host: "; ".join(map(words, each)) for host, each in outcome.items()}
     for text, hosts in by_value(texts).items():
         console.say(f"{summarize_hosts(hosts)}: {text}")
 

@@ -244,8 +244,8 @@ def answers(address: str, port: int) -> bool:
 def superseded_identities(files: RunFiles, spec: Spec) -> List[Identity]:
     """Of all older runs of the cluster that this host was to be called for and still has the files of.
 
-    An agent that was away may have missed the end of its run, and comes with that run's key: whoever listens for the
-    cluster's newest run answers it.
+    An agent that was away may have missed the end of its run, and comes with that run's key: the agent that listens
+    for the cluster's newest run answers it.
     """
     found = []
     for other in revival.every(files.root):

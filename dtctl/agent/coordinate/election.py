@@ -3,7 +3,7 @@
 The elections and leases of Raft, without its log: hosts hold the truth, and what a coordinator knows beyond them is one
 small record, the memo, of which the newest version counts. No decision that starts anything leaves the coordinator
 before a majority holds the memo that it follows from, and no voter votes for a candidate whose memo is older than its
-own: so whoever is elected knows what was decided.
+own: so the one that is elected knows what was decided.
 
     follower    -> candidate    it has granted no lease for PROMISE_S and a little more
     candidate   -> coordinator  a majority would vote for it (a trial, which changes nothing), and then has

@@ -97,7 +97,7 @@ class Voter:
         return self.election.ballot["voted"] != self._own
 
     def step(self, now: float, send: Send, attach: Optional[Callable[[str], Message]] = None) -> None:
-        """`send`: to a host over a link that stands. `attach`: what goes to a host with its lease."""
+        """`send`: to a host over an open link. `attach`: what goes to a host with its lease."""
         for host, call in list(self._calls.items()):
             for message in call.step(now):
                 self.is_over = self.is_over or message["type"] == "over"
@@ -365,7 +365,7 @@ class Reception:
             self._hub.close()
 
     def _listen(self, now: float) -> None:
-        """The port may be taken: then this host votes, where it is reached by the coordinator, and elects nobody."""
+        """The port may be taken: then this host votes, where it is reached by the coordinator, and is not elected."""
         from ..link.hub import Hub
         from ..link.tls import Identity
         from .contacts import last_words, superseded_identities

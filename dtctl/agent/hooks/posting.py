@@ -273,7 +273,7 @@ class Posting:
             hook.begin(now)
 
     def take_over(self, view: RunView) -> None:
-        """`view`: as the coordinator of another host has left it. What is newer may be sent twice, rather than never."""
+        """`view`: as another host's coordinator has left it. What is newer may be sent twice, rather than never."""
         sent = [one for one in run_events.events_of(view) if one.time < view["time"] - OTHERS_S]
         for hook in self._hooks:
             hook.pass_over(sent)

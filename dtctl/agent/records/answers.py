@@ -304,7 +304,7 @@ class KnownRun(Record):
     condition: Default[Optional[Condition], None]
     """As its coordinator last recorded it; null on the other hosts."""
     by: Default[By, ""]
-    """user@host of whoever has started it."""
+    """user@host of the person who started it."""
 
 
 class DamagedRun(Record):

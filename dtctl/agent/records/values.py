@@ -32,7 +32,7 @@ READ_SCHEMES = (*URL_SCHEMES, "http", "https")
 """Those that they only read from as well."""
 
 ANY_URL = r"[A-Za-z][A-Za-z0-9+.-]*://"
-"""The beginning of a URL of whatever scheme."""
+"""The beginning of a URL of any scheme."""
 
 _NO_HOST = ("hdfs", "viewfs")
 """Hadoop's own configuration names their server."""
@@ -72,7 +72,7 @@ VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Path = AtMost[str, 8192]
 StorageUrl = Pattern[str, 8192, url_pattern(READ_SCHEMES), "a storage URL"]
-"""A place that trainers open themselves. It is no path, and nobody else makes or removes it."""
+"""A place that trainers open themselves. It is no path, and dtctl never makes or removes it."""
 Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
 """As text: it may have more digits than every reader of JSON can hold."""
 Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]

@@ -171,7 +171,7 @@ class Ballot(Record):
     coordinator: Optional[Name]
     """Of this term; null while that is unknown."""
     last: Default[Optional[Name], None]
-    """The newest coordinator that it knows, of whatever term."""
+    """The newest coordinator that it knows, of any term."""
 
 
 class Memo(Record):
