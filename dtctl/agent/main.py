@@ -2,7 +2,7 @@
 
 python3 -IS ~/.dtctl/agent/SHA256 supervise RUN_DIRECTORY        by a keeper or a restart; a session forks instead
 python3 -IS ~/.dtctl/agent/SHA256 post                           by a coordinator, to notify a hook; on stdin what
-python3 -IS ~/.dtctl/agent/current revive                        after a restart of the machine
+python3 -BIS ~/.dtctl/agent/current revive                       after a restart of the machine
 """
 
 from __future__ import annotations

@@ -90,7 +90,8 @@ def offer(root: str) -> Tuple[Optional[Kind], str, bool]:
 
 
 def _argv(root: str) -> List[str]:
-    return [sys.executable, "-IS", programs.set_current(root), "revive"]
+    # -B: Python would make the missing directory of a cache for __main__.py where `current` has just been removed
+    return [sys.executable, "-BIS", programs.set_current(root), "revive"]
 
 
 def _install(root: str) -> Tuple[Kind, bool]:

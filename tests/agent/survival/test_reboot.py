@@ -112,7 +112,7 @@ def test_a_user_who_lingers_gets_a_unit(systemd: Account) -> None:
     assert systemd.offer() == ("systemd", "")
     (unit,) = systemd.units
     text = unit.read_text()
-    assert f'"-IS" "{systemd.root}/agent/current" "revive"' in text
+    assert f'"-BIS" "{systemd.root}/agent/current" "revive"' in text
     assert "KillMode=process" in text
     assert "Restart=always\nRestartSec=60\n" in text
     assert f"start {unit.name}" in systemd.asked
@@ -169,6 +169,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
         command = line.removeprefix(f"{when} ")
         subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
         assert (account.home / "told").read_text() == repr([str(program), "revive"])
+    assert os.listdir(program) == ["__main__.py"], "Python leaves nothing there, nor makes it again once it is removed"
 
 
 @pytest.mark.parametrize(
@@ -343,7 +344,7 @@ def test_the_unit_is_a_valid_one_for_any_path(tmp_path: Path, directory: str) ->
     program.parent.mkdir()
     program.symlink_to("/bin/true")
     unit = tmp_path / "dtctl-agent.service"
-    unit.write_text(unit_text([str(program), "-IS", str(tmp_path / directory), "revive"], "0" * 32))
+    unit.write_text(unit_text([str(program), "-BIS", str(tmp_path / directory), "revive"], "0" * 32))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", str(unit)],
         capture_output=True,

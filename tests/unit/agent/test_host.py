@@ -258,7 +258,7 @@ def test_a_directory_that_is_not_there_has_no_mark_and_is_no_mistake(root: str, 
 
 
 OTHERS = b"MAILTO=ada\n# dtctl-agent-1 is mine\n17 4 * * * echo 'a \\% sign' \xff # dtctl-agent-12\n\n"
-WORDS = ["/usr/bin/python3", "-IS", "/home/ada b/.dtctl/agent/current", "revive"]
+WORDS = ["/usr/bin/python3", "-BIS", "/home/ada b/.dtctl/agent/current", "revive"]
 
 
 @pytest.mark.parametrize("table", [b"", OTHERS, b"\n\n", b"@reboot true # dtctl-agent-2\r\n"])
