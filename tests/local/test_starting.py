@@ -16,7 +16,7 @@ import pytest
 
 from dtctl.operations.init import about_template, template_names
 from tests.desk import Desk, cluster_text, desk
-from tests.waiting import PATIENCE_S, eventually, read_until
+from tests.waiting import PATIENCE_S, eventually
 
 SILENT = "[sh, -c, 'echo loading; exec sleep 1000']"
 """It opens no port, and reports no step."""
@@ -91,17 +91,6 @@ def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, ans
     assert set(home.states().values()) == states
     assert "loading" in home.dtctl("logs", "ps:0"), "no interrupt removes logs"
     assert ("interrupted: run demo-" in output) is (states == {"running"})
-
-
-@pytest.mark.nightly
-def test_tasks_that_do_not_listen_for_long_are_named(home: Desk) -> None:
-    write(home, SILENT)
-    with home.start("up", "--local") as starting:
-        output = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))
-        starting.send_signal(signal.SIGINT)
-        starting.communicate(timeout=PATIENCE_S)
-    assert "ps:0" in output
-    assert "worker" in output
 
 
 def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(home: Desk) -> None:
