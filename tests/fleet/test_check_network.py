@@ -74,11 +74,11 @@ Injected = Callable[[Fleet], AbstractContextManager[None]]
 PORTS = "2221:2299"
 
 
-def shut(*words: str, source: str = "", **chain: str) -> tuple[str, Injected]:
+def shut(ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT") -> tuple[str, Injected]:
     """On gpu-2; `source`: for this host alone."""
 
     def inject(fleet: Fleet) -> AbstractContextManager[None]:
-        return faults.shut(fleet["gpu-2"], *words, **chain, **({"source": fleet[source].address} if source else {}))
+        return faults.shut(fleet["gpu-2"], ports, how, source=source and fleet[source].address, chain=chain)
 
     return "gpu-2", inject
 
