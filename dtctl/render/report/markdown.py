@@ -123,7 +123,7 @@ def _hosts(report: Report) -> Iterator[str]:
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
     known = list(gpus.rows(report.status))
     if known:
-        yield from ("", *_table(gpus.HEADINGS, known))
+        yield from ("", *_table(list(gpus.COLUMNS), known))
     yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 
