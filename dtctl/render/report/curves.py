@@ -6,8 +6,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dtctl.model import grouped
 from dtctl.operations.metrics import Series
 from dtctl.operations.report import Report
+from dtctl.render.metrics import names
 from dtctl.render.report.html import scaled
 
 MOST_FIGURES = 40
@@ -44,20 +46,8 @@ def figures(report: Report) -> list[Figure]:
 
 def tags(report: Report) -> dict[str, list[Series]]:
     """The series of each tag that has a point, in the order to show them."""
-    found: dict[str, list[Series]] = {}
-    for one in [*report.scalars.series, *report.rates]:
-        if one.points:
-            found.setdefault(one.tag, []).append(one)
+    found = grouped((one.tag, one) for one in [*report.scalars.series, *report.rates] if one.points)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
-
-
-def names(several: Sequence[Series]) -> list[str]:
-    """Names that distinguish the series of one tag."""
-    for name in (lambda one: one.name, lambda one: f"{one.host} {one.name}", lambda one: f"{one.host}:{one.directory}"):
-        found = [name(one) for one in several]
-        if len(set(found)) == len(found):
-            return found
-    return [f"{one.host}:{one.directory}/{one.name}" for one in several]
 
 
 def as_text(one: Series) -> str:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
-from dtctl.render.format import count
+from dtctl.render.format import count, share
 from dtctl.render.terminal.safe import lines_of, one_line
 
 _KEY = (
@@ -82,8 +82,7 @@ def scaled(value: float, low: float, high: float) -> float | None:
     """Where a number lies between two others; None of what is no finite number."""
     if not math.isfinite(value):
         return None
-    across = high / 2 - low / 2  # the whole may be more than a number can hold
-    return min(1.0, max(0.0, (value / 2 - low / 2) / across)) if across > 0 else 0.5
+    return min(1.0, max(0.0, share(value, low, high, 0.5)))
 
 
 def path(points: Sequence[tuple[float, float | None]]) -> Markup:
