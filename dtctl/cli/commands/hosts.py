@@ -162,8 +162,8 @@ def check(
     from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checks, errors
-    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import status as machine
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))

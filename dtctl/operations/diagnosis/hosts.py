@@ -174,7 +174,11 @@ def diverged(facts: Facts) -> Iterator[Match]:
     bad = [task for task in bad if task.state not in ENDED]
     if bad:
         step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
-        yield Match(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
+        yield Match(
+            tuple(task.id for task in bad),
+            tuple(dict.fromkeys(task.host for task in bad)),
+            {"loss": bad[0].entry["loss"], **step},
+        )
         return
     for host, vitals in facts.hosts.items():
         for one in vitals["diverged"]:
@@ -182,10 +186,6 @@ def diverged(facts: Facts) -> Iterator[Match]:
                 (), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
             )
             return
-
-
-def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(task.host for task in tasks))
 
 
 def throttled(facts: Facts) -> Iterator[Match]:

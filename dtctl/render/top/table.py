@@ -83,10 +83,6 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
     return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
 
 
-def _rates(seen: RowData) -> str:
-    return curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
-
-
 def _least_use(seen: RowData) -> float | None:
     """Of its GPUs: the one that is idle most holds up the others."""
     known = roster.gpus_of(seen.status, [seen.task])
@@ -100,7 +96,11 @@ COLUMNS = (
     Column("FOR", _since, "right", spare=3),
     Column("STEP", lambda seen: seen.task.entry["step"], "right", spare=1),
     Column("RATE", _rate, "right", spare=4),
-    Column(" RATE", text=_rates, spare=11),
+    Column(
+        " RATE",
+        text=lambda seen: curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True),
+        spare=11,
+    ),
     Column(
         "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
     ),
