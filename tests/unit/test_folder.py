@@ -57,7 +57,7 @@ def test_the_new_content_is_for_its_owner_alone_whatever_the_umask_says(tmp_path
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 @pytest.mark.parametrize("call", ["open", "fchmod", "fsync"])
-def test_an_interrupt_while_writing_keeps_the_old_content(
+def test_a_failure_while_writing_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
     file = tmp_path / "record.json"

@@ -139,7 +139,7 @@ def is_of_reachable_hosts(verdict: Verdict) -> bool:
 
 @cases
 @given(run=runs(), lost=st.sets(st.sampled_from("abcd"), min_size=1, max_size=3))
-def test_the_outcome_is_unknown_while_deciding_hosts_are_unreachable(run: tuple[Spec, Tasks], lost: set[str]) -> None:
+def test_an_outcome_with_unreachable_hosts_holds_when_all_answer(run: tuple[Spec, Tasks], lost: set[str]) -> None:
     spec, tasks = run
     every = list(dict.fromkeys(member["host"] for member in spec["roster"]))
     here = of_the_controller(spec, tasks, [host for host in every if host not in lost])
