@@ -75,7 +75,11 @@ def whole(held: Mapping[str, str], number: int) -> str:
     """The page with these parts; `number` is that of the newest of them."""
     names = ("answer", "about", "news", "unknown", "problems", *_HEADINGS)
     parts = {name: Markup(held.get(name, "")) for name in names} | {"title": held.get("title", "")}
-    return str(_macros().page(parts, number, _HEADINGS, _STATES, Markup(STYLE), Markup(script())))
+    return str(
+        _macros().page(
+            parts, number, [(at, name, "") for at, name in _HEADINGS.items()], _STATES, Markup(STYLE), Markup(script())
+        )
+    )
 
 
 def entered(place: str) -> str:

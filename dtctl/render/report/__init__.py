@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -12,14 +13,18 @@ from dtctl import __version__
 from dtctl.operations.report import MARK, Report
 from dtctl.render.format import local_time
 from dtctl.render.report.html import templates
-from dtctl.render.report.sections import contents, headings
+from dtctl.render.report.sections import sections as sections_of
 from dtctl.render.terminal import console
+
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
 
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
 """Light and dark, narrow and wide, on paper. It fetches nothing."""
 
 
-def page(report: Report) -> str:
+def page(report: Report, compared: Comparison | None = None) -> str:
+    """`compared`: with other runs."""
     return (
         templates()
         .get_template("page.html")
@@ -30,8 +35,7 @@ def page(report: Report) -> str:
             policy=policy(),
             style=Markup(STYLE),
             about=about(report),
-            headings=headings(report),
-            contents=contents(report),
+            parts=sections_of(report, compared),
             version=__version__,
         )
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dtctl.model import grouped
@@ -39,14 +40,27 @@ class Figure:
         return [f"{label}: {text}" for label, text in zip(self.labels, self.texts, strict=True)]
 
 
-def figures(report: Report) -> list[Figure]:
-    """Losses and rates first."""
-    return [_figure(name, several[:MOST_CURVES]) for name, several in list(tags(report).items())[:MOST_FIGURES]]
+def figures(by_tag: Mapping[str, Sequence[Series]]) -> list[Figure]:
+    return [_figure(name, several[:MOST_CURVES]) for name, several in list(by_tag.items())[:MOST_FIGURES]]
 
 
 def tags(report: Report) -> dict[str, list[Series]]:
     """The series of each tag that has a point, in the order to show them."""
-    found = grouped((one.tag, one) for one in [*report.scalars.series, *report.rates] if one.points)
+    return _by_tag([*report.scalars.series, *report.rates])
+
+
+def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]]:
+    """With a series for each run that has the tag."""
+    return _by_tag(
+        dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
+        for run, series in runs.items()
+        for one in series
+    )
+
+
+def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
+    """Losses and rates first."""
+    found = grouped((one.tag, one) for one in series if one.points)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
@@ -15,8 +16,12 @@ from dtctl.render.events import event_line
 from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.html import templates
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.transport.group_errors import rows
+
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
+    from dtctl.operations.metrics import Series
 
 MOST_INCIDENTS = 50
 
@@ -34,16 +39,24 @@ HEADINGS = {
 """By the names of the anchors."""
 
 
-def headings(report: Report) -> dict[str, str]:
-    """What is missing is one where something is."""
-    return {at: name for at, name in HEADINGS.items() if at != "gaps" or report.errors}
-
-
 def contents(report: Report, *, headed: bool = False) -> dict[str, Markup]:
     """By the names of the anchors, in order. `headed`: the outcome is above them already."""
+    return {at: getattr(_macros(), f"{at}_section")(report, headed) for at in HEADINGS}
+
+
+def sections(report: Report, compared: Comparison | None = None) -> list[tuple[str, str, Markup]]:
+    """Anchor, heading and what is below it: what is missing where something is, the comparison with other runs."""
+    parts = [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+    if compared is None:
+        return parts
+    return [*parts[:1], ("compared", "Side by side", _macros().compared_section(compared)), *parts[1:]]
+
+
+def _macros() -> Any:
     functions = {
         "checkpoint_problems": checkpoint_problems,
         "checkpoint_rows": checkpoint_rows,
+        "comparison_rows": _compared_rows,
         "curves": curves,
         "event_line": event_line,
         "facts": facts,
@@ -53,11 +66,19 @@ def contents(report: Report, *, headed: bool = False) -> dict[str, Markup]:
         "reasons": gaps,
         "restarts_lines": restarts_lines,
         "spent": _spent,
+        "tags_of_runs": _tags_of_runs,
         "tasks": timeline,
         "version": __version__,
     }
-    macros = templates().get_template("sections.html", globals=functions).module
-    return {at: getattr(macros, f"{at}_section")(report, headed) for at in HEADINGS}
+    return templates().get_template("sections.html", globals=functions).module
+
+
+def _compared_rows(found: Comparison) -> list[list[str]]:
+    return [[name, *values] for name, values in comparison_rows(found)]
+
+
+def _tags_of_runs(found: Comparison) -> dict[str, list[Series]]:
+    return curves.tags_of_runs({run: one.series for run, one in found.runs.items()})
 
 
 def _spent(found: Goodput) -> list[tuple[str, float, float, str]]:
