@@ -70,11 +70,11 @@ MOST_NAMED = 60
 """Characters of folded names that a person reads through."""
 
 
-def summarize_hosts(names: Iterable[str]) -> str:
+def summarize_hosts(names: Iterable[str], most: int = MOST_NAMED) -> str:
     """Hosts with whom all is well: gpu-[1-4]; or, scattered as they are where others have failed, only `270 hosts`."""
     known = list(names)
     folded = fold(known)
-    return folded if len(folded) <= MOST_NAMED else count(len(known), "host")
+    return folded if len(known) == 1 or len(folded) <= most else count(len(known), "host")
 
 
 def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:

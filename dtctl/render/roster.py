@@ -14,7 +14,7 @@ from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
-from dtctl.render.format import count, duration, fold, size
+from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.tables import styled, table
 
 if TYPE_CHECKING:
@@ -95,12 +95,6 @@ def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
     return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
-def _hosts_cell(row: Row, status: RunStatus) -> str:
-    hosts = dict.fromkeys(task.host for task in row.tasks)
-    folded = fold(hosts)
-    return folded if len(hosts) == 1 or len(folded) <= _LONGEST_HOSTS else count(len(hosts), "host")
-
-
 def _state_cell(row: Row, status: RunStatus) -> Text:
     state = row.first.state
     return styled(state.value, STATE_STYLE.get(state, ""))
@@ -148,7 +142,7 @@ def _gpu_cell(what: Literal["use", "memory", "heat"], row: Row, status: RunStatu
 
 COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
     "TASK": lambda row, status: fold(str(task.id) for task in row.tasks),
-    "HOST": _hosts_cell,
+    "HOST": lambda row, status: summarize_hosts(dict.fromkeys(task.host for task in row.tasks), _LONGEST_HOSTS),
     "STATE": _state_cell,
     "FOR": _of("since", lambda times, now: _ago(max(times), now)),
     "STEP": _of("step", _span),
