@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.records.checkpoints import Landing, StoreResult
+from dtctl.agent.records.values import is_storage_url
 from dtctl.bundle.sender import raise_agents_reason
 from dtctl.errors import AgentError, ConnectionLost, DtctlError, PreflightError
 from dtctl.folder import open_regular
@@ -193,11 +194,12 @@ class Pushed:
 
 
 def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
-    """Where the next run of this plan looks. `into`: a directory there, or, with a / at its front or a ~, another one.
+    """Where the next run of this plan looks. `into`: a directory there; with a / at its front, a ~, or as a URL
+    another one.
 
     Raises PreflightError where no setting says where that is.
     """
-    elsewhere = into is not None and into.startswith(("/", "~"))
+    elsewhere = into is not None and (into.startswith(("/", "~")) or is_storage_url(into))
     below = None if into is None or elsewhere else into.strip("/")
     if below is not None and ("/" in below or below in ("", ".", "..")):
         raise PreflightError(
@@ -206,13 +208,11 @@ def targets(plan: RunPlan, into: str | None) -> tuple[Target, ...]:
         )
     found = []
     for host in restoring_hosts(plan):
-        named = (on_host(into, plan.cluster.name),) if into is not None and elsewhere else plan.checkpoint_dirs[host]
-        if not named and (urls := checkpoint_places(plan.cluster, plan.dirs[host])):
-            raise PreflightError(
-                f"{plan.cluster.name} looks for checkpoints in {urls[0]}: dtctl writes to no storage URL",
-                detail="nothing was sent",
-                hint="copy it there with the tools of that storage; or name a directory on the hosts: --into DIR",
-            )
+        named = (
+            (on_host(into, plan.cluster.name),)
+            if into is not None and elsewhere
+            else checkpoint_places(plan.cluster, plan.dirs[host])
+        )
         if not named:
             raise PreflightError(
                 f"no setting of {plan.cluster.file} says where {plan.cluster.name} looks for checkpoints",
@@ -228,7 +228,7 @@ def push(
     """Raises DtctlError; what has arrived by then is kept for the next push, and nothing of it has its final name."""
     with ExitStack() as stack:
         push = secrets.token_hex(16)
-        deliveries = {one.host: Delivery(record, own, one, (push, by), report) for one in where}
+        deliveries = {one.host: _delivery(one)(record, own, one, (push, by), report) for one in where}
         for one in deliveries.values():
             stack.callback(one.close)
         every = list(deliveries.values())
@@ -249,10 +249,18 @@ def push(
             if one.host not in shared:
                 one.close()
         senders = [deliveries[host] for host in shared]
-        all_do("store the checkpoint", senders, Delivery.send)
-        all_do("give the checkpoint its name", senders[1:], Delivery.keep)
+        all_do("store the checkpoint", senders, lambda one: one.send())
+        all_do("give the checkpoint its name", senders[1:], lambda one: one.keep())
         senders[0].keep()
         return Pushed(own, tuple(one.placed(shared[one.host]) for one in senders))
+
+
+def _delivery(target: Target) -> type[Delivery]:
+    if not is_storage_url(target.directory):
+        return Delivery
+    from dtctl.operations.checkpoints.upload import Upload
+
+    return Upload
 
 
 def _shared(every: Sequence[Delivery]) -> dict[str, list[str]]:
