@@ -7,8 +7,8 @@ import time
 
 from dtctl.agent.checkpoints import formats
 from dtctl.errors import PreflightError
+from dtctl.operations.checkpoints.delivery import Delivery
 from dtctl.operations.checkpoints.local import OwnFile
-from dtctl.operations.checkpoints.push import Delivery
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.storage import PATIENCE_S, Object, Place, label
 
