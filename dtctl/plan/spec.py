@@ -8,12 +8,13 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from dtctl.agent.records.kinds import fields_of
+from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
     MAKER_SETTINGS,
     VERSION,
     Environment,
     Member,
+    Moved,
     RecoverySpec,
     Setup,
     Spec,
@@ -89,7 +90,10 @@ def run_spec(
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
-        recovery=_record(RecoverySpec, plan.cluster.recovery),
+        recovery=_record(RecoverySpec, plan.cluster.recovery, replace_s=None),
+        spares={},
+        arbiters=[],
+        moved=made(Moved),
         settings={**plan.cluster.settings, "trainer.code": code},
         replaced=dict(replaced),
     )
@@ -97,7 +101,7 @@ def run_spec(
 
 NO_FILES: Mapping[str, str] = {}
 
-_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent")
+_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent", "seats")
 
 
 def host_spec(
@@ -115,6 +119,7 @@ def host_spec(
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
         "absent": list(absent),
+        "seats": {},
     }
     return cast("Spec", {**common, **own})
 
