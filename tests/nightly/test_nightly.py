@@ -195,11 +195,7 @@ WHOLE = "import pytest\npytest.skip('not today', allow_module_level=True)\n"
     ],
 )
 def test_a_skip_fails_in_ci_unless_it_is_expected_for_its_reason(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    listed: str,
-    ci: str,
-    outcomes: dict[str, int],
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, listed: str, ci: str, outcomes: dict[str, int]
 ) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.mkdir("tests").joinpath("skips.txt").write_text(listed)

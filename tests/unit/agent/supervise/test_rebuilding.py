@@ -34,13 +34,7 @@ JUNK = {
 }
 LOOKS = 40
 
-NOT_TOLD_BY_EVENTS = (
-    "since",
-    "history",
-    "exit",
-    "progress",
-    "version",
-)
+NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version")
 
 
 class Ended(Exception):
