@@ -36,9 +36,10 @@ from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
+from dtctl.operations.checkpoints.delivery import StoredCheckpoint
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
-from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
+from dtctl.operations.checkpoints.push import Pushed
 from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks import Line, Statement, found
 from dtctl.operations.checks.checking import Checked
@@ -88,10 +89,10 @@ from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
-from dtctl.render.machine import diagnosis as machine_checks
-from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document, results
 from dtctl.render.machine import files as machine_checkpoints
+from dtctl.render.machine import status as machine_checks
+from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
