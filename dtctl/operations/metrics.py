@@ -138,7 +138,7 @@ def follow_metrics(
 
     Raises DtctlError where no host can be followed.
     """
-    hosts, unknown = record.routes_to(record.hosts)
+    hosts, unknown = record.routes_to(record.task_hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
     without_repeats = _WithoutRepeats()
     with Streams(transport) as streams:
@@ -160,7 +160,7 @@ def follow_metrics(
                 yield answer
             if not following:
                 break
-    if failed and len(failed) == len(record.hosts):
+    if failed and len(failed) == len(record.task_hosts):
         raise next(iter(failed.values()))
 
 

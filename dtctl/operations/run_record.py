@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dtctl.agent.records.spec import Inventory
+from dtctl.agent.records.spec import Inventory, hosts_of
 from dtctl.agent.records.values import urls_of
 from dtctl.errors import DtctlError, TransportError
 from dtctl.folder import read_regular
@@ -38,7 +38,7 @@ class RunRecord:
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Hosts with a task that this machine can reach; in its own records, all of them."""
+    """Hosts with a part in the run that this machine can reach, also without a task; in its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId
@@ -47,7 +47,7 @@ class RunRecord:
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Host of the cluster file -> the one that has taken its place in this run."""
     others: Mapping[str, Host] = field(default_factory=dict)
-    """Hosts without a task that this machine knows a way to: the run may have moved to one of them."""
+    """Other hosts that this machine knows a way to: a later run may be on one of them."""
     grace_s: float = 30.0
     addresses: Mapping[TaskId, str] = field(default_factory=dict)
     """Where tasks listen, as a host reports it: hosts may choose the ports."""
@@ -84,8 +84,14 @@ class RunRecord:
         return self.elected or self.roster[self.lead]
 
     @property
+    def task_hosts(self) -> tuple[str, ...]:
+        """Those of `hosts` that have a task now; the others are spares, arbiters, or were replaced."""
+        used = set(self.roster.values())
+        return tuple(name for name in self.hosts if name in used)
+
+    @property
     def unknown_hosts(self) -> tuple[str, ...]:
-        """Hosts of the run that this machine knows no way to."""
+        """Hosts with tasks that this machine knows no way to."""
         return tuple(name for name in dict.fromkeys(self.roster.values()) if name not in self.hosts)
 
     def route_to(self, name: str) -> Host:
@@ -116,7 +122,7 @@ class RunRecord:
         The cluster file may have changed since, or another machine has started the run.
         """
         roster = {TaskId.parse(member["task"]): member["host"] for member in inventory["roster"]}
-        used = set(roster.values())
+        used = set(hosts_of(inventory))
         hosts, others = self.hosts, self.others
         if used != hosts.keys():
             every = {**others, **hosts}
@@ -194,12 +200,12 @@ def record_of(plan: Roster, run: str | None = None, created: float = 0.0) -> Run
         cluster=plan.cluster.name,
         run=run,
         file=plan.cluster.file,
-        hosts={name: hosts[name] for name in plan.hosts},
+        hosts={name: hosts[name] for name in plan.members},
         roster={task.id: task.host for task in plan.tasks},
         lead=plan.lead,
         success=plan.success,
         created=created,
-        others={name: host for name, host in hosts.items() if name not in plan.hosts},
+        others={name: host for name, host in hosts.items() if name not in plan.members},
         grace_s=plan.cluster.grace_s,
         file_sha256=plan.cluster.file_sha256,
         as_written=plan.cluster.as_written,

@@ -219,6 +219,14 @@ def _show_joined(result: UpResult) -> None:
 
 def _show_missing(result: UpResult, plan: RunPlan) -> None:
     """Why hosts are not there, by reasons; and what that comes to."""
+    if result.unready:
+        show_host_errors(result.unready, tolerated=True)
+        spares, arbiters = (
+            [host for host in result.unready if host in named] for named in (plan.cluster.spares, plan.cluster.arbiters)
+        )
+        parts = [f"{fold(spares)} {'takes' if len(spares) == 1 else 'take'} no tasks over"] * bool(spares)
+        parts += [f"{fold(arbiters)} {'does' if len(arbiters) == 1 else 'do'} not vote"] * bool(arbiters)
+        show_warning(" and ".join(parts), hint="dtctl up    adds them later, and changes nothing else")
     if not result.absent:
         return None
     show_host_errors(result.absent, tolerated=True)

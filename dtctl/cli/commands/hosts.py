@@ -79,7 +79,7 @@ def trust(
     spares = {name: cluster.hosts[name] for name in cluster.spares}
     record = record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
-    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
+    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [*record.hosts])]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")

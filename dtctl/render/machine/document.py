@@ -94,6 +94,7 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         **picked(outcome, "revival=comesBackBy"),
         "joined": plain(tuple(outcome.joined)),
         "missing": errors(outcome.absent),
+        "unready": errors(outcome.unready),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 
