@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.host import outputs, ports, processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import can_be_given
 from dtctl.agent.requests.starting import most_ports
 from dtctl.agent.run import environment
@@ -320,6 +322,21 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
         "\\0HOME",
     ]
     assert environment.Marks(None).text("\0CODE") == "/home/u"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--ps_hosts=\0ADDRESS(ps:0),\0ADDRESS(ps:1)", "--ps_hosts=b:2222,[fe80::1]:2223"),
+        ("tcp://\0HOST(ps:1)/\0PORT(ps:1)", "tcp://fe80::1/2223"),
+        ("\0ADDRESS(worker:0)\0ADDRESS(gone:0)", ""),
+        ("ADDRESS(ps:0)", "ADDRESS(ps:0)"),
+    ],
+)
+def test_an_address_mark_is_replaced_by_that_of_the_roster(text: str, expected: str) -> None:
+    places = {"ps:0": "b:2222", "ps:1": "[fe80::1]:2223", "worker:0": None}
+    roster = [made(Member, task=task, host="b", address=address) for task, address in places.items()]
+    assert environment.Marks(None, {"PATH": ""}, roster).text(text) == expected
 
 
 def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() -> None:
