@@ -139,8 +139,6 @@ class _Report(UpReport):
 def _warn(outcome: UpResult) -> None:
     for host, error in outcome.absent.items():
         log.warning("the run continues without %s: %s", host, error)
-    for host, error in outcome.unready.items():
-        log.warning("%s neither votes nor takes tasks over: %s", host, error)
     if outcome.unremembered is not None:
         log.warning("%s", outcome.unremembered)
 

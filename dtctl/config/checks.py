@@ -455,8 +455,9 @@ def _check_replace(content: ClusterFile, findings: Findings) -> None:
     elif said.mode == "never":
         findings.add(path, f"{after}, but recovery.mode is never", "leave out one of them")
     elif said.replace_s < least_s:
-        needs = f"a host that is cut off needs {duration_text(least_s)} to end its tasks first, with grace: {duration_text(content.grace_s)}"
-        findings.add(path, f"{after}, but {needs}", f"write replace: {duration_text(least_s)}, or a shorter grace")
+        least, grace = duration_text(least_s), duration_text(content.grace_s)
+        summary = f"{after}; a host that is cut off needs {least} to end its tasks first, with grace: {grace}"
+        findings.add(path, summary, f"write replace: {least}, or a shorter grace")
     elif said.host_timeout_s is not None and said.host_timeout_s <= said.replace_s:
         summary = f"{after}, but recovery.host_timeout gives the tasks up after {duration_text(said.host_timeout_s)}"
         findings.add(path, summary, "take a longer host_timeout, or a shorter replace")

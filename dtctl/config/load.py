@@ -294,7 +294,8 @@ def build(content: ClusterFile, file: Path, findings: Findings) -> Cluster:
         log_limit_bytes=content.logs.limit,
         coordinator_port=coordinator_port,
         own_coordinator_port="port" in content.coordinator.written,
-        **idle,
+        spares=idle["spares"],
+        arbiters=idle["arbiters"],
         **_shared(Settings, content) | {"recovery": _recovery(content), "hooks": hooks},
     )
     check_order(cluster, findings)
@@ -349,7 +350,7 @@ def _recovery(content: ClusterFile) -> Recovery:
         set(getattr(said, key)) - (set() if key in said.written else set(getattr(said, other)))
         for key, other in (("retry", "permanent"), ("permanent", "retry"))
     )
-    codes = {"retry": tuple(sorted(retry)), "permanent": tuple(sorted(permanent))}
+    codes: dict[str, Any] = {"retry": tuple(sorted(retry)), "permanent": tuple(sorted(permanent))}
     return dataclasses.replace(said, replace_s=replace_after_s(content), **codes, **budgets)
 
 

@@ -38,7 +38,7 @@ class RunRecord:
     run: str | None
     file: Path | None
     hosts: Mapping[str, Host]
-    """Hosts with a part in the run that this machine can reach, also without a task; in its own records, all of them."""
+    """Hosts of the run that this machine can reach, also those without a task; in its own records, all of them."""
     roster: Mapping[TaskId, str]
     """Task -> host, in the order of the file."""
     lead: TaskId

@@ -131,6 +131,7 @@ class RankLayout:
     beside: Mapping[TaskId, tuple[TaskId, ...]]
     """For each of these, those who train on its host, itself among them, by rank."""
     gpus: Gpus
+
     @classmethod
     def of(cls, cluster: Cluster, spec: ClusterSpec, gpus: Gpus) -> RankLayout:
         ranks = {task: rank for rank, task in enumerate(trainers(cluster))}

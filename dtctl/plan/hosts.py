@@ -76,7 +76,9 @@ def brought_along(cluster: Cluster, host: Host, dirs: Directories) -> tuple[str,
     """
     if cluster.data.source is not None:
         return ()
-    reads = host.name in cluster.standby or any(host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS))
+    reads = host.name in cluster.standby or any(
+        host.name in job.hosts for name, job in cluster.jobs.items() if name not in (PS, *KVSTORE_JOBS)
+    )
     own = on_host(".", cluster.name) + "/"
     data = paths_of([dirs["data"]]) if reads and "data" in dirs else []
     return tuple(path for path in data if not path.startswith(own))

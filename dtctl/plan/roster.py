@@ -106,9 +106,9 @@ class RunPlan(Roster):
     def on_host(self, host: str) -> tuple[TaskPlan, ...]:
         return tuple(task for task in self.tasks if task.host == host)
 
-    def first_on(self, host: str) -> TaskPlan | None:
-        """One whose environment the host is prepared for; of a spare one that it could take."""
-        return next(itertools.chain(self.on_host(host), *self.seats.get(host, {}).values()), None)
+    def may_run(self, host: str) -> tuple[TaskPlan, ...]:
+        """Its tasks, and of a spare those that it could take; an arbiter has none."""
+        return tuple(itertools.chain(self.on_host(host), *self.seats.get(host, {}).values()))
 
 
 _SHOWN = {HOME: "~", CODE: "{code}", PATH: "$PATH", PYTHON: "python"}

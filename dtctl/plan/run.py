@@ -16,9 +16,19 @@ from dtctl.errors import PreflightError
 from dtctl.model import CHOSEN_PORT, DIRECTORY_NAMES, Host, TaskId
 from dtctl.plan.data import data_place, dealt
 from dtctl.plan.dialects import VARIABLES, ClusterSpec, RankLayout, TfConfigs, fill, placement_arguments, placement_env
-from dtctl.plan.hosts import LOOPBACK, Directories, Gpus, checkpoint_places, directories, join_address, on_host, visible_gpus
+from dtctl.plan.hosts import (
+    LOOPBACK,
+    Directories,
+    Gpus,
+    checkpoint_places,
+    directories,
+    join_address,
+    on_host,
+    visible_gpus,
+)
 from dtctl.plan.roster import Roster, RosterEntry, RunPlan, TaskPlan, known_target_step, plan_roster
 from dtctl.plan.seats import Seat, marked_spec, seats_on, with_marks
+
 
 def plan_run(cluster: Cluster, hostnames: Mapping[str, str], *, local_python: str) -> RunPlan:
     """What `up` would start.

@@ -116,7 +116,7 @@ def host_spec(
     plan: RunPlan, host: str, common: Spec, absent: Iterable[str] = (), *, files: Mapping[str, str] = NO_FILES
 ) -> Spec:
     """`common`: the `run_spec` of the plan. `files`: of the environment, with their SHA-256."""
-    first = plan.first_on(host)
+    first = next(iter(plan.may_run(host)), None)
     seats = plan.seats.get(host, {})
     own: dict[str, object] = {
         "host": host,

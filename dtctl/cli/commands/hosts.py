@@ -164,6 +164,7 @@ def check(
     from dtctl.render import checks, errors
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
+    from dtctl.render.plan import survival_lines
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
@@ -191,6 +192,8 @@ def check(
         document.print_json("Check", machine.checked(checked))
     else:
         checks.show_checked(checked)
+        for line in survival_lines(plan):
+            errors.note(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

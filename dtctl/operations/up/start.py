@@ -116,7 +116,6 @@ class Joining:
 
 A = TypeVar("A")
 
-NOBODY: Mapping[str, DtctlError] = {}
 _NOTHING_STARTED: answers.Started = {"run": "", "tasks": {}}
 _SAY_PORTS = "ports: auto queries every host: dtctl up --ports-from 2222 --allow-missing N    says them instead"
 
@@ -214,11 +213,10 @@ class Starting:
     def _has_task(self, host: str) -> bool:
         return host in self.launch.plan.hosts
 
-    def missing(self, joined: Mapping[str, DtctlError] = NOBODY) -> dict[str, Mapping[str, DtctlError]]:
-        """The fields of an UpResult. `joined`: hosts that could not join, and why."""
-        lacked = {**self.absent, **joined}
-        named = {host: error for host, error in lacked.items() if self._has_task(host)}
-        return {"absent": named, "unready": {host: error for host, error in lacked.items() if host not in named}}
+    @property
+    def missing(self) -> dict[str, DtctlError]:
+        """Those of `absent` that have a task."""
+        return {host: error for host, error in self.absent.items() if self._has_task(host)}
 
     def pass_over(self, errors: Mapping[str, DtctlError]) -> None:
         """Goes on without these hosts as well, where that is allowed; who asks next will be told why it is not."""
@@ -227,7 +225,7 @@ class Starting:
         dispensable = {
             host: error for host, error in errors.items() if self._has_task(host) and is_dispensable(plan, host)
         }
-        if len(self.missing()["absent"]) + len(dispensable) <= allowed:
+        if len(self.missing) + len(dispensable) <= allowed:
             self._go_without("start", dispensable)
 
     def give_back(self, names: Iterable[str]) -> tuple[Host, ...]:
@@ -242,7 +240,7 @@ class Starting:
             host: error for host, error in errors.items() if host in still_away or not self._has_task(host)
         }  # whoever has no task is missed by nobody
         others = {host: error for host, error in errors.items() if host not in away}
-        already = self.missing()["absent"]
+        already = self.missing
         lacked = {**away, **left_out(self.launch.plan, self.launch.allow_missing, doing, others, already)}
         for host in lacked:
             if (session := self._sessions.pop(host, None)) is not None:

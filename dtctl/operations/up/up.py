@@ -96,7 +96,7 @@ def _start(
         revival=_reported(kept, "reboot"),
         new_revival=_reported({host: answer for host, answer in kept.items() if answer["reboot_new"]}, "reboot"),
         aside={host: tuple(answer["aside"]) for host, answer in kept.items() if answer["aside"]},
-        **starting.missing(),
+        absent=starting.absent,
         unconfirmed=starting.unconfirmed,
         unremembered=unsaved and unbegun,  # what was begun is found again
         lead=starting.hand_over(),
@@ -135,13 +135,13 @@ def _already_there(starting: Starting, prepared: Prepared) -> UpResult | None:
     if run is None:
         return None
     ended, drained = starting.not_running(there)
-    found = UpResult(run, {}, ended, drained=drained, **starting.missing())
+    found = UpResult(run, {}, ended, absent=starting.absent, drained=drained)
     if joining is None or not new:
         return found
     hosts = starting.give_back(new)
     outcomes = Joining(starting.launch, joining, starting.transport, starting.report).join(hosts)
     joined = statuses(starting.launch.record.roster, outcomes.results)
-    return dataclasses.replace(found, joined=joined, **starting.missing(outcomes.errors))
+    return dataclasses.replace(found, joined=joined, absent={**found.absent, **outcomes.errors})
 
 
 def _unchanged(prepared: Prepared, with_tasks: Collection[str]) -> str | None:

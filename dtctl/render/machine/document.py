@@ -94,7 +94,6 @@ def started(cluster: str, outcome: UpResult) -> dict[str, Any]:
         **picked(outcome, "revival=comesBackBy"),
         "joined": plain(tuple(outcome.joined)),
         "missing": errors(outcome.absent),
-        "unready": errors(outcome.unready),
         "movedAside": [{"host": host, "path": path} for host, paths in outcome.aside.items() for path in paths],
     }
 
@@ -119,6 +118,9 @@ def plan(
         **picked(value, "lead success"),
         "strategy": value.strategy.value,
         "coordinator": picked(value.coordinator, "host address"),
+        "voters": [voter["host"] for voter in value.voters],
+        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "replaceSeconds": value.cluster.recovery.replace_s,
         "stages": [
             {
                 **picked(stage, "name tasks"),
