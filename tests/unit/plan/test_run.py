@@ -206,13 +206,21 @@ HOSTS = "of these hosts may be gone at once"
     ("hosts", "idle", "gpus", "lines"),
     [
         ("a", {}, {}, []),
-        ("ab", {}, {}, ["no other host coordinates: it takes three machines to elect another; add one under arbiters:"]),
+        (
+            "ab",
+            {},
+            {},
+            ["no other host coordinates: it takes three machines to elect another; add one under arbiters:"],
+        ),
         ("ab", {"arbiters": ("z",)}, {}, [f"one of b,z coordinates; 1 {HOSTS}"]),
         (
             "ab",
             {"spares": ("s",)},
             {},
-            [f"one of b,s coordinates; 1 {HOSTS}", "when any host is gone for 5m, s takes its tasks if it sees the checkpoints"],
+            [
+                f"one of b,s coordinates; 1 {HOSTS}",
+                "when any host is gone for 5m, s takes its tasks if it sees the checkpoints",
+            ],
         ),
         (
             "abc",
