@@ -68,6 +68,9 @@ class RunRecord:
     """Storage URLs of the lead's host, as the cluster file has them: what hosts report is not opened here."""
     elected: str | None = None
     """The host that coordinates in place of the lead's, as hosts of the run report it."""
+    moved: Mapping[str, str] = field(default_factory=dict)
+    """Host -> the one that has taken its tasks during the run, as hosts of the run report it; the roster has it so."""
+    arbiters: tuple[str, ...] = ()
 
     @property
     def project(self) -> Path | None:
@@ -88,6 +91,10 @@ class RunRecord:
         """Those of `hosts` that have a task now; the others are spares, arbiters, or were replaced."""
         used = set(self.roster.values())
         return tuple(name for name in self.hosts if name in used)
+
+    @property
+    def idle_hosts(self) -> tuple[str, ...]:
+        return tuple(name for name in self.hosts if name not in self.task_hosts)
 
     @property
     def unknown_hosts(self) -> tuple[str, ...]:
@@ -144,6 +151,8 @@ class RunRecord:
             target_step=inventory["target_step"],
             elected=inventory["elected"] if inventory["elected"] in used else None,
             settings=inventory["settings"],
+            moved={seat: host for seat, host in inventory["moved"]["seats"].items() if host != seat},
+            arbiters=tuple(inventory["arbiters"]),
         )
 
     def tasks_on(self, host: str) -> tuple[TaskId, ...]:

@@ -241,7 +241,8 @@ def test_plan_says_what_losses_its_shape_survives(
     jobs = [job("worker", ["a", *hosts], [2222, 2223, *[2222] * (len(hosts) - 1)])]
     value = cluster(*jobs, hosts=[ssh_host(name, gpus=gpus.get(name, 0)) for name in names], dirs={"output": "out"})
     recovery = dataclasses.replace(value.recovery, replace_s=300.0 if "spares" in idle else None)
-    value = dataclasses.replace(value, recovery=recovery, **idle)
+    spares, arbiters = idle.get("spares", ()), idle.get("arbiters", ())
+    value = dataclasses.replace(value, recovery=recovery, spares=spares, arbiters=arbiters)
     found = survival_lines(plan_run(value, {name: name for name in names}, local_python="python3"))
     assert [line.removeprefix(GONE) for line in found] == lines
 
