@@ -291,5 +291,7 @@ def _key(inventory: Inventory) -> str:
     """Of what the hosts of a run agree on; they may learn at different times who coordinates it, and who is where."""
     roster = inventory["roster"]
     if inventory["spares"]:  # where tasks have moved, their addresses have changed with them
-        roster = [{**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster]
+        roster = [
+            {**member, "host": member["seat"] or member["host"], "seat": None, "address": None} for member in roster
+        ]
     return json.dumps({**inventory, "roster": roster, "moved": None, "term": 0, "elected": None}, sort_keys=True)

@@ -94,7 +94,7 @@ def run_spec(
         voters=list(plan.voters),
         elected=None,
         term=0,
-        roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
+        roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery),

@@ -153,7 +153,9 @@ def idle_lines(status: RunStatus) -> list[str]:
     idle = status.coordination.idle if status.coordination is not None else {}
     lines = [f"{host} has taken the place of {fold(seats)}" for host, seats in by_value(record.moved).items()]
     # one that was replaced is mentioned again when it is back
-    spares = [host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])]
+    spares = [
+        host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])
+    ]
     for what, names in (("spares", spares), ("arbiters", [host for host in idle if host in record.arbiters])):
         states = by_value({host: _idle_state(idle[host]) for host in names})
         lines += [f"{what}: {'; '.join(f'{fold(hosts)} {state}' for state, hosts in states.items())}"] if states else []

@@ -57,6 +57,8 @@ class Member(Record):
     """Its success is, with that of the others that decide, the run's."""
     serves: Default[bool, False]
     """Others need it to their end: it is not waited for after a success, and stopped last."""
+    seat: Default[Optional[Name], None]
+    """The host that `up` has put it on, where another one has taken its place."""
 
 
 class Stage(Record):
