@@ -21,6 +21,7 @@ from dtctl.agent.records.run_state import Advance, Entry, Intent, Process, State
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
+from tests.unit.agent.coordinate.seating import moved
 from tests.unit.agent.coordinate.world import spec_of
 
 TASKS = ("worker:0", "worker:1")
@@ -155,7 +156,7 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
     assert types.count("state") > 1
 
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True, "term": 0}
+WELCOME = checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0})
 
 
 class Link:
@@ -247,6 +248,15 @@ def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinato
 @pytest.mark.parametrize("followed", [True], indirect=True)
 def test_a_welcome_to_a_run_that_goes_on_is_enough(followed: Any) -> None:
     assert followed(WELCOME).may_start
+
+
+def test_newer_moves_are_what_an_agent_begins_anew_with_and_it_reports_nothing_before(followed: Any) -> None:
+    part = followed({"type": "connected"})
+    assert part.moved is None
+    part = followed({**WELCOME, "moved": moved(b="s")})
+    assert part.moved == moved(b="s")
+    assert not part.connected
+    assert part._dialer.sent == ["hello"]
 
 
 GONE = {"type": "gone", "reason": "nothing was heard", "heard": 100.0}

@@ -17,6 +17,7 @@ from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
+from tests.unit.agent.coordinate.seating import moved, on, with_spares
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
 from tests.waiting import PATIENCE_S, eventually
@@ -150,6 +151,78 @@ def test_an_agent_whose_controller_was_lost_during_the_start_gives_up_what_nobod
     keep(files, {**processes.myself(), "start_time": 1})
     assert supervise(files, ScriptedRole(cable_cut), monkeypatch) is goes
     assert {entry["reason"] for entry in files.state()["tasks"].values()} == {reason}
+
+
+@pytest.mark.parametrize(
+    ("lost", "silent_s", "over", "goes"),
+    [(False, 0.0, False, False), (False, 0.0, True, True), (False, 9e4, False, True), (True, 700.0, False, True)],
+    ids=["waits", "the run is over", "nobody calls for a day", "the start was given up"],
+)
+def test_a_host_without_tasks_stays_until_its_run_is_over(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, lost: bool, silent_s: float, over: bool, goes: bool
+) -> None:
+    def script(role: ScriptedRole, state: State) -> None:
+        role.connected, role.silence_s, role.over = not silent_s, silent_s, over
+
+    roster: Any = [{**member, "host": "h2"} for member in files.spec()["roster"]]
+    paths.write_json(files.path("spec.json"), {**files.spec(), "tasks": [], "roster": roster})
+    paths.write_json(files.state_path, {**files.state(), "tasks": {}})
+    keep(files, {**processes.myself(), "start_time": 1} if lost else None)
+    assert supervise(files, ScriptedRole(script), monkeypatch) is goes
+
+
+def spread(tmp_path: Path, host: str) -> RunFiles:
+    """A run of a spare, s, and two hosts with a task each."""
+    files = RunFiles(str(tmp_path / "runs" / "demo-1" / host))
+    spec = on(with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, "s"), host)
+    files.begin(files.stage(spec, {}, {"PATH": "/bin"}, processes.myself()), spec)
+    keep(files)
+    return files
+
+
+def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s")
+
+    files = spread(tmp_path, "s")
+    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    assert not files.state()["finished"], "its guard starts another"
+    assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
+    assert list(files.state()["tasks"]) == ["worker:0"]
+    assert files.events.count == 0, "nothing was damaged"
+
+
+def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s")
+
+    files = spread(tmp_path, "b")
+    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    [event] = files.events.since(0)
+    assert (event["task"], event["to"], event["reason"]) == ("worker:0", "stopped", "another host has the place of b")
+    assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
+    assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
+
+
+@pytest.mark.parametrize("why", ["full disk", "moves of another run"])
+def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s") if why == "full disk" else moved(x="s")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "no space")
+
+    files = spread(tmp_path, "s")
+    if why == "full disk":
+        monkeypatch.setattr(RunFiles, "write_moved", full)
+    assert not supervise(files, ScriptedRole(orders), monkeypatch)
+    assert files.spec()["moved"]["number"] == 0
 
 
 def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
