@@ -23,8 +23,8 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.values import HOME, paths_of
-from dtctl.plan.hosts import brought_along, join_address, on_host
+from dtctl.agent.records.values import HOME, paths_of, urls_of
+from dtctl.plan.hosts import brought_along, checkpoint_places, join_address, on_host
 from dtctl.plan.seats import has_address
 
 if TYPE_CHECKING:
@@ -108,8 +108,11 @@ def run_spec(
 
 NO_FILES: Mapping[str, str] = {}
 
-_OF_THE_HOST = ("host", "tasks", "seats", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent")
 _OF_TRAINERS = ("dirs", "brought_along", "checkpoint_dirs")
+_OF_THE_HOST = (
+    *("host", "tasks", "seats", "environment", "setup", "absent", "keeps_checkpoints_by_url"),
+    *_OF_TRAINERS,
+)
 
 
 def host_spec(
@@ -128,6 +131,7 @@ def host_spec(
         "environment": environment_of(plan, first, files) if first else None,
         "setup": _setup(plan, first) if first else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
+        "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
         "absent": list(absent),
     }
     if first is None:  # it only votes

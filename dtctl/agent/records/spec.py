@@ -223,6 +223,8 @@ class Spec(Inventory):
     brought_along: Default[Paths, []]
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Default[Paths, []]
+    keeps_checkpoints_by_url: Default[bool, False]
+    """They are in storage that every host sees, by its URLs."""
     bundle: Default[Optional[BundleId], None]
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""

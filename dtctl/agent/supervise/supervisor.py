@@ -221,7 +221,8 @@ class Supervisor:
 
     def _over(self) -> bool:
         if not self._tasks:
-            return self._role.over or self._gives_up or self._is_forgotten()
+            is_asked = self._intent.value["ends_run"] is not None
+            return is_asked or self._role.over or self._gives_up or self._is_forgotten()
         if not all(task.final for task in self._tasks):
             return False
         if self._role.over or (self._gives_up and not coordinates(self._spec)):

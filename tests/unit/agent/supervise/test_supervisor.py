@@ -154,12 +154,18 @@ def test_an_agent_whose_controller_was_lost_during_the_start_gives_up_what_nobod
 
 
 @pytest.mark.parametrize(
-    ("lost", "silent_s", "over", "goes"),
-    [(False, 0.0, False, False), (False, 0.0, True, True), (False, 9e4, False, True), (True, 700.0, False, True)],
-    ids=["waits", "the run is over", "nobody calls for a day", "the start was given up"],
+    ("lost", "silent_s", "over", "asked", "goes"),
+    [
+        (False, 0.0, False, None, False),
+        (False, 0.0, True, None, True),
+        (False, 9e4, False, None, True),
+        (True, 700.0, False, None, True),
+        (False, 0.0, False, {"by": "ada"}, True),
+    ],
+    ids=["waits", "the run is over", "nobody calls for a day", "the start was given up", "a person ends the run"],
 )
 def test_a_host_without_tasks_stays_until_its_run_is_over(
-    files: RunFiles, monkeypatch: pytest.MonkeyPatch, lost: bool, silent_s: float, over: bool, goes: bool
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, lost: bool, silent_s: float, over: bool, asked: Any, goes: bool
 ) -> None:
     def script(role: ScriptedRole, state: State) -> None:
         role.connected, role.silence_s, role.over = not silent_s, silent_s, over
@@ -167,6 +173,7 @@ def test_a_host_without_tasks_stays_until_its_run_is_over(
     roster: Any = [{**member, "host": "h2"} for member in files.spec()["roster"]]
     paths.write_json(files.path("spec.json"), {**files.spec(), "tasks": [], "roster": roster})
     paths.write_json(files.state_path, {**files.state(), "tasks": {}})
+    paths.write_json(files.intent_path, {**files.intent(), "ends_run": asked})
     keep(files, {**processes.myself(), "start_time": 1} if lost else None)
     assert supervise(files, ScriptedRole(script), monkeypatch) is goes
 
