@@ -228,13 +228,12 @@ class Run:
         _check(result.stop)
         self._memory.forget_removed(self._record.cluster, result.removed)
 
-<<<<<<< HEAD
     def _placed(self) -> RunRecord:
         """With its tasks where they are now: a spare may have taken the place of a host."""
         from dtctl.operations.status import placed
 
         return placed(self._record, self._transport) if self._record.idle_hosts else self._record
-=======
+
     def _checkpoints(self) -> list[Checkpoints]:
         from dtctl.operations.checkpoints import each_once
         from dtctl.operations.status import with_checkpoints
@@ -244,7 +243,6 @@ class Run:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)
         return each_once(found.checkpoints)
->>>>>>> w-seats
 
     def _seen(self, found: RunStatus) -> Status:
         self._memory.remember(found)
