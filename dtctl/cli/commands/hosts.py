@@ -187,7 +187,7 @@ def check(
         document.print_json("Check", machine.checked(checked))
     else:
         checks.show_checked(checked)
-        for line in survival_lines(plan):
+        for line in survival_lines(context.plan):
             errors.note(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
