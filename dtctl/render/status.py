@@ -243,13 +243,19 @@ Row = tuple[str, list[str]]
 
 
 def show_comparison(found: Comparison) -> None:
-    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
-    differences = found.differences
-    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
+    rows = comparison_rows(found)
     columns = {"": [name for name, _ in rows]}
     for index, run in enumerate(found.runs):
         columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
     print_table(table(columns))
+
+
+def comparison_rows(found: Comparison) -> list[Row]:
+    """A value for each run."""
+    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
+    differences = found.differences
+    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
+    return rows
 
 
 def _results(runs: list[Compared]) -> Iterator[Row]:

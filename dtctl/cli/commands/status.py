@@ -127,9 +127,8 @@ def compare(
         document.print_json("Comparison", machine.comparison(found))
     elif found.runs:
         show_comparison(found)
-    failed = {**found.errors, **{host: error for one in found.runs.values() for host, error in one.errors.items()}}
-    errors.show_host_errors(failed)
-    exit_for(failed, others=found.runs)
+    errors.show_host_errors(found.failed)
+    exit_for(found.failed, others=found.runs)
 
 
 @on_run

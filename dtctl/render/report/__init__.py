@@ -6,6 +6,7 @@ import base64
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from dtctl import __version__
 from dtctl.operations.report import MARK, Report
@@ -14,14 +15,18 @@ from dtctl.render.report.html import Html, joined, tag
 from dtctl.render.report.sections import sections as sections_of
 from dtctl.render.terminal import console
 
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
+
 STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
 """Light and dark, narrow and wide, on paper. It fetches nothing."""
 
 
-def page(report: Report) -> str:
+def page(report: Report, compared: Comparison | None = None) -> str:
+    """`compared`: with other runs."""
     record = report.status.record
     run = record.run or record.cluster
-    parts = sections_of(report)
+    parts = sections_of(report, compared)
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
