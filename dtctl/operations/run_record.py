@@ -162,9 +162,6 @@ class RunRecord:
         """The names of a host's tasks, as records write them."""
         return frozenset(map(str, self.tasks_on(host)))
 
-    def names_by_host(self) -> dict[str, frozenset[str]]:
-        return {host: self.names_on(host) for host in dict.fromkeys(self.roster.values())}
-
     def to_json(self) -> dict[str, Any]:
         """For this machine's own memory."""
         return {
