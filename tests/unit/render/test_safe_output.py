@@ -36,9 +36,10 @@ from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
+from dtctl.operations.checkpoints.delivery import StoredCheckpoint
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
-from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
+from dtctl.operations.checkpoints.push import Pushed
 from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks import Line, Statement, found
 from dtctl.operations.checks.checking import Checked

@@ -58,11 +58,11 @@ def host() -> Host:
     return made
 
 
-def test_what_has_not_changed_is_not_told(host: Host) -> None:
+def test_unchanged_state_is_not_sent(host: Host) -> None:
     assert host.tell() is None
 
 
-def test_progress_is_told_alone(host: Host) -> None:
+def test_progress_is_sent_alone(host: Host) -> None:
     assert host.tell("worker:1", step=5, loss="0.1") == {
         "type": "progress",
         "serial": 2,
@@ -72,7 +72,7 @@ def test_progress_is_told_alone(host: Host) -> None:
     assert host.tell() is None
 
 
-def test_another_sample_of_the_machine_is_told_alone(host: Host) -> None:
+def test_a_machine_sample_is_sent_alone(host: Host) -> None:
     busy = {**MACHINE, "load": 9.0}
     assert host.tell(machine=busy) == {"type": "progress", "serial": 2, "tasks": {}, "machine": busy}
 
@@ -88,14 +88,14 @@ def test_another_sample_of_the_machine_is_told_alone(host: Host) -> None:
         ("", {"intent_serial": 3}),
     ],
 )
-def test_where_more_is_new_all_is_told(host: Host, task: str, changed: dict[str, Any]) -> None:
+def test_several_changes_are_sent_as_the_whole_state(host: Host, task: str, changed: dict[str, Any]) -> None:
     told = host.tell(task, **changed)
     assert told["type"] == "state"
     assert told["state"] == host.state
 
 
 @pytest.mark.parametrize("change", ["intent", "kept", "lost session"])
-def test_what_is_wanted_here_is_told_with_all(host: Host, change: str) -> None:
+def test_intents_are_sent_with_the_whole_state(host: Host, change: str) -> None:
     if change == "intent":
         host.intent.value["serial"] += 1
     elif change == "kept":
@@ -105,7 +105,7 @@ def test_what_is_wanted_here_is_told_with_all(host: Host, change: str) -> None:
     assert host.tell("worker:0", step=9)["type"] == "state"
 
 
-def test_a_coordinator_of_an_older_build_is_told_all_each_time() -> None:
+def test_an_older_coordinator_is_sent_the_whole_state_each_time() -> None:
     assert not checked(Welcome, {"type": "welcome", "v": 2, "events_from": 0})["progress"], "it says nothing of that"
     host = Host(brief=False)
     assert [host.tell()["type"], host.tell("worker:0", step=1)["type"]] == ["state", "state"]

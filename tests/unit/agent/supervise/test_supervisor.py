@@ -97,7 +97,7 @@ def test_an_agent_stays_until_its_run_is_over(files: RunFiles, monkeypatch: pyte
     assert files.state()["finished"] is False
 
 
-def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_stays_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def coordinator(role: ScriptedRole, state: State) -> None:
         role.over = True
 
@@ -232,7 +232,7 @@ def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
     assert files.spec()["moved"]["number"] == 0
 
 
-def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disconnected_agent_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
         role.connected = False
         return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
@@ -240,14 +240,14 @@ def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: 
     assert not supervise(files, ScriptedRole(cable_cut), monkeypatch)
 
 
-def test_a_state_without_news_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_state_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     serials: list[int] = []
     supervise(files, ScriptedRole(lambda _, state: serials.append(state["serial"])), monkeypatch)
     assert len(serials) == MANY_LOOKS
     assert len(set(serials)) == 1
 
 
-def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it the end of a trainer is noticed at once, and not only at the next look."""
     monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 1000.0)
     monkeypatch.setattr(Task, "due", lambda _, now: now + 1000.0)

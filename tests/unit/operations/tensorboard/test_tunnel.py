@@ -485,6 +485,17 @@ def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some
     assert choose(found, "b", copy=True, here=True) == Location(None, "asked", ("b", "c"))
 
 
+@pytest.mark.parametrize(
+    ("hosts", "here", "place"),
+    [
+        ({"a": answer()}, True, Location(None, "storage", ("a",), urls=("gs://b/x", "gs://b/y"))),
+        ({"a": answer("x")}, False, Location("a", "not_here", left_out=("gs://b",))),
+    ],
+)
+def test_what_is_at_a_storage_url_is_shown_here(hosts: dict[str, EventDirsResult], here: bool, place: Location) -> None:
+    assert choose(found_files(**hosts), "a", copy=False, here=here, urls=("gs://b/x", "gs://b/y")) == place
+
+
 def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
     with pytest.raises(PreflightError) as nowhere:
         choose(found_files(a=answer("x", tensorboard=False)), "a", copy=False, here=False)
