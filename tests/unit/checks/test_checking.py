@@ -23,7 +23,7 @@ from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.run_record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown
-from dtctl.render.machine import diagnosis as machine_form
+from dtctl.render.machine import status as machine_form
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.fakes import FakeSession, FakeTransport
