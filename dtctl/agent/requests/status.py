@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 
 from ..host import paths
-from ..records.answers import MOST_DAMAGED, MOST_RUNS, StatusResult
 from ..records.kinds import made
 from ..records.spec import coordinates, inventory_of
-from ..records.values import brief
+from ..records.values import MOST_DAMAGED, MOST_RUNS, brief
 from ..records.whole_run import RunView
 from . import damaged_runs, run_handles, runs
 
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from typing import Optional
 
     from ..conversation import Conversation
-    from ..records.answers import KnownRun, RunResult, RunsResult, States
+    from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
@@ -53,7 +52,9 @@ def _intents(run: runs.Run) -> Intents:
 
 
 def _none(problem: str) -> StatusResult:
-    return made(StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
+    from ..records import answers  # which imports many others that a status does without
+
+    return made(answers.StatusResult, run=None, time=time.time(), problem=brief(problem) or None)
 
 
 def _checkpoints(talk: Conversation, run: runs.Run, *, guess: bool) -> Reports:
