@@ -1,4 +1,5 @@
-"""Servers of Cloud Storage (gcp-storage-emulator) and S3 (moto) on this machine, with a bucket `runs`."""
+"""Servers of Cloud Storage (gcp-storage-emulator), S3 (moto), Azure (Azurite) and WebHDFS (webhdfs.py) on this machine,
+with a bucket `runs`."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from tests import webhdfs
 from tests.hosts.ports import free_port
 from tests.waiting import eventually
 
@@ -26,13 +28,17 @@ class Bucket:
     env: Mapping[str, str]
     system: Any
     """As fsspec opens it."""
+    root: str = BUCKET
+    """There."""
+    server: Any = None
+    """Of webhdfs.py, which can be made to fail."""
 
     def put(self, name: str, data: bytes) -> None:
-        self.system.pipe_file(f"{BUCKET}/{name}", data)
+        self.system.pipe_file(f"{self.root}/{name}", data)
 
     def names(self) -> list[str]:
         self.system.invalidate_cache()
-        return sorted(path.removeprefix(f"{BUCKET}/") for path in self.system.find(BUCKET))
+        return sorted(path.removeprefix(f"{self.root}/") for path in self.system.find(self.root))
 
 
 @contextmanager
@@ -50,20 +56,40 @@ def cloud_storage() -> Iterator[Bucket]:
 
 @contextmanager
 def s3() -> Iterator[Bucket]:
+    """`server.put` is quicker than `put`."""
     import s3fs
+    from moto.s3.models import s3_backends
+    from moto.server import ThreadedMotoServer
 
-    port = free_port()
-    address = f"http://127.0.0.1:{port}"
     keys = {"AWS_ACCESS_KEY_ID": "AKIAEXAMPLE", "AWS_SECRET_ACCESS_KEY": "a-secret-that-nobody-may-see"}
-    with _serving(["moto.server", "-H", "127.0.0.1", "-p", str(port)], address):
-        system = s3fs.S3FileSystem(
-            endpoint_url=address,
-            key=keys["AWS_ACCESS_KEY_ID"],
-            secret=keys["AWS_SECRET_ACCESS_KEY"],
-            skip_instance_cache=True,
-        )
-        system.mkdir(BUCKET)
-        yield Bucket(f"s3://{BUCKET}", {"AWS_ENDPOINT_URL": address, **keys}, system)
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    address = f"http://{host}:{port}"
+    system = s3fs.S3FileSystem(
+        endpoint_url=address,
+        key=keys["AWS_ACCESS_KEY_ID"],
+        secret=keys["AWS_SECRET_ACCESS_KEY"],
+        skip_instance_cache=True,
+    )
+    system.mkdir(BUCKET)
+    backend = s3_backends["123456789012"]["aws"]
+    try:
+        yield Bucket(f"s3://{BUCKET}", {"AWS_ENDPOINT_URL": address, **keys}, system, server=backend)
+    finally:
+        backend.reset()
+        server.stop()
+
+
+@contextmanager
+def hdfs() -> Iterator[Bucket]:
+    from fsspec.implementations.webhdfs import WebHDFS
+
+    with webhdfs.serving() as (server, address):
+        host, _, port = address.partition(":")
+        server.make(f"/{BUCKET}")
+        system = WebHDFS(host, int(port), skip_instance_cache=True)
+        yield Bucket(f"webhdfs://{address}/{BUCKET}", {}, system, f"/{BUCKET}", server)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
@@ -75,7 +77,7 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     if run is not None and record.event_urls:
         from dtctl.operations.storage.events import at_urls
 
-        answers |= at_urls(record, run, list(tags), points)
+        answers |= at_urls(record, run, tags, points)
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
@@ -128,6 +130,8 @@ def _points(answer: SeriesPoints) -> Iterable[Point]:
 
 
 TICK_S = 0.25
+_AT_URLS = "://"
+"""In the place of a host's name: the storage URLs of the run, followed until no host is."""
 
 
 def follow_metrics(
@@ -140,10 +144,14 @@ def follow_metrics(
     """
     hosts, unknown = record.routes_to(record.hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
+    ended = threading.Event()
     without_repeats = _WithoutRepeats()
     with Streams(transport) as streams:
         for host in hosts:
             streams.begin(host, partial(_converse, record, tags, points, streams))
+        if record.event_urls:
+            following.add(_AT_URLS)
+            streams.work(_AT_URLS, partial(_follow_urls, record, tags, points, streams, ended))
         for answer in streams.all(TICK_S):
             if isinstance(answer, _FolderReport):
                 yield from without_repeats.new_of(answer)
@@ -158,7 +166,9 @@ def follow_metrics(
                     yield answer
             elif answer is None or isinstance(answer, Reconnected):
                 yield answer
-            if not following:
+            if following <= {_AT_URLS}:
+                ended.set()
+            if not following or len(failed) == len(record.hosts):
                 break
     if failed and len(failed) == len(record.hosts):
         raise next(iter(failed.values()))
@@ -171,6 +181,16 @@ class _FolderReport:
     host: str
     folders: Sequence[FolderPoints]
     whole: bool
+
+
+def _follow_urls(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, ended: threading.Event) -> None:
+    from dtctl.operations.storage.events import follow
+
+    def put(bucket: str, folders: Sequence[FolderPoints], first: bool) -> None:
+        streams.put(_FolderReport(bucket, folders, first))
+
+    follow(record.event_urls, tags, points, streams, ended, put)
+    streams.put(Through(_AT_URLS))
 
 
 def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, session: Session) -> bool:
@@ -213,3 +233,56 @@ class _WithoutRepeats:
                 if points:
                     self._latest[key, series.tag] = max(point.time for point in points)
                     yield Series(series.tag, series.name, series.host, series.directory, points, series.count)
+
+
+TAGS = ("loss", "*/loss", "loss_*", "*_loss", "*/loss_*")
+POINTS = 200
+"""Of the past."""
+
+_MOST_NAMES = 200
+
+_OF_OTHERS = ("eval", "valid", "test")
+"""What is in the names of losses that the training does not make."""
+
+Name = tuple[str, str, str]
+"""Directory, name below it, and tag."""
+
+
+def follow_loss(record: RunRecord, transport: Transport) -> Generator[Series | None, None, None]:
+    """The points of every loss, first those of the past; ends where there is nothing to follow. None now and then."""
+    host = record.coordinator
+    lead_alone = dataclasses.replace(record, hosts={host: record.route_to(host)}, others={})
+    for reported in follow_metrics(lead_alone, transport, TAGS, points=POINTS):
+        if isinstance(reported, Disconnected):
+            if reported.final:
+                return
+        elif reported is None or isinstance(reported, Series):
+            yield reported
+
+
+class Losses:
+    """All losses that were reported; `best` is the one of the training."""
+
+    def __init__(self) -> None:
+        self._points: dict[Name, list[Point]] = {}
+
+    def add(self, series: Series) -> None:
+        name = (series.directory, series.name, series.tag)
+        if name not in self._points and len(self._points) >= _MOST_NAMES:
+            return
+        points = self._points.setdefault(name, [])
+        points.extend(series.points)
+        if len(points) > 4 * POINTS:  # a curve has no room for more
+            points[:] = [*points[:-1:2], points[-1]]
+
+    def best(self) -> list[Point]:
+        """Empty where there is none."""
+        if not self._points:
+            return []
+        return self._points[min(self._points, key=_rank)]
+
+
+def _rank(name: Name) -> tuple[bool, bool, int, Name]:
+    _, run, tag = name
+    of_others = any(word in part.lower() for part in (run, tag) for word in _OF_OTHERS)
+    return of_others, tag != "loss", len(tag), name

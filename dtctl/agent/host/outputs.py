@@ -12,7 +12,7 @@ import os
 from contextlib import suppress
 
 from ..records.answers import OutputMark
-from ..records.values import is_storage_url, paths_of
+from ..records.values import is_storage_url, normal_url, paths_of
 from . import paths
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def _mark(root: str, directory: str) -> Optional[OutputMark]:
 def _place(root: str, directory: str) -> Tuple[str, str, str]:
     """The mark's file, and the inode and path that it is for."""
     if is_storage_url(directory):
-        path, inode = directory.rstrip("/"), "0"
+        path, inode = normal_url(directory), "0"
     else:
         path = os.path.realpath(directory)
         inode = str(os.stat(path).st_ino)

@@ -30,7 +30,7 @@ EXCHANGES = {
     "down": Exchange("down.down", "requests.DownRequest", "answers.DownResult"),
     "exec": Exchange("execute.execute", "requests.ExecRequest", "answers.ExecResult"),
     "diagnose": Exchange("health.diagnose", "requests.Request", "vitals.DiagnoseResult"),
-    "check": Exchange(".checks.serving.check", "starting.CheckRequest", "checks.CheckResult"),
+    "check": Exchange(".checks.check", "starting.CheckRequest", "checks.CheckResult"),
     "events": Exchange("logs.events", "requests.EventsRequest", "answers.EventsResult"),
     "metrics": Exchange("health.metrics", "requests.MetricsRequest", "metrics.MetricsResult"),
     "dump": Exchange("health.dump", "requests.DumpRequest", "answers.RunResult"),

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
-MARK = re.compile("\\0(HOME|CODE|PATH|PYTHON)")
+MARK = re.compile(r"\0(?:(HOME|CODE|PATH|PYTHON)|(ADDRESS|HOST|PORT)\(([A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6})\))")
+
+
+def address_mark(task: str, part: str = "ADDRESS") -> str:
+    """Stands for where a task listens at the moment when another one is started: HOST:PORT, or one part of it."""
+    return "\0%s(%s)" % (part, task)
 
 
 def can_be_given(text: str) -> bool:
@@ -62,6 +67,22 @@ def is_storage_url(text: str) -> bool:
     return re.match(ANY_URL, text) is not None and re.match(r"(?:%s)\Z" % url_pattern(READ_SCHEMES), text) is not None
 
 
+_NAMED_BY_DNS = ("hdfs", "webhdfs", "viewfs", "abfs")
+
+
+def normal_url(place: str) -> str:
+    """The same for all ways to write one storage URL; a path stays as it is, but for slashes at its end."""
+    scheme, found, rest = place.partition("://")
+    if not found:
+        return place.rstrip("/") or place
+    authority, slash, path = rest.partition("/")
+    scheme = "abfs" if scheme == "abfss" else scheme
+    if scheme in _NAMED_BY_DNS:
+        container, at, server = authority.rpartition("@")
+        authority, path = container + at + server.lower(), re.sub("/+", "/", path).lstrip("/")
+    return (scheme + found + authority + slash + path).rstrip("/") or place
+
+
 def paths_of(places: "Iterable[str]") -> "List[str]":
     """Those that are paths on a host."""
     return [place for place in places if not is_storage_url(place)]
@@ -93,7 +114,7 @@ VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Path = AtMost[str, 8192]
 StorageUrl = Pattern[str, 8192, url_pattern(READ_SCHEMES), "a storage URL"]
-"""A place that trainers open themselves. It is no path, and dtctl never makes or removes it."""
+"""A place that trainers open themselves. It is no path, and no host makes or removes it."""
 Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
 """As text: it may have more digits than every reader of JSON can hold."""
 Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]

@@ -12,12 +12,10 @@ import typer
 
 from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run, seconds
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.cli.options import Scope
-    from dtctl.operations.checkpoints import Checkpoints, Found
-    from dtctl.operations.run_record import RunRecord
+    from dtctl.operations.snapshot import RunStatus
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
@@ -94,24 +92,24 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
         raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
 
 
-def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
-    """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
+def _find(scope: Scope) -> RunStatus:
+    """As every host reports it, with the directories each once."""
     from dtctl.operations.checkpoints import each_once
-    from dtctl.operations.coordinator import status_of_hosts
-    from dtctl.operations.status import with_storage
+    from dtctl.operations.status import with_checkpoints
 
-    found = with_storage(status_of_hosts(scope.record(), scope.transport, guess=True), fresh=True)
-    return found.record, each_once(found.checkpoints), found.time, found.errors
+    found = with_checkpoints(scope.record(), scope.transport)
+    return dataclasses.replace(found, checkpoints=tuple(each_once(found.checkpoints)))
 
 
 def _list(scope: Scope, output: str) -> None:
     from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
-    record, found, now, failed = _find(scope)
+    known = _find(scope)
+    record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
     if output == "json":
         document.print_json("Checkpoints", {"run": record.run, "checkpoints": machine.directories(found)})
     else:
@@ -127,11 +125,12 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
-    record, found, now, failed = _find(scope)
-    wanted = named(found, arguments[0] if arguments else None, all_of_them=every)
+    known = _find(scope)
+    record, failed = known.record, known.errors
+    wanted = named(known.checkpoints, arguments[0] if arguments else None, all_of_them=every)
     if not wanted and not failed:
         errors.note("no checkpoint to verify")
     outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
@@ -143,30 +142,33 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     errors.show_host_errors(failed)
     if any(one.report["problems"] for one in outcome.checked):
         raise typer.Exit(ExitCode.RUN_FAILED)
-    exit_for(failed, others=now)
+    exit_for(failed, others=known.time)
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.operations.checkpoints import chosen
     from dtctl.operations.checkpoints.local import FOR_KERAS
     from dtctl.operations.checkpoints.pull import pull
+    from dtctl.operations.checkpoints.upkeep import refuse_damaged
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
-    record, found, _, failed = _find(scope)
-    errors.show_host_errors(failed)
-    one = chosen(found, words[0] if len(words) == 2 else None)
+    known = _find(scope)
+    record = known.record
+    errors.show_host_errors(known.errors)
+    one = chosen(known.checkpoints, words[0] if len(words) == 2 else None)
     shown.show_pull(one, directory)
     again = "dtctl checkpoints pull    resumes the transfer"
     with (
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
         UpProgress(one.hosts) as progress,
     ):
-        _refuse_damaged(scope, record, one)
+        if unchecked := refuse_damaged(record, scope.transport, one):
+            errors.note(unchecked)
         pulled = pull(record, scope.transport, one, directory, progress)
     if output == "json":
         document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
@@ -176,55 +178,34 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
         errors.note(f"checkpoints push takes no file of Keras; to begin with this one, {FOR_KERAS}")
 
 
-def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
-    """Raises DtctlError where its host finds it damaged; what was not read is reported."""
-    from dtctl.operations.checkpoints.upkeep import verify
-    from dtctl.render import errors
-
-    if one.scattered or one.is_url:
-        why = "nobody reads it there" if one.is_url else "no host has all of it"
-        errors.note(f"{why}: its checksums are read here, when it has arrived")
-        return
-    outcome = verify(record, scope.transport, [one], limit_s=600.0)
-    for error in outcome.errors.values():
-        raise error
-    for checked in outcome.checked:
-        if problems := checked.report["problems"]:
-            raise DtctlError(
-                f"{one.path} on {one.host} is damaged: {problems[0]}",
-                hint="dtctl checkpoints verify --all    finds one that is sound",
-            )
-        if unread := checked.report["unread"]:
-            errors.note(f"not all of it was checked: {unread}")
-
-
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.format import count
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.terminal import console
 
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("prune removes checkpoints, so it asks first", hint="dtctl checkpoints prune --keep N --yes")
-    record, found, now, failed = _find(scope)
+    known = _find(scope)
+    record, found, failed = known.record, known.checkpoints, known.errors
     scope.refuse_others(record, record.run)
     outcome = None
     if dry_run or not yes:
-        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True)
+        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True, live=not known.is_over)
     if outcome is not None and not dry_run and outcome.removed:
         shown.show_pruned(outcome, dry_run=True)
         console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
             failed = {**failed, **outcome.errors}
-            found = outcome.as_reported(found)
+            found = tuple(outcome.as_reported(found))
         with scope.on_interrupt(
             "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
         ):
-            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
+            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over)
     assert outcome is not None
     if output == "json":
         document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": machine.pruned(outcome)})
@@ -232,7 +213,7 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
         shown.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
     errors.show_host_errors(failed)
-    exit_for(failed, others=now)
+    exit_for(failed, others=known.time)
 
 
 AGAIN = "dtctl checkpoints push    resumes the transfer"
@@ -243,20 +224,19 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.operations.checkpoints import push
     from dtctl.operations.checkpoints.local import find, read
     from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.local import make_local
     from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     if scope.run is not None:
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
-    plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
-    record, last = record_of(plan), scope.memory.newest_of(cluster.file)
+    plan = make_plan(cluster, scope.transport.hostname, local=local)
+    record, last = record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = push.targets(plan, into)

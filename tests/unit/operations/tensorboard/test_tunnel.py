@@ -19,7 +19,7 @@ from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportEr
 from dtctl.folder import Folder
 from dtctl.model import Host
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.tensorboard.copies import Copies, EventFileSources, Location, choose
+from dtctl.operations.tensorboard import Copies, EventFileSources, Location, choose
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page
@@ -483,6 +483,17 @@ def test_it_runs_where_it_shows_all_of_them(case: str) -> None:
 def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some() -> None:
     found = found_files(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
     assert choose(found, "b", copy=True, here=True) == Location(None, "asked", ("b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "here", "place"),
+    [
+        ({"a": answer()}, True, Location(None, "storage", ("a",), urls=("gs://b/x", "gs://b/y"))),
+        ({"a": answer("x")}, False, Location("a", "not_here", left_out=("gs://b",))),
+    ],
+)
+def test_what_is_at_a_storage_url_is_shown_here(hosts: dict[str, EventDirsResult], here: bool, place: Location) -> None:
+    assert choose(found_files(**hosts), "a", copy=False, here=here, urls=("gs://b/x", "gs://b/y")) == place
 
 
 def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
