@@ -13,10 +13,10 @@ from . import damaged_runs, run_handles, runs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Optional
+    from typing import List, Optional
 
     from ..conversation import Conversation
-    from ..records.answers import KnownRun, RunResult, RunsResult, States, StatusResult
+    from ..records.answers import ForeignRun, KnownRun, RunResult, RunsResult, States, StatusResult
     from ..records.checkpoints import Reports
     from ..records.requests import RunsRequest, StatusRequest, WatchRequest
     from ..records.run_state import Intents, State
@@ -90,11 +90,25 @@ def watch(talk: Conversation, request: WatchRequest) -> RunResult:
 
 
 def list_runs(talk: Conversation, request: RunsRequest) -> RunsResult:
+    from ..records import answers
+
     cluster = request["cluster"]
     known = [each for run in runs.every(talk, cluster) for each in [_known(run)] if each is not None]
     damaged = [run.record() for run in damaged_runs.all_of(talk) if cluster in (None, run.cluster)]
     left_out = max(0, len(known) - MOST_RUNS) + max(0, len(damaged) - MOST_DAMAGED)
-    return {"runs": known[-MOST_RUNS:], "omitted": left_out, "damaged": damaged[:MOST_DAMAGED]}
+    return made(
+        answers.RunsResult,
+        runs=known[-MOST_RUNS:],
+        omitted=left_out,
+        damaged=damaged[:MOST_DAMAGED],
+        foreign=_foreign()[:MOST_DAMAGED] if cluster is None else [],
+    )
+
+
+def _foreign() -> List[ForeignRun]:
+    from . import orphans  # scans all processes
+
+    return orphans.of_other_accounts()
 
 
 def _known(run: runs.Run) -> Optional[KnownRun]:
