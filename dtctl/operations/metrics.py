@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
@@ -103,6 +105,16 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
             if key_of(folder) not in seen:
                 seen.add(key_of(folder))
                 yield from series_of(host, folder, answers[host]["time"])
+
+
+def rates_of(points: Sequence[Point]) -> list[Point]:
+    """Steps a second from each point to the next; not a number where the training went back."""
+    return [
+        Point(after.step, after.time, (after.step - before.step) / (after.time - before.time))
+        if after.step > before.step and after.time > before.time
+        else Point(after.step, after.time, math.nan)
+        for before, after in pairwise(points)
+    ]
 
 
 def key_of(folder: FolderAt) -> Key:

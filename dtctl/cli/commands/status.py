@@ -136,8 +136,8 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Inspect every host; report what is wrong, why, and the next command."""
     from dtctl.operations.diagnosis.diagnose import diagnose as ask
     from dtctl.render import diagnosis, errors, result
-    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import status as machine
 
     record = scope.record()
     with scope.dialling():

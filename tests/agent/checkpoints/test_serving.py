@@ -7,6 +7,7 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -143,12 +144,13 @@ def test_what_was_read_is_reported(directory: Path) -> None:
 
 
 def test_reading_ends_when_the_controller_is_gone(directory: Path) -> None:
-    def gone() -> None:
-        raise KeyboardInterrupt
-
     run: Any = KnownRun(directory)
     with pytest.raises(KeyboardInterrupt):
-        serving.verify(run, asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]), gone)
+        serving.verify(
+            run,
+            asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]),
+            Mock(side_effect=KeyboardInterrupt),
+        )
 
 
 def test_a_directory_of_orbax_is_verified_by_its_end_and_neither_sent_nor_removed(tmp_path: Path) -> None:

@@ -17,15 +17,7 @@ import pytest
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.errors import DtctlError
-from dtctl.operations.checkpoints import (
-    Checkpoints,
-    Found,
-    chosen,
-    each_once,
-    every,
-    missing_elsewhere,
-    named,
-)
+from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
 from dtctl.operations.checkpoints.pull import Landing, pull
 from dtctl.operations.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record

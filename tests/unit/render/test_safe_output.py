@@ -89,10 +89,10 @@ from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
-from dtctl.render.machine import diagnosis as machine_checks
-from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document, results
 from dtctl.render.machine import files as machine_checkpoints
+from dtctl.render.machine import status as machine_checks
+from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress

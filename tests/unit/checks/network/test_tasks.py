@@ -136,10 +136,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("problem", "message"),
-    [
-        ("timeout", "drops what is sent there: no answer within 3s"),
-        ("refused", "refuses them (Connection refused)"),
-    ],
+    [("timeout", "drops what is sent there: no answer within 3s"), ("refused", "refuses them (Connection refused)")],
 )
 def test_a_firewall_is_reported_with_how_it_acts(problem: str, message: str) -> None:
     value = context()

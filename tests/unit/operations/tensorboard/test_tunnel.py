@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -409,10 +410,9 @@ def test_an_absolute_name_is_one_below_the_directory(copies: Copies) -> None:
 
 
 def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(folder: Folder, size_bytes: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Folder, "refuse_without_room", refuse)
+    monkeypatch.setattr(
+        Folder, "refuse_without_room", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    )
     with pytest.raises(DtctlError) as full:
         copies.add("a", event_file(), b"x")
     assert "TMPDIR=" in full.value.hint
