@@ -316,6 +316,13 @@ class DamagedRun(Record):
     problem: Reason
 
 
+class ForeignRun(Record):
+    """A live run of another account of the host: what the command line of its agent shows."""
+
+    run: Name
+    account: Name
+
+
 class RunsResult(Record):
     """All that the host has."""
 
@@ -324,6 +331,8 @@ class RunsResult(Record):
     omitted: Default[Count, 0]
     """Others that the list has no room for."""
     damaged: Default[AtMost[List[DamagedRun], MOST_DAMAGED], []]
+    foreign: Default[AtMost[List[ForeignRun], MOST_DAMAGED], []]
+    """Where all clusters are asked for."""
 
 
 class Survivor(Record):

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
     from ..host.processes import Process
+    from ..records.answers import ForeignRun
 
 GRACE_S = 5.0
 _MOST_NAMED = 5
@@ -52,6 +53,36 @@ def find(root: str, young_s: float = YOUNG_S) -> List[Orphan]:
 def of_directory(root: str, directory: str) -> List[Orphan]:
     """All that is left of one run, whether it is dead or not."""
     return _of_root(root, 0.0, lambda claimed: claimed == directory)
+
+
+def of_other_accounts() -> List[ForeignRun]:
+    """Live runs, by what the command lines of supervisors claim: nothing else of them can be read."""
+    import pwd
+
+    found: Dict[Tuple[str, int], ForeignRun] = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        directory = _supervised(processes.argv(int(pid)))
+        try:
+            uid = os.stat("/proc/" + pid).st_uid
+        except OSError:
+            continue
+        if directory is None or uid == os.geteuid():
+            continue
+        try:
+            account = pwd.getpwuid(uid).pw_name
+        except KeyError:
+            account = str(uid)
+        run = directory.split("/")[-2]
+        if paths.is_component(run) and paths.is_component(account):
+            found[run, uid] = {"run": run, "account": account}
+    return [found[key] for key in sorted(found)]
+
+
+def _supervised(argv: List[str]) -> Optional[str]:
+    """The run directory in a supervisor's command line."""
+    if len(argv) < 5 or argv[1] != "-IS" or argv[3] != "supervise" or argv[4].count("/") < 2:
+        return None
+    return argv[4]
 
 
 def without_files(root: str) -> Iterator[Tuple[str, Optional[str], str]]:

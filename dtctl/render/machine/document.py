@@ -175,6 +175,7 @@ def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
         "damaged": [picked(one, "host run problem") for one in known.damaged],
+        "foreign": [picked(one, "run account hosts") for one in known.foreign],
         "errors": errors(known.errors),
     }
 
