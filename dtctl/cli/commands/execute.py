@@ -35,7 +35,7 @@ def exec(  # noqa: A001 (the command's own name)
     from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.output import OutputPrinter
 
-    record = scope.record(for_its_hosts=True)
+    record = scope.placed(for_its_hosts=True)
     where, command = _split(words)
     places = targets(record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
@@ -82,7 +82,7 @@ def ssh(
     from dtctl.operations.selection import select_hosts
     from dtctl.transport.ssh.openssh import ssh_command
 
-    record = scope.record(for_its_hosts=True)
+    record = scope.placed(for_its_hosts=True)
     hosts = select_hosts(record, [where])
     if len(hosts) != 1:
         raise UsageError(f"{where} is on {len(hosts)} hosts", hint=f"name one: {', '.join(hosts)}")

@@ -77,7 +77,7 @@ def trust(
     spares = {name: cluster.hosts[name] for name in cluster.spares}
     record = record_of(plan_roster(cluster))
     record = dataclasses.replace(record, hosts={**record.hosts, **spares})
-    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [])]
+    wanted = [record.hosts[name] for name in select_hosts(record, hosts or [*record.hosts])]
     pinned: list[Pinned] = []
     with on_interrupt(lambda: _left_pinned(pinned)):
         found = _pin_what_is_new(scope.transport.trust(), wanted, pinned, yes=yes, say=output == "text")
@@ -159,6 +159,7 @@ def check(
     from dtctl.render import checks, errors
     from dtctl.render.machine import document
     from dtctl.render.machine import status as machine
+    from dtctl.render.plan import survival_lines
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
@@ -185,6 +186,8 @@ def check(
         document.print_json("Check", machine.checked(checked))
     else:
         checks.show_checked(checked)
+        for line in survival_lines(context.plan):
+            errors.note(line)
     errors.show_host_errors(checked.errors)
     if checked.failed:
         raise typer.Exit(ExitCode.PREFLIGHT)

@@ -90,7 +90,7 @@ def logs(
         _refuse_together({"--setup": setup, "-f": follow})
         _refuse_together({"--setup": setup, "TASKS": tasks})
         return _show_setup(scope, _lines(tail, all_of_it=False, follow=False), as_json=output != "text")
-    record, now = scope.record(), time.time()
+    record, now = scope.placed(), time.time()
     some = chosen(record, tasks)
     wanted = LogRequest(
         tasks=some,
@@ -131,7 +131,7 @@ def _show_setup(scope: Scope, lines: int | None, *, as_json: bool) -> None:
     from dtctl.operations.client.conversation import Request, ask
     from dtctl.render.logs import show_setup_logs
 
-    found = ask(scope.record(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
+    found = ask(scope.placed(), scope.transport, Request("setup_logs", SetupLogsResult, lambda _: {"run": None}))
     show_setup_logs({host: one["logs"] for host, one in found.results.items()}, lines, as_json=as_json)
     report_errors(found.errors, others=found.results)
 

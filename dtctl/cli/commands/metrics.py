@@ -55,7 +55,7 @@ def metrics(
         raise UsageError(f"{' and '.join(several)} exclude each other", hint="leave one of them out")
     if log and not plot:
         raise UsageError("--log is about curves", hint="add --plot")
-    record = scope.record()
+    record = scope.placed()
     printer = _printer(as_csv=as_csv, jsonl=jsonl or output == "json")
     if follow:
         return _follow(scope, record, tags or [], points or (POINTS if forms else 1), printer, head=as_csv)

@@ -138,7 +138,7 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     from dtctl.render.machine import document
     from dtctl.render.machine import status as machine
 
-    record = scope.record()
+    record = scope.placed()
     with scope.dialling():
         found = ask(record, scope.transport)
     if not found.status.time:
@@ -214,7 +214,7 @@ def dump(scope: Scope, tasks: Tasks = None, output: OutputOption = "text") -> No
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
 
-    record = scope.record()
+    record = scope.placed()
     found = read(record, scope.transport, chosen(record, tasks))
     if output == "json":
         document.print_json("Dump", machine.dumps(found))

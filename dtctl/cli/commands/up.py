@@ -124,7 +124,7 @@ def up(
         return _follow(scope, launch, outcome, raw=raw)
     if outcome.failed is not None:
         raise typer.Exit(ExitCode.RUN_FAILED)
-    if len(outcome.absent) > allow_missing:  # they were to join a run that goes on
+    if len({*outcome.absent} & {*launch.plan.hosts}) > allow_missing:  # they were to join a run that goes on
         raise typer.Exit(ExitCode.PARTIAL)
     if output == "text" and not quiet:
         from dtctl.render.starting import show_next_steps
