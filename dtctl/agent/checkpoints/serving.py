@@ -26,18 +26,8 @@ if TYPE_CHECKING:
     from typing import Callable, List, Mapping
 
     from ..host.budget import Budget
-    from ..records.checkpoints import (
-        Checkpoint,
-        CheckpointPath,
-        FetchRequest,
-        FilePart,
-        FileSent,
-        Had,
-        Pruned,
-        PruneRequest,
-        Verified,
-        VerifyRequest,
-    )
+    from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
+    from ..records.requests import CheckpointPath, FetchRequest, Had, PruneRequest, VerifyRequest
     from .directories import Run
 
     Alive = Callable[[], None]

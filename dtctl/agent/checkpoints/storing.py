@@ -22,7 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Mapping, Optional
 
-    from ..records.checkpoints import Arrived, FileSent, StoreRequest
+    from ..records.checkpoints import Arrived, FileSent
+    from ..records.requests import StoreRequest
 
     Alive = Callable[[], None]
 

@@ -1,6 +1,8 @@
 """spec.json: what one host has of a run. It never changes."""
 
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
+from itertools import chain
+
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -19,12 +21,12 @@ from .values import (
     TaskName,
     Tasks,
     Variables,
-    refuse_unfit,
+    can_be_given,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List
+    from typing import Iterable, List, Tuple
 
 VERSION = 3
 
@@ -149,6 +151,8 @@ class Moved(Record):
 
     number: Default[Count, 0]
     """Counts the changes: of two the one with the higher number holds."""
+    term: Default[Count, 0]
+    """In which the coordinator was elected that has decided the last one."""
     seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
     """Seat -> the host that has its tasks. Every other host has its own."""
 
@@ -321,6 +325,15 @@ def _check_roster(roster: List[Member], lead: TaskName) -> None:
         raise InvalidValue.at(("lead",), "a task of the roster", lead)
 
 
+def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
+    """Of arguments, names and values of variables, and paths."""
+    for text in chain(*texts):
+        if not can_be_given(text):
+            raise InvalidValue.at(
+                path, "text that a program can be given", Unshown("one with a NUL or half a character")
+            )
+
+
 def coordinates(spec: Spec) -> bool:
     """Whether this host's agent decides for the run: that of the lead's host, or the one that was elected last."""
     return spec["coordinator"]["host"] == spec["host"]
@@ -373,7 +386,7 @@ def shortest_replace_s(grace_s: float) -> float:
 def fence_s(spec: Spec) -> Optional[float]:
     """After so long without the coordinator a host ends its tasks, as others may have them soon; None: never."""
     replace_s = spec["recovery"]["replace_s"]
-    return None if replace_s is None else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
+    return None if replace_s is None or not voters_of(spec) else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
 
 
 def kept_by_coordinator(spec: Spec) -> bool:

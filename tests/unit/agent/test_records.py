@@ -13,9 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.records import answers, exchanges, kinds, messages, run_state, spec, starting, values, whole_run
+from dtctl.agent.records import answers, kinds, messages, requests, run_state, spec, values, whole_run
 from dtctl.agent.records.kinds import InvalidValue, Kind, Missing, checked, fields_of, kind_of, made
-from tests.agent.host import record_of
 from tests.fuzz import few
 
 FILES = [
@@ -25,7 +24,7 @@ FILES = [
     run_state.Start,
     run_state.Ending,
     run_state.Holder,
-    starting.Latecomers,
+    requests.Latecomers,
     whole_run.RunView,
     whole_run.RequestBook,
     whole_run.Event,
@@ -33,9 +32,9 @@ FILES = [
     values.Variables,
 ]
 RECORDS: list[Any] = [
-    *map(record_of, dict.fromkeys(one.request for one in exchanges.EXCHANGES.values())),
-    *map(record_of, exchanges.WORDS.values()),
-    *map(record_of, dict.fromkeys(one.result for one in exchanges.EXCHANGES.values())),
+    *(exchange.request for exchange in answers.EXCHANGES.values()),
+    *requests.WORDS.values(),
+    *(exchange.result for exchange in answers.EXCHANGES.values()),
     *answers.FRAMES.values(),
     *messages.FROM_AGENT.values(),
     *messages.FROM_COORDINATOR.values(),
@@ -286,9 +285,9 @@ UP = {"type": "up", "cluster": "c", "host": "a", "spec": LED, "credentials": CRE
     ],
 )
 def test_a_request_is_about_what_its_spec_is_about(fields: dict[str, Any], where: str) -> None:
-    checked(starting.UpRequest, UP)
+    checked(requests.UpRequest, UP)
     with pytest.raises(InvalidValue) as wrong:
-        checked(starting.UpRequest, {**UP, **fields})
+        checked(requests.UpRequest, {**UP, **fields})
     assert wrong.value.field == where
 
 
