@@ -32,9 +32,8 @@ T = TypeVar("T")
 _SYSTEMS = {"gs": ("gcsfs.core", "GCSFileSystem"), "s3": ("s3fs", "S3FileSystem")}
 """gcsfs.GCSFileSystem asks by gRPC for what is not needed here. Others as fsspec knows them."""
 
-_EXTRAS = {"gs": "dtctl[gs]", "s3": "dtctl[s3]", "hdfs": "dtctl[hdfs]", "viewfs": "dtctl[hdfs]"}
-_PACKAGES = {"webhdfs": "fsspec requests"}
-_AZURE = "adlfs"
+_EXTRAS = {"gs": "gs", "s3": "s3", "hdfs": "hdfs", "viewfs": "hdfs", "webhdfs": "hdfs"}
+"""Others are Azure's."""
 
 _PASSING_CODES = frozenset({408, 429, 500, 502, 503, 504})
 _PASSING = frozenset(
@@ -197,7 +196,8 @@ class Place:
 
     def _error(self, error: Exception, passes: bool) -> StorageError:
         if isinstance(error, ImportError):
-            return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install {self._needs}")
+            extra = _EXTRAS.get(self.url.partition(":")[0], "azure")
+            return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install 'dtctl[{extra}]'")
         why = " ".join(str(error).split())[:500] or type(error).__name__
         if isinstance(error, FileNotFoundError):
             return Missing(f"{self.url}: there is no {why}")
@@ -207,11 +207,6 @@ class Place:
             if passes
             else "dtctl needs credentials here, too: those of your own account that may list, read and write",
         )
-
-    @property
-    def _needs(self) -> str:
-        scheme = self.url.partition(":")[0]
-        return f"'{_EXTRAS[scheme]}'" if scheme in _EXTRAS else _PACKAGES.get(scheme, f"fsspec {_AZURE}")
 
 
 def _system(scheme: str) -> Any:
