@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import random
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from dtctl.agent.bundles import blocks as blocks_of_files
 from dtctl.agent.bundles import store
 from dtctl.agent.conversation import Gone
 from dtctl.agent.host.errors import Refused
@@ -84,6 +86,21 @@ def test_only_changed_blocks_of_a_large_file_travel(large: Path, root: Path, cha
     assert blocks(asked) == list(changed)
     assert [need["files"] for need in asked if not need["manifest"]] == [[], []]
     assert content(tree_of(root, bundle)) == content(large)
+
+
+def test_each_block_is_read_once_where_an_older_file_has_it(
+    large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    real = blocks_of_files.files.read_at
+    monkeypatch.setattr(
+        blocks_of_files.files, "read_at", lambda file, offset, size: (read.append(offset), real(file, offset, size))[1]
+    )
+    with (large / "data").open("rb") as file:
+        digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
+    arriving = blocks_of_files.Partial(str(tmp_path / "part"), SIZE)
+    assert arriving.missing(digests, [str(large / "data")]) == []
+    assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
 
 
 @pytest.mark.parametrize("size", [SIZE + 3 * BLOCK_BYTES + 5, LARGE_BYTES])
