@@ -1,4 +1,4 @@
-"""What lies at a storage URL, or in a directory of this machine: listed, read, written and removed by fsspec.
+"""What lies at a storage URL: listed, read, written and removed from this machine by fsspec.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/metrics) read files: what they need of a place
 is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
@@ -75,7 +75,7 @@ def label(url: str) -> str:
 
 
 class Place:
-    """One URL, or a directory of this machine. Raises StorageError in the words of the library that was asked.
+    """One URL. Raises StorageError in the words of the library that was asked.
 
     `patience_s`: how long is tried again what may pass.
     """
@@ -88,7 +88,7 @@ class Place:
         self._system, self._path = self._ask(self._open)
 
     def _open(self) -> tuple[Any, str]:
-        kind = _system(self.url.partition("://")[0] if "://" in self.url else "file")
+        kind = _system(self.url.partition(":")[0])
         given = kind._get_kwargs_from_urls(self.url)
         return kind(**given, use_listings_cache=False, skip_instance_cache=True), str(kind._strip_protocol(self.url))
 
