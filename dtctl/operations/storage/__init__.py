@@ -152,9 +152,10 @@ class Place:
     def whole(self, name: str) -> bytes:
         """Of a small object, whatever its size is by now; empty where there is none."""
         try:
-            return self._ask(lambda: bytes(self._system.cat_file(self._at(name))))
+            size = self._ask(lambda: int(self._system.info(self._at(name))["size"]))
         except Missing:
             return b""
+        return self.piece(name, 0, size)
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         """Its content from there on, each piece with its own offset."""
@@ -234,12 +235,13 @@ def _is_name(name: str) -> bool:
 def _time(entry: Mapping[str, Any]) -> float:
     for key in ("mtime", "LastModified", "last_modified", "updated", "modified", "modificationTime"):
         found = entry.get(key)
-        if isinstance(found, str):
-            found = datetime.fromisoformat(found.replace("Z", "+00:00"))
-        if isinstance(found, datetime):
-            return max(0.0, found.timestamp())
-        if isinstance(found, int | float):
-            return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
+        with suppress(ValueError, OverflowError):
+            if isinstance(found, str):
+                found = datetime.fromisoformat(found.replace("Z", "+00:00"))
+            if isinstance(found, datetime):
+                return max(0.0, found.timestamp())
+            if isinstance(found, int | float):
+                return max(0.0, found / 1000.0 if found > 1e11 else float(found))  # webhdfs counts milliseconds
     return 0.0
 
 

@@ -183,10 +183,11 @@ class Copies:
         return left
 
     def _forget_old(self) -> None:
-        for other in self._base.glob("events-*"):
+        for other in self._base.iterdir():
             with suppress(OSError):
-                if other != self.directory and time.time() - (other / "looked").stat().st_mtime > _KEPT_S:
-                    shutil.rmtree(other)
+                used = other / "looked" if other.is_dir() else other
+                if time.time() - used.stat().st_mtime > _KEPT_S:
+                    shutil.rmtree(other) if other.is_dir() else other.unlink()
 
 
 def _event_files(place: Place) -> list[Any]:
