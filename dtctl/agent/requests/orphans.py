@@ -103,14 +103,16 @@ def _of_root(root: str, young_s: float, wanted: Callable[[str], bool]) -> List[O
 
     None of them is this process, or one that it descends from.
     """
-    table = processes.every()
     found: Dict[int, Orphan] = {}
-    for process in table.values():
+    for process in processes.every(os.geteuid()).values():
         if process.zombie or not _is_like_us(process.pid, root):
             continue
         orphan = _claimed(process, root, young_s, wanted)
         if orphan is not None:
             found[process.pid] = orphan
+    if not found:
+        return []
+    table = processes.every()
     for orphan in list(found.values()):
         below = {orphan.process.pid}
         processes.add_descendants(below, table)
@@ -136,7 +138,7 @@ def end_directory(root: str, directory: str, grace_s: float) -> List[Orphan]:
 
 def _claimed(process: Process, root: str, young_s: float, wanted: Callable[[str], bool]) -> Optional[Orphan]:
     """The process as an Orphan, if it belongs to a wanted run of this root."""
-    given = processes.environment(process.pid)
+    given = processes.environment(process.pid, b"DTCTL_")
     directory, cluster = given.get("DTCTL_RUN_DIR"), given.get("DTCTL_CLUSTER")
     is_agent = not given.get("DTCTL_KEY") or directory is None
     if is_agent:
