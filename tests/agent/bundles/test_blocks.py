@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from dtctl.agent.bundles import blocks as blocks_of_files
 from dtctl.agent.bundles import store
+from dtctl.agent.bundles.blocks import Partial
 from dtctl.agent.conversation import Gone
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
@@ -92,13 +92,15 @@ def test_each_block_is_read_once_where_an_older_file_has_it(
     large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[int] = []
-    real = blocks_of_files.files.read_at
-    monkeypatch.setattr(
-        blocks_of_files.files, "read_at", lambda file, offset, size: (read.append(offset), real(file, offset, size))[1]
-    )
+
+    def read_at(file: int, offset: int, size: int) -> bytes:
+        read.append(offset)
+        return os.pread(file, size, offset)
+
+    monkeypatch.setattr("dtctl.agent.host.files.read_at", read_at)
     with (large / "data").open("rb") as file:
         digests = b"".join(hashlib.sha256(file.read(BLOCK_BYTES)).digest() for _ in range(BLOCKS))
-    arriving = blocks_of_files.Partial(str(tmp_path / "part"), SIZE)
+    arriving = Partial(str(tmp_path / "part"), SIZE)
     assert arriving.missing(digests, [str(large / "data")]) == []
     assert read == [number * BLOCK_BYTES for number in range(BLOCKS)]
 
