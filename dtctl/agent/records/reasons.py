@@ -105,6 +105,8 @@ SENTENCES = {
     "shutting_down": "%(host)s is shutting down",
     "undrained": "%(host)s is in service again: all that need each other start together",
     "resumed": "%(host)s is in service again",
+    "scaled_down": "%(task)s is one too many: %(text)s is scaled to %(count)d by %(by)s",
+    "scaled_up": "scaled up by %(by)s",
     "ending": "ending",
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
@@ -166,6 +168,7 @@ SENTENCES = {
     "asked_restart": "restart",
     "asked_drain": "drain %(host)s",
     "asked_undrain": "undrain %(host)s",
+    "asked_scale": "scale %(text)s to %(count)d",
     "asked_of": " %(tasks)s",
     # who is in touch
     "away": "%(host)s is away: %(text)s",
