@@ -11,7 +11,7 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.persistent import for_one_command
 from dtctl.operations.goodput import goodput_of, points_of
 from dtctl.operations.metrics import read_metrics
-from dtctl.operations.report.gathering import RATE_TAGS
+from dtctl.operations.report import RATE_TAGS
 from dtctl.operations.status import status
 
 if TYPE_CHECKING:

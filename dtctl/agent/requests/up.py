@@ -6,8 +6,8 @@ import os
 import time
 from contextlib import suppress
 
+from .. import checks
 from ..bundles import store, working
-from ..checks import serving as checks
 from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..checkpoints.progress import CheckpointSigns
-from ..dump.threads import SITE
+from ..dump import SITE
 from ..host.secrets import Masks
 from ..run import environment
 from .keeper import AttemptSpec

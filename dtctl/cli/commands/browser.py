@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.tensorboard.copies import EventFileSources, Location
+    from dtctl.operations.tensorboard import EventFileSources, Location
     from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
@@ -51,7 +51,7 @@ def dashboard(
 ) -> None:
     """Show the run live in a browser, until Ctrl-C."""
     from dtctl.operations.dashboard import Board, answering, looks
-    from dtctl.operations.report.gathering import Following
+    from dtctl.operations.report import Following
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
@@ -102,13 +102,12 @@ def report(
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
-    from dtctl.operations.report.gathering import gather
-    from dtctl.operations.report.writing import check_place, write_report
+    from dtctl.operations.report import check_place, gather, write_report
     from dtctl.render import errors
     from dtctl.render.format import size
     from dtctl.render.machine import document
+    from dtctl.render.report import page, put
     from dtctl.render.report.markdown import markdown
-    from dtctl.render.report.page import page, put
     from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
 
@@ -147,8 +146,7 @@ def tensorboard(
     output: OutputOption = "text",
 ) -> None:
     """Run TensorBoard next to the event files, on a port of this machine."""
-    from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.copies import choose, find_event_files, none_here
+    from dtctl.operations.tensorboard import choose, find_event_files, local, none_here
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
@@ -202,7 +200,7 @@ def _served(
 
 def _may_need_copies(found_files: EventFileSources) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.tensorboard.copies import keys_of
+    from dtctl.operations.tensorboard import keys_of
 
     every = {key for answer in found_files.answers.values() for key in keys_of(answer)}
     return not any(answer["tensorboard"] and keys_of(answer) == every for answer in found_files.answers.values())
@@ -220,8 +218,7 @@ def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None
 
 def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSources, Location], begin: Begin) -> None:
     from dtctl.operations.client.streams import Disconnected, Reconnected
-    from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
+    from dtctl.operations.tensorboard import Copied, Copies, follow_copies, local
     from dtctl.render import errors
 
     python, found_files, place = found

@@ -108,8 +108,8 @@ def _list(scope: Scope, output: str) -> None:
     from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
     record, found, now, failed = _find(scope)
     if output == "json":
@@ -127,8 +127,8 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
     record, found, now, failed = _find(scope)
     wanted = named(found, arguments[0] if arguments else None, all_of_them=every)
@@ -152,8 +152,8 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.operations.checkpoints.pull import pull
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
@@ -203,8 +203,8 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.format import count
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.terminal import console
 
     if not (dry_run or yes or sys.stdin.isatty()):
@@ -248,8 +248,8 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     if scope.run is not None:

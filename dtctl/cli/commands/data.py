@@ -79,8 +79,8 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     from dtctl.operations.push import push_data
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
 
@@ -92,8 +92,8 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     ):
         outcome = push_data(record, found, scope.transport, progress, overwrite=overwrite)
     if output == "json":
-        places = machine.pushed(outcome.results)
-        fields = {**machine.source(found), **document.not_pushed(found.bundle), "places": places}
+        places = machine.data_pushed(outcome.results)
+        fields = {**machine.data_source(found), **document.not_pushed(found.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         shown.show_data_pushed(outcome.results)
@@ -106,8 +106,8 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
     from dtctl.operations.data import status, verify
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     if verifies:
@@ -117,7 +117,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         outcome = status(record, found, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**machine.source(found), "places": machine.states(outcome.results)}
+        fields = {**machine.data_source(found), "places": machine.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
@@ -136,8 +136,8 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     from dtctl.operations.data import drop, status
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.terminal import console
 
     if not (yes or sys.stdin.isatty()):
@@ -150,7 +150,7 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     with scope.on_interrupt("hosts that were asked already remove theirs", "dtctl data status    shows what is left"):
         outcome = drop(record, found, scope.transport)
     if output == "json":
-        fields = {"places": machine.dropped(outcome.results), "errors": document.errors(outcome.errors)}
+        fields = {"places": machine.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
         document.print_json("DataDrop", fields)
     else:
         shown.show_data_dropped(outcome.results)

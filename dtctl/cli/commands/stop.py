@@ -190,8 +190,8 @@ def gc(
     """Remove processes, old runs and unused code that finished runs have left."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
-    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
+    from dtctl.render.result import show_remains
 
     record = scope.record()
     record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
@@ -221,7 +221,7 @@ def gc(
 
 def _ask(found: GcResult) -> None:
     """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
-    from dtctl.render.gc import show_remains
+    from dtctl.render.result import show_remains
     from dtctl.render.terminal import console
 
     if not found.anything:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     from dtctl.agent.records.spec import Spec
-    from dtctl.operations.checks.topic import CheckContext
+    from dtctl.operations.checks import CheckContext
 
 
 Hostname = Callable[[SshSettings], str]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from dtctl.operations.metrics import Series
-from dtctl.operations.report.gathering import Report
+from dtctl.operations.report import Report
 from dtctl.render.format import count
 from dtctl.render.report.html import Html, curves, joined, scaled, tag
 

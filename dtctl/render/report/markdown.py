@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.report.gathering import Report
-from dtctl.operations.report.writing import MARK
+from dtctl.operations.report import MARK, Report
 from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.events import event_line

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dtctl import __version__
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
-from dtctl.operations.report.gathering import HostFacts, Report
+from dtctl.operations.report import HostFacts, Report
 from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
-from dtctl.render.format import count, duration, fold, local_time, size
+from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
 from dtctl.render.status import restarts_lines
@@ -265,8 +265,5 @@ def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
 
 
 def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for host, left in unasked.items():
-        groups.setdefault(tuple(left), []).append(host)
-    for parts, hosts in groups.items():
+    for parts, hosts in by_value({host: tuple(left) for host, left in unasked.items()}).items():
         yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"

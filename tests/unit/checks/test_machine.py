@@ -10,6 +10,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import Gpu
+from dtctl.operations.checks import Answers, CheckContext, Line
 from dtctl.operations.checks.machine import (
     FEW_FILES,
     FEW_INODES,
@@ -26,9 +27,8 @@ from dtctl.operations.checks.machine import (
     gpu_findings,
     gpu_text,
 )
-from dtctl.operations.checks.topic import Answers, CheckContext, Line
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.diagnosis.signature import FULL_BYTES, Finding
+from dtctl.operations.diagnosis import FULL_BYTES, Finding
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, disk, hosts_by_signature, judged, machine, sentence
 from tests.unit.clusters import cluster, job, ssh_host

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dtctl.config.cluster import Environment, Launch, Trainer
+from dtctl.operations.checks import Answers, CheckContext, fails
 from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, fails
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, python, sentence, software

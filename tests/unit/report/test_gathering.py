@@ -15,13 +15,12 @@ from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
+from dtctl.operations.report import MARK, gather, write_report
 from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.gathering import gather
 from dtctl.operations.report.timeline import by_trouble, timeline
-from dtctl.operations.report.writing import MARK, write_report
 from dtctl.operations.status import status_elsewhere
+from dtctl.render.report import page
 from dtctl.render.report.markdown import markdown
-from dtctl.render.report.page import page
 from dtctl.render.report.sections import show_unasked
 from dtctl.render.report.timeline import described
 from tests.unit.coordinated import Agents, record, viewed
@@ -241,7 +240,7 @@ def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtctl.operations.report.writing.replace_file", full)
+    monkeypatch.setattr("dtctl.operations.report.replace_file", full)
     with pytest.raises(DtctlError, match="No space left"):
         write_report(tmp_path / "a.html", TEXT, force=False)
 

@@ -12,10 +12,10 @@ import pytest
 
 from dtctl.agent.run.goodput import PARTS as SPENT
 from dtctl.model import TaskState
-from dtctl.operations.report.writing import MARK
+from dtctl.operations.report import MARK
+from dtctl.render.report import STYLE, page, policy
 from dtctl.render.report.html import Html, bars, curves, joined, scaled, tag
 from dtctl.render.report.markdown import markdown
-from dtctl.render.report.page import STYLE, page, policy
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.dump import stacks, threads
+from dtctl.agent import dump
+from dtctl.agent.dump import stacks
 from dtctl.agent.dump.stacks import MOST_FRAMES_IN_ALL, Room
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked
@@ -89,9 +90,9 @@ def test_the_status_of_a_process_tells_what_becomes_of_a_signal(monkeypatch: pyt
     }
     monkeypatch.setattr(processes, "proc_text", lambda pid, name: texts.get(name, ""))
     monkeypatch.setattr(paths, "entries", lambda path: ["1", "2", "3"])
-    signals = threads.Signals(7, 57)
+    signals = dump.Signals(7, 57)
     assert (signals.state, signals.is_caught, signals.is_pending, signals.is_blocked) == ("S", True, False, False)
     assert signals.blocked_by == {"1"}
-    assert not threads.Signals(7, 56).is_caught
+    assert not dump.Signals(7, 56).is_caught
     del texts["task/2/status"]
-    assert threads.Signals(7, 57).is_blocked
+    assert dump.Signals(7, 57).is_blocked

@@ -12,11 +12,10 @@ import pytest
 
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
-from dtctl.operations.checks import checking
+from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statement, checking, fails
 from dtctl.operations.checks.network import exposure
 from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence

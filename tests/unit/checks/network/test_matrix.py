@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.operations.checks.network import Attempt, Cause, Endpoint
 from dtctl.operations.checks.network.judging import MOST_PAIRS, judge, matrix_causes
 from dtctl.operations.checks.network.tasks import MOST, distances, spread
-from dtctl.operations.checks.network.view import Attempt, Cause, Endpoint
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import Fails, attempts, endpoint, names, view
 

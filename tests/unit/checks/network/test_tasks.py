@@ -12,8 +12,8 @@ from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
+from dtctl.operations.checks import Answers, CheckContext, Statement, fails
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, Statement, fails
 from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.rounds import listening, reaching
