@@ -49,7 +49,7 @@ def digest(cluster: Cluster, bundle: str | None) -> str:
         name: hook for name, hook in values["hooks"].items() if hook["post"]
     }  # others are this machine's
     for job in values["jobs"].values():
-        del job["own_port"]
+        del job["own_port"], job["replicas"]  # of a live run `dtctl scale` says how many of these run
     text = json.dumps([VERSION, values, bundle], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -87,6 +87,7 @@ def run_spec(
         voters=list(plan.voters),
         elected=None,
         term=0,
+        replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
         roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),

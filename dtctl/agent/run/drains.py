@@ -62,7 +62,7 @@ def drained_hosts(intents: Mapping[str, Intent]) -> List[str]:
 
 
 def believed(intent: Intent, may_hold: Optional[Collection[str]]) -> Intent:
-    """As a host's agent reports it, less what it says of others. `may_hold`: the holders that may hold it; None: any."""
+    """As a host's agent reports it, less what it says of others. `may_hold`: holders that may hold it; None: any."""
     why = _facts(intent)
     if may_hold is None or all(_holder(one) in may_hold for one in why):
         return intent
@@ -104,7 +104,11 @@ def scaled_down(job: str, intents: Mapping[str, Intent]) -> List[str]:
 
 
 def held_by(
-    holder: str, members: Iterable[Member], strategy: Optional[str], intents: Mapping[str, Intent], ended: Collection[str]
+    holder: str,
+    members: Iterable[Member],
+    strategy: Optional[str],
+    intents: Mapping[str, Intent],
+    ended: Collection[str],
 ) -> List[str]:
     """The tasks that a host, or one task, holds: its own, or all that train where others cannot continue without one.
 

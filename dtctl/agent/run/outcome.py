@@ -122,7 +122,13 @@ def standing(facts: Facts, restarting: List[Fact]) -> Optional[Judgement]:
     if held is not None:
         return Judgement("Suspended" if any(one["kind"] == "drained" for one in held) else "Restarting", held)
     running = len([task for task in facts.in_state("running", "stalled") if task not in facts.away])
-    return Judgement("Running", [fact("tasks_run", count=running, of=len(facts.roster) - len(facts.present) + len(facts.wanted))]) if running else None
+    return (
+        Judgement(
+            "Running", [fact("tasks_run", count=running, of=len(facts.roster) - len(facts.present) + len(facts.wanted))]
+        )
+        if running
+        else None
+    )
 
 
 def _held(facts: Facts) -> Optional[List[Fact]]:
