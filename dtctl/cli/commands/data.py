@@ -54,19 +54,14 @@ def data(
 
 def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
     """What the source holds is read where it matters."""
-    from dtctl.operations.data import data_set
+    from dtctl.operations.data import data_set, source_of
     from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.data import SourceProgress
 
     cluster = scope.cluster(None, overrides)
-    source = cluster.data.source
-    if source is None:
-        raise UsageError(
-            f"{cluster.file} names no data that dtctl brings to the hosts",
-            hint="data: {from: ~/datasets/digits}    and dirs: {data: /data/digits}, where it is to be on the hosts",
-        )
+    source = source_of(cluster)
     record = record_of(plan_roster(cluster))
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")

@@ -14,9 +14,10 @@ from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.push import push
-from dtctl.operations.replace import check_same, plan_replacement
+from dtctl.operations.replace import check_replaceable, plan_replacement
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
@@ -229,12 +230,18 @@ def test_without_a_spare_a_host_has_to_be_named() -> None:
         plan_replacement(with_spares(spares=()), "b", None)
 
 
+def found(run: RunRecord, time: float = 1.0) -> RunStatus:
+    return RunStatus(run, {}, Verdict(Outcome.RUNNING, ()), (), time)
+
+
 def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
     with pytest.raises(PreflightError, match="does not agree") as refused:
-        check_same(with_spares(), run)
+        check_replaceable(with_spares(), found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
-    check_same(with_spares(), record_of(plan_roster(with_spares())))
+    check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
+    with pytest.raises(UsageError, match="there is no run of"):
+        check_replaceable(with_spares(), found(run, time=0.0))
 
 
 RECORD = record_of(
