@@ -189,10 +189,10 @@ def test_what_a_controller_visits_in_the_agent_is_pure() -> None:
         for used in imports_at_run_time()[name]:
             pure = below(used, *VISITED) if below(used, "dtctl") else used.split(".")[0] in PURE
             wrong += [] if pure else [f"{name} imports {used}"]
-        names = {ast.unparse(node) for node in ast.walk(tree(name)) if isinstance(node, ast.expr)}
-        signals = {one for one in names if re.fullmatch(r"signal\.\w+", one)} - {
-            "signal.Signals"
-        }  # names of signals alone
+        nodes = [*ast.walk(tree(name))]
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        signals = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+        signals = {one for one in signals if re.fullmatch(r"signal\.(?!Signals$)\w+", one)}  # names of signals are pure
         wrong += [f"{name} has {one}" for one in sorted(signals | names & IMPURE)]
     assert wrong == []
 

@@ -23,6 +23,7 @@ from tests import impostors
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA, complete, look
 from tests.agent.link.ends import agent_process
+from tests.event_files import varint
 from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -102,7 +103,7 @@ CRAFTED: dict[str, tuple[bytes, str]] = {
         "the index ends within an entry",
     ),
     "a value beyond the block": (
-        tables.index(1, tables.varint(0) + tables.varint(1) + tables.varint(1 << 40) + b"x"),
+        tables.index(1, varint(0) + varint(1) + varint(1 << 40) + b"x"),
         "the index ends within an entry",
     ),
     "a key of megabytes": (tables.index(1, tables.entry(b"x" * 100_000, b"")), "the index ends within an entry"),

@@ -169,7 +169,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
         command = line.removeprefix(f"{when} ")
         subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
         assert (account.home / "told").read_text() == repr([str(program), "revive"])
-    assert os.listdir(program) == ["__main__.py"], "Python leaves nothing there, nor makes it again once it is removed"
+    assert [path.name for path in program.iterdir()] == ["__main__.py"], "and no cache is made beside it"
 
 
 @pytest.mark.parametrize(
