@@ -47,6 +47,7 @@ HEARD = {
     "exec": "output, exec result",
     "stop": "stop result, status result",
     "restart": "restart result, status result",
+    "scale": "status result",
     "drain": "drain result, status result",
     "undrain": "undrain result, status result",
     "down": "stop result, status result, down result, gc result",

@@ -225,6 +225,10 @@ def fields_of(kind: str) -> "List[str]":
     return sorted({name for name in named if name is not None})
 
 
+HOLDING = ("drained", "shutting_down", "scaled_down")
+"""Kinds for which a task is held until a person, or its host, lets it run again."""
+
+
 def fact(kind: str, **fields: "Any") -> Fact:
     """Raises KeyError for what is no kind, or lacks a field of it."""
     made: "Dict[str, Any]" = {"kind": kind, **{name: fields[name] for name in fields_of(kind)}}

@@ -7,7 +7,7 @@ every agent has it on its disk, and every coordinator learns it from them.
 
 from __future__ import annotations
 
-from ..records.reasons import because, fact, headline, why_of
+from ..records.reasons import HOLDING, because, fact, headline, why_of
 from ..records.spec import may_be_absent
 
 TYPE_CHECKING = False
@@ -42,7 +42,7 @@ def is_returning(intent: Intent) -> bool:
 
 
 def _facts(intent: Intent) -> List[Fact]:
-    return [one for one in why_of(intent) if one["kind"] in (DRAINED, SHUTTING_DOWN, SCALED_DOWN)]
+    return [one for one in why_of(intent) if one["kind"] in HOLDING]
 
 
 def _holder(one: Fact) -> str:
