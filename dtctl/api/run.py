@@ -295,8 +295,10 @@ def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatu
     from dtctl.operations.status import status
 
     remembered = memory()
-    known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file)
-    record = known or remembered.place_of(cluster.file) or record_of(plan_roster(cluster.checked.cluster))
+    known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)
+    place = remembered.place_of(cluster.file)
+    where = place if place is not None and place.cluster == cluster.name else None
+    record = known or where or record_of(plan_roster(cluster.checked.cluster))
     record = dataclasses.replace(remembered.follow(record).record, run=run)
     if run is not None and known is None:
         check_known(record, cluster.transport, [])

@@ -100,8 +100,9 @@ def _start(launch: Start, cluster: Cluster, progress: Callable[[Progress], None]
 
     remembered = memory()
     report = _Report(launch, remembered, progress, force=force)
+    previous = remembered.newest_of(cluster.file, cluster.name)
     try:
-        outcome = start(launch, cluster.transport, report, remembered, previous=remembered.newest_of(cluster.file))
+        outcome = start(launch, cluster.transport, report, remembered, previous=previous)
         _warn(outcome)
         _await_tasks(launch, outcome, cluster, remembered)
     except Interrupted as interrupted:

@@ -11,6 +11,7 @@ import pytest
 from tests.desk import Desk, cluster_text
 from tests.hosts import faults
 from tests.hosts.fleet import Fleet
+from tests.nights import at_night
 from tests.waiting import eventually
 
 pytestmark = pytest.mark.fleet
@@ -58,7 +59,7 @@ def test_a_run_that_was_stopped_without_its_coordinators_host_is_stopped(running
     eventually(lambda: running.states()["worker:0"] == "stopped", 60)
 
 
-@pytest.mark.parametrize("gone", [".dtctl", ".dtctl/runs/*/gpu-3"])
+@pytest.mark.parametrize("gone", at_night([".dtctl", ".dtctl/runs/*/gpu-3"], but=[".dtctl"]))
 def test_a_stop_does_not_pass_over_trainers_whose_files_are_gone(running: Desk, fleet: Fleet, gone: str) -> None:
     host = fleet["gpu-3"]
     host.exec("sh", "-c", f"pkill -9 -x 'dtctl-(guard|agent)'; rm -rf {gone}")
@@ -92,7 +93,7 @@ def test_the_host_of_the_coordinator_is_replaced_and_other_machines_find_the_run
     running.dtctl("down", "--yes", code=None)
 
 
-@pytest.mark.parametrize("down", [False, True], ids=["it goes on", "it was ended and removed"])
+@pytest.mark.parametrize("down", at_night([False, True], but=[False]), ids=["it goes on", "it was ended and removed"])
 def test_a_lead_that_was_replaced_starts_nothing_when_its_host_is_back(running: Desk, fleet: Fleet, down: bool) -> None:
     first, host = running.status()["run"], fleet["gpu-2"]
     fleet.crash(host)

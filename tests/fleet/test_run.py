@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from tests.desk import Desk, cluster_text, desk
 from tests.hosts.fleet import Fleet
-from tests.waiting import eventually, read_until
+from tests.waiting import read_until
 
 pytestmark = pytest.mark.fleet
 
@@ -68,44 +66,3 @@ def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fle
     assert starting.returncode == 0
     assert any("-ISc" in line for line in seen)
     assert not [line for line in seen if "user-text-mark" in line]
-
-
-HANGS_AT_ITS_START = """\
-import json, os, socket, time
-if os.environ["DTCTL_TASK"] == "worker:1" and os.environ["DTCTL_ATTEMPT"] == "1":
-    time.sleep(1000)
-place = json.loads(os.environ["TF_CONFIG"])
-addresses = [address.split(":") for address in place["cluster"]["worker"]]
-first, own = [(host, int(port)) for host, port in (addresses[0], addresses[place["task"]["index"]])]
-with socket.create_server(("", own[1])) as server:
-    if place["task"]["index"] == 0:
-        server.accept()
-    while place["task"]["index"] == 1 and socket.socket().connect_ex(first):
-        time.sleep(0.1)
-    for step in range(10000):
-        print("step", step, flush=True)
-        time.sleep(0.1)
-"""
-
-COLLECTIVE = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "gpu-[1-2]"}}}}
-strategy: mirrored
-trainer: {{command: [python, train.py], dialect: tf_config}}
-recovery: {{backoff: 100ms..200ms}}
-start_timeout: 12s
-grace: 2s
-"""
-
-
-def test_a_collective_that_hangs_at_its_very_first_start_is_restarted_once(user: Desk, fleet: Fleet) -> None:
-    """worker:1 hangs before it listens, and worker:0 waits for it: neither does anything."""
-    (user.project / "train.py").write_text(HANGS_AT_ITS_START)
-    user.write_cluster(COLLECTIVE, hosts=HOSTS)
-    user.dtctl("up")
-    (file,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/state.json")  # questions over SSH would be traffic
-    eventually(lambda: json.loads(file.read_text())["tasks"]["worker:0"]["step"], what="the restart, and steps")
-    assert {task["attempt"] for task in user.status()["tasks"]} == {2}
-    nothing_done = r"worker:0: no task has reported a step since the start, and all have been idle for 1\d s at "
-    assert re.search(nothing_done + ".*; restarted with it: worker:1; ", user.dtctl("status"))

@@ -127,6 +127,7 @@ def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
         runs = [dtctl.up(clusters[0], local=True), await asyncio.to_thread(dtctl.up, clusters[1], local=True)]
         asked = await asyncio.gather(*(asyncio.to_thread(run.status) for run in runs * 4))
         assert {one.run for one in asked} == {run.id for run in runs}
+        assert [dtctl.attach(one).id for one in clusters] == [run.id for run in runs], "each by its name"
         ends = await asyncio.gather(*(asyncio.to_thread(run.wait, 60) for run in runs))
         compared = home.dtctl("compare", *(run.id for run in runs))
         assert "Succeeded" in compared

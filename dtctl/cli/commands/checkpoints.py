@@ -234,7 +234,7 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
     plan = make_plan(cluster, scope.transport.hostname, local=local)
-    record, last = record_of(plan), scope.memory.newest_of(cluster.file)
+    record, last = record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = push.targets(plan, into)

@@ -101,7 +101,7 @@ def up(
             )
 
     try:
-        previous = scope.memory.newest_of(cluster.file)
+        previous = scope.memory.newest_of(cluster.file, cluster.name)
         outcome = start(
             scope,
             launch,

@@ -11,7 +11,8 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -217,26 +218,23 @@ def test_a_storage_url_has_the_owner_that_wrote_last_and_no_directory_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"path": "/else"}', "[" * 100_000])
-def test_a_mark_that_another_process_has_damaged_is_none(root: str, output: Path, text: str) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
-    mark.write_text(text)
-    assert owners(root, output) == []
-
-
-def test_a_mark_that_was_moved_to_another_directorys_place_is_none(root: str, output: Path) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
-    mark.write_text(json.dumps({**json.loads(mark.read_text()), "path": "/else"}))
-    assert owners(root, output) == []
-
-
-def test_nobody_waits_for_a_fifo_in_place_of_a_mark(root: str, output: Path) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
+def as_fifo(mark: Path) -> None:
     mark.unlink()
     os.mkfifo(mark)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    **{text[:20]: partial(Path.write_text, data=text) for text in ("", "{}", '{"path": "/else"}', "[" * 100_000)},
+    "moved": lambda mark: mark.write_text(json.dumps({**json.loads(mark.read_text()), "path": "/else"})),
+    "fifo": as_fifo,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_mark_counts_as_none(root: str, output: Path, damage: str) -> None:
+    write(root, output)
+    (mark,) = Path(root, "outputs").iterdir()
+    DAMAGES[damage](mark)
     assert owners(root, output) == []
 
 
