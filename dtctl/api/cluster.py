@@ -121,8 +121,8 @@ class Cluster:
 
         `deep`: slow checks that load the hosts, too. `network_speed`: measures what they can exchange.
         """
-        from dtctl.operations.checks.checking import check
         from dtctl.operations.checks import fails
+        from dtctl.operations.checks.checking import check
         from dtctl.operations.consent import may_start
         from dtctl.operations.up.launch import prepare_check
         from dtctl.render.checks import worded

@@ -116,7 +116,7 @@ class TaskStatus:
 
     @property
     def held(self) -> Fact | None:
-        """Why it is held, if nothing of it runs whatever becomes of its host: a drain, a shutdown, or its job's size."""
+        """Why nothing of it runs, whatever becomes of its host: a drain, a shutdown, or the size of its job."""
         if self.entry["state"] != "pending":
             return None
         return next((one for one in self.why if one["kind"] in HOLDING), None)
