@@ -363,20 +363,17 @@ def check_kvstore(content: ClusterFile, findings: Findings) -> None:
 
 def check_waits(content: ClusterFile, findings: Findings) -> None:
     """Nothing waits for a job that is not there, or for itself."""
-    jobs = findings.names_in("jobs")
     for name, job in content.jobs.items():
         for index, other in enumerate(job.depends_on or ()):
             path = ("jobs", name, "depends_on", index)
             if other == name:
                 findings.add(path, f"{findings.name(*path)} is {name} itself", "name the jobs that it waits for")
-            elif other not in jobs:
-                hint = did_you_mean(other, jobs) or f"jobs has {', '.join(jobs)}"
-                findings.add(path, f"{findings.name(*path)} names {other}, which is not in jobs", hint)
+            else:
+                _check_job(path, other, findings)
 
 
 def check_data(content: ClusterFile, findings: Findings) -> None:
     """What is brought needs a place, and somebody who gets it."""
-    jobs = findings.names_in("jobs")
     if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
         summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
         findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")
@@ -387,10 +384,14 @@ def check_data(content: ClusterFile, findings: Findings) -> None:
         summary = "data.shard deals out what dtctl brings to the hosts, but data.from is not set"
         findings.add(("data", "shard"), summary, "write, for example, from: ~/datasets/digits")
     for index, job in enumerate(content.data.jobs or ()):
-        if job not in jobs:
-            path = ("data", "jobs", index)
-            hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
-            findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
+        _check_job(("data", "jobs", index), job, findings)
+
+
+def _check_job(path: KeyPath, job: str, findings: Findings) -> None:
+    jobs = findings.names_in("jobs")
+    if job not in jobs:
+        hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
+        findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
 
 
 def check_order(cluster: Cluster, findings: Findings) -> None:

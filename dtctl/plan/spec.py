@@ -21,8 +21,8 @@ from dtctl.agent.records.spec import (
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.values import HOME, paths_of
-from dtctl.plan.hosts import brought_along, on_host
+from dtctl.agent.records.values import HOME, paths_of, urls_of
+from dtctl.plan.hosts import brought_along, checkpoint_places, on_host
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -88,7 +88,7 @@ def run_spec(
         elected=None,
         term=0,
         replicas={job.name: job.replicas for job in plan.cluster.jobs.values() if job.replicas is not None},
-        roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
+        roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
         recovery=_record(RecoverySpec, plan.cluster.recovery, replace_s=None),
@@ -102,7 +102,18 @@ def run_spec(
 
 NO_FILES: Mapping[str, str] = {}
 
-_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent", "seats")
+_OF_THE_HOST = (
+    "host",
+    "tasks",
+    "dirs",
+    "brought_along",
+    "environment",
+    "setup",
+    "checkpoint_dirs",
+    "absent",
+    "seats",
+    "keeps_checkpoints_by_url",
+)
 
 
 def host_spec(
@@ -119,6 +130,7 @@ def host_spec(
         "environment": environment_of(plan, tasks[0], files) if tasks else None,
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
+        "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
         "absent": list(absent),
         "seats": {},
     }

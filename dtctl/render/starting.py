@@ -20,6 +20,7 @@ from dtctl.render.format import by_value, count, fold, summarize_hosts
 from dtctl.render.plan import hook_line
 from dtctl.render.result import CAUSE_LINES, stopped_tasks
 from dtctl.render.terminal import console
+from dtctl.render.terminal.moving import still
 from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
@@ -237,16 +238,12 @@ def _show_missing(result: UpResult, plan: RunPlan) -> None:
 
 def show_moving_ports(taken: DtctlError) -> None:
     """Before anything is started, where a bar may be moving."""
-    from dtctl.render.terminal.moving import still
-
     with still():
         note(f"{taken.summary}; the hosts choose other ports", *taken.detail.splitlines())
 
 
 def show_unseen(unseen: UnusedCheckpoint) -> None:
     """Before anything is started, where a bar may be moving."""
-    from dtctl.render.terminal.moving import still
-
     with still():
         show_warning(*at_step_zero(unseen))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from dtctl.operations.compare import Compared, Comparison, Metric
-    from dtctl.operations.runs import KnownRun
+    from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
     from dtctl.operations.snapshot import RunStatus
 
 OUTCOME_STYLE = {
@@ -189,14 +189,17 @@ def redrawn(*, every: bool = False) -> Iterator[Callable[[RunStatus], None]]:
         yield draw
 
 
-def show_runs(runs: Sequence[KnownRun]) -> None:
+def show_runs(known: KnownRuns) -> None:
+    """Runs of other accounts come last: of them no more is known."""
+    runs, foreign = known.runs, known.foreign
+    every: list[KnownRun | ForeignRun] = [*runs, *foreign]
     columns: dict[str, list[str] | list[Text]] = {
-        "RUN": [run.run for run in runs],
-        "RESULT": [_result(run) for run in runs],
-        "STARTED": [local_time(run.created) for run in runs],
-        "BY": [run.by for run in runs],
-        "HOSTS": [fold(run.hosts) for run in runs],
-        "TASKS": [_tasks(run) for run in runs],
+        "RUN": [one.run for one in every],
+        "RESULT": [*map(_result, runs), *(styled("live", "") for _ in foreign)],
+        "STARTED": [*(local_time(run.created) for run in runs), *("" for _ in foreign)],
+        "BY": [*(run.by for run in runs), *(f"account {one.account}" for one in foreign)],
+        "HOSTS": [fold(one.hosts) for one in every],
+        "TASKS": [*map(_tasks, runs), *("" for _ in foreign)],
     }
     print_table(table(columns, dropped=("STARTED", "BY", "TASKS", "HOSTS")))  # when it started stands in its name, too
 
@@ -220,13 +223,19 @@ Row = tuple[str, list[str]]
 
 
 def show_comparison(found: Comparison) -> None:
-    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
-    differences = found.differences
-    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
+    rows = comparison_rows(found)
     columns = {"": [name for name, _ in rows]}
     for index, run in enumerate(found.runs):
         columns[one_line(run)] = [one_line(clipped(values[index])) for _, values in rows]
     print_table(table(columns))
+
+
+def comparison_rows(found: Comparison) -> list[Row]:
+    """A value for each run."""
+    rows = [*_results(list(found.runs.values())), *_metrics(list(found.runs.values()))]
+    differences = found.differences
+    rows += [(key, [_NOTHING if value is None else value for value in values]) for key, values in differences.items()]
+    return rows
 
 
 def _results(runs: list[Compared]) -> Iterator[Row]:

@@ -131,6 +131,8 @@ def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
         ends = await asyncio.gather(*(asyncio.to_thread(run.wait, 60) for run in runs))
         compared = home.dtctl("compare", *(run.id for run in runs))
         assert "Succeeded" in compared
+        home.dtctl("report", "--run", runs[0].id, "--compare", runs[1].id, "-O", "page.html")
+        assert runs[1].id in (home.project / "page.html").read_text()
         assert [line.split() for line in compared.splitlines() if line.startswith("name ")] == [
             ["name", "demo", "other"]
         ]

@@ -83,6 +83,8 @@ class IntentFile(Record):
     serial: Count
     session: Default[Optional[Process], None]
     """The session that began the run; null once the run is kept."""
+    ends_run: Default[Optional[How], None]
+    """As that of an intent, on a host without tasks."""
     tasks: Intents
 
 

@@ -1,8 +1,6 @@
 """spec.json: what one host has of a run. It never changes."""
 
-from itertools import chain
-
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -21,12 +19,12 @@ from .values import (
     TaskName,
     Tasks,
     Variables,
-    can_be_given,
+    refuse_unfit,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Tuple
+    from typing import Iterable, List
 
 VERSION = 3
 
@@ -57,6 +55,8 @@ class Member(Record):
     """Its success is, with that of the others that decide, the run's."""
     serves: Default[bool, False]
     """Others need it to their end: it is not waited for after a success, and stopped last."""
+    seat: Default[Optional[Name], None]
+    """The host that `up` has put it on, where another one has taken its place."""
 
 
 class Stage(Record):
@@ -223,6 +223,8 @@ class Spec(Inventory):
     brought_along: Default[Paths, []]
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Default[Paths, []]
+    keeps_checkpoints_by_url: Default[bool, False]
+    """They are in storage that every host sees, by its URLs."""
     bundle: Default[Optional[BundleId], None]
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
@@ -319,15 +321,6 @@ def _check_roster(roster: List[Member], lead: TaskName) -> None:
         raise InvalidValue.at(("roster",), "each task once", names)
     if lead not in names:
         raise InvalidValue.at(("lead",), "a task of the roster", lead)
-
-
-def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
-    """Of arguments, names and values of variables, and paths."""
-    for text in chain(*texts):
-        if not can_be_given(text):
-            raise InvalidValue.at(
-                path, "text that a program can be given", Unshown("one with a NUL or half a character")
-            )
 
 
 def coordinates(spec: Spec) -> bool:

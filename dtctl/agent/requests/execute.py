@@ -10,7 +10,6 @@ from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks
 from ..run import environment
 from . import runs
-from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:
-        end_tree(child, key)
+        environment.end_tree(child, key)
         raise
     return {"exit_code": code, "signal": None} if code >= 0 else {"exit_code": None, "signal": -code}
 
@@ -51,9 +50,10 @@ class Context:
 
 def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     wanted = request["task"]
+    run: Optional[runs.Run] = None
     if wanted is not None:
-        run: Optional[runs.Run] = runs.need(talk, request)
-    else:
+        run = runs.need(talk, request)
+    elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
     marks = environment.Marks(run.files.code_directory() if run else None)
     code = request["cwd"] == "code"

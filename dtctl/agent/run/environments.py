@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from contextlib import suppress
 
 from ..host import files, locks, paths
@@ -144,6 +143,7 @@ def key_of(wanted: Environment) -> Optional[str]:
 
 def _identity(python: str) -> Optional[str]:
     """A newer patch release of an interpreter serves the environments of an older one."""
+    import shutil
     import subprocess
 
     base = environment.base()
@@ -215,6 +215,8 @@ def read(root: str, name: str) -> Optional[MadeEnvironment]:
 
 def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvironment]:
     """What the script has left: the problem, if there is one, and what the environment gives."""
+    import shutil
+
     before, after = _read_variables(prefix + ".before"), _read_variables(prefix + ".after")
     own = {
         name: value

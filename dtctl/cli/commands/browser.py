@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
+    from dtctl.operations.compare import Comparison
+    from dtctl.operations.report import Report
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.tensorboard import EventFileSources, Location
     from dtctl.operations.tensorboard.tunnel import Upstream
@@ -99,6 +103,15 @@ def report(
         Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report.")] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            metavar="RUN",
+            help="Side by side with another run, in a table and in the curves; again for more.",
+            autocompletion=complete_runs,
+        ),
+    ] = None,
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
@@ -119,7 +132,8 @@ def report(
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
-    text = page(found) if form == "html" else markdown(found)
+    compared = _compared(scope, found, compare) if compare else None
+    text = page(found, compared) if form == "html" else markdown(found, compared)
     if file == "-":
         put(text)
     else:
@@ -130,9 +144,19 @@ def report(
             document.print_json("Report", {"run": run, "file": where, "format": form, "sizeBytes": written})
         else:
             say(f"{path} ({size(written)})")
-    errors.show_host_errors(found.errors)
+    failed = {**(compared.failed if compared is not None else {}), **found.errors}
+    errors.show_host_errors(failed)
     show_unasked(found.unasked)
-    exit_for(found.errors, others=found.status.time)
+    exit_for(failed, others=found.status.time)
+
+
+def _compared(scope: Scope, found: Report, named: list[str]) -> Comparison:
+    from dtctl.operations.compare import beside
+
+    others = [run for run in dict.fromkeys(named) if run != found.status.record.run]
+    records = [dataclasses.replace(scope, run=run).record() for run in others]
+    with scope.dialling():
+        return beside(found, records, scope.transport)
 
 
 @on_run
@@ -157,8 +181,8 @@ def tensorboard(
         exit_for(found_files.errors, others=None)
         errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)
-    python = local.find_python() if copy or _may_need_copies(found_files) else None
-    place = choose(found_files, record.coordinator, copy=copy, here=python is not None)
+    python = local.find_python() if copy or record.event_urls or _may_need_copies(found_files) else None
+    place = choose(found_files, record.coordinator, copy=copy, here=python is not None, urls=record.event_urls)
     shown.say_place(place, found_files)
 
     with ExitStack() as stack:
@@ -223,7 +247,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSource
 
     python, found_files, place = found
     with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
-        awaited = set(place.sources)
+        awaited = {*place.sources, *place.urls}
         failed: list[DtctlError] = []
         shown = False
         for event in follow_copies(record, scope.transport, place, found_files, copies):
@@ -234,7 +258,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSource
                 failed.append(event.error)
             if isinstance(event, Copied | Disconnected):
                 awaited.discard(event.host)
-            if len(failed) == len(place.sources):
+            if failed and len(failed) == len(place.sources) and not place.urls:
                 raise typer.Exit(failed[0].exit_code)
             if not awaited and not shown:
                 board.begin()

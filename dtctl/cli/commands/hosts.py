@@ -158,8 +158,8 @@ def check(
     from dtctl.operations.consent import may_start
     from dtctl.operations.up.launch import make_plan, prepare_check
     from dtctl.render import checks, errors
-    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import status as machine
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))

@@ -77,10 +77,12 @@ def _print_json(status: RunStatus) -> None:
 @on_cluster
 def runs(
     scope: Scope,
-    every: Annotated[bool, typer.Option("--all", help="Include every cluster on these hosts.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every cluster on these hosts, and live runs of other accounts there.")
+    ] = False,
     output: OutputOption = "text",
 ) -> None:
-    """List the cluster's runs that its hosts know."""
+    """List the cluster's runs that its hosts know, and who started them."""
     from dtctl.operations.runs import known_runs
     from dtctl.render import errors
     from dtctl.render.machine import document
@@ -91,8 +93,8 @@ def runs(
         known = known_runs(record, scope.transport, every_cluster=every)
     if output == "json":
         document.print_json("Runs", document.known_runs(known))
-    elif known.runs:
-        show_runs(known.runs)
+    elif known.runs or known.foreign:
+        show_runs(known)
     elif not known.errors and not known.damaged:
         errors.note("no run yet", "dtctl up    starts one")
     for one in known.damaged:
@@ -127,9 +129,8 @@ def compare(
         document.print_json("Comparison", machine.comparison(found))
     elif found.runs:
         show_comparison(found)
-    failed = {**found.errors, **{host: error for one in found.runs.values() for host, error in one.errors.items()}}
-    errors.show_host_errors(failed)
-    exit_for(failed, others=found.runs)
+    errors.show_host_errors(found.failed)
+    exit_for(found.failed, others=found.runs)
 
 
 @on_run
@@ -137,8 +138,8 @@ def diagnose(scope: Scope, output: OutputOption = "text") -> None:
     """Inspect every host; report what is wrong, why, and the next command."""
     from dtctl.operations.diagnosis.diagnose import diagnose as ask
     from dtctl.render import diagnosis, errors, result
-    from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import status as machine
 
     record = scope.record()
     with scope.dialling():

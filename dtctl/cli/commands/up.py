@@ -139,9 +139,9 @@ def _show(outcome: UpResult, launch: Start, output: str) -> None:
     with on_interrupt(f"run {outcome.run} continues", "dtctl stop    ends it"):
         starting.show_start_warnings(outcome)
         if output == "json":
-            from dtctl.render.machine import diagnosis, document
+            from dtctl.render.machine import document, status
 
-            fields = {**document.started(launch.plan.cluster.name, outcome), **diagnosis.in_passing(outcome)}
+            fields = {**document.started(launch.plan.cluster.name, outcome), **status.in_passing(outcome)}
             document.print_json("Up", {**fields, **document.not_pushed(launch.bundle)})
         elif outcome.failed is None:
             starting.show_started(outcome, launch.plan)

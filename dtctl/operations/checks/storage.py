@@ -98,7 +98,7 @@ def _saved(answer: Facts) -> Iterator[tuple[str, int, int]]:
 
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line | Statement]:
     if len(heard.rounds) > 1:
-        yield from sharing_lines(context, heard.rounds[1])
+        yield from sharing_lines(context, heard.first, heard.rounds[1])
     lead = context.plan.coordinator["host"]
     if lead in heard.errors and concerned(context.plan):
         yield Statement("sharing_not_known", {"lead": lead})
@@ -163,9 +163,12 @@ def _tasks(plan: RunPlan, hosts: Iterable[str], roles: Iterable[str]) -> tuple[T
     return tuple(task.id for task in plan.tasks if task.role in roles and task.host in there)
 
 
-def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Statement]:
-    """Who sees the checkpoint directory of the lead's host."""
+def sharing_lines(
+    context: CheckContext, wrote: Mapping[str, StorageFacts], looked: Mapping[str, StorageFacts]
+) -> Iterator[Statement]:
+    """Who sees the checkpoint directory of the lead's host, and on which file system it is."""
     lead = context.plan.coordinator["host"]
+    types = {one["path"]: one["filesystem"] for one in (wrote[lead]["written"] if lead in wrote else ())}
     seeing: dict[str, list[str]] = {}
     for host, answer in looked.items():
         for one in answer["looked"]:
@@ -173,7 +176,8 @@ def sharing_lines(context: CheckContext, looked: Mapping[str, StorageFacts]) -> 
     for path, hosts in seeing.items():
         where = shown(path)
         if hosts:
-            yield Statement("shared", {"where": where, "hosts": (lead, *hosts)})
+            filesystem = types.get(path) or "unknown file system"
+            yield Statement("shared", {"where": where, "hosts": (lead, *hosts), "filesystem": filesystem})
         else:
             yield Statement("not_shared", {"where": where, "lead": lead})
 

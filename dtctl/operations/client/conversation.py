@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dtctl.agent.records.answers import EXCHANGES
+from dtctl.agent.records.exchanges import EXCHANGES
 from dtctl.agent.records.kinds import InvalidValue
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.transport.fanout import Outcomes, fan_out
@@ -89,7 +89,7 @@ class Request(Generic[R]):
     quiet_s: float | None = None
 
     def __post_init__(self) -> None:
-        assert EXCHANGES[self.kind].result is self.record
+        assert EXCHANGES[self.kind].result.endswith(f".{self.record.__name__}")
 
     def put(self, run: RunRecord, session: Session) -> R:
         """Asks one host. Raises as `frames_of` and `final`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
@@ -14,11 +15,14 @@ from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.events import event_line
 from dtctl.render.format import count
-from dtctl.render.metrics import sparkline
+from dtctl.render.metrics import names, sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
+
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
 
 CURVE_WIDTH = 24
 MOST_LINES = 100
@@ -28,16 +32,18 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 _FENCE = "````"
 
 
-def markdown(report: Report) -> str:
-    return "\n".join(_lines(report)) + "\n"
+def markdown(report: Report, compared: Comparison | None = None) -> str:
+    """`compared`: with other runs."""
+    return "\n".join(_lines(report, compared)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: Report, compared: Comparison | None) -> Iterator[str]:
     run = report.status.record.run or report.status.record.cluster
     yield f"# {_text(run)}"
     yield f"{MARK} -->"
     for heading, lines in (
         ("Result", _result(report)),
+        *([] if compared is None else [("Side by side", _compared(compared))]),
         ("Goodput", _goodput(report)),
         ("Tasks", _tasks(report)),
         ("Curves", _curves(report)),
@@ -50,6 +56,11 @@ def _lines(report: Report) -> Iterator[str]:
     if report.errors:
         yield from ("", "## What is missing here", "")
         yield from (f"- {_text(text)}" for text in gaps(report))
+
+
+def _compared(found: Comparison) -> Iterator[str]:
+    yield from _table(["", *map(_text, found.runs)], [[name, *values] for name, values in comparison_rows(found)])
+    yield from (f"- {_text(run)}: {_text(error.summary)}" for run, error in found.errors.items())
 
 
 def _result(report: Report) -> Iterator[str]:
@@ -92,7 +103,7 @@ def _tasks(report: Report) -> Iterator[str]:
 def _curves(report: Report) -> Iterator[str]:
     rows = []
     for name, several in curves.tags(report).items():
-        for label, one in zip(curves.names(several), several, strict=True):
+        for label, one in zip(names(several), several, strict=True):
             shape = sparkline([point.value for point in one.points], CURVE_WIDTH)
             rows.append([name, label, shape, curves.as_text(one)])
     if rows:
@@ -123,7 +134,7 @@ def _hosts(report: Report) -> Iterator[str]:
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
     known = list(gpus.rows(report.status))
     if known:
-        yield from ("", *_table(gpus.HEADINGS, known))
+        yield from ("", *_table(list(gpus.COLUMNS), known))
     yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 

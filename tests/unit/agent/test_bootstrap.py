@@ -93,7 +93,7 @@ def test_the_program_is_the_same_every_time() -> None:
     assert made_anew() is not agent_program()
 
 
-def test_threads_that_ask_at_the_same_moment_get_one_program() -> None:
+def test_concurrent_threads_share_one_program() -> None:
     made: list[object] = []
     everyone = threading.Barrier(8)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -39,13 +40,13 @@ def reading(files: RunFiles, *more: Any) -> intents.IntentFollower:
     return followed
 
 
-def test_the_higher_version_holds() -> None:
+def test_the_intent_with_the_higher_version_wins() -> None:
     mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3)}
     theirs = {"a": intent("stop", 2), "b": intent("stop", 3), "c": intent("stop", 4), "d": intent("stop", 9)}
     assert intents.newer(mine, theirs) == {"c": theirs["c"]}
 
 
-def test_two_that_say_something_else_with_the_same_version_contradict_each_other() -> None:
+def test_different_intents_of_one_version_are_a_conflict() -> None:
     mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3), "d": intent("run", 3)}
     theirs = {"a": intent("run", 3), "b": intent("hold", 3), "c": intent("hold", 4), "e": intent("stop", 3)}
     assert intents.contradicted(mine, theirs) == ["b"]
@@ -84,12 +85,8 @@ def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -
 
 def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = reading(files)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", full)
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         followed.take({"worker:0": intent("run", 2)})
         followed.read()
         assert followed.value["tasks"]["worker:0"]["want"] == "run"
@@ -107,7 +104,7 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
 
 
-def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ended_unexpectedly_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
@@ -137,12 +134,8 @@ def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_f
     monkeypatch.setattr(processes, "find", lambda _: None)
     followed = reading(files)
     assert followed.lost_session is True
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", full)
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         assert followed.keep() is True
         followed.read()
         assert (followed.lost_session, followed.settled(), on_disk(files)["session"]) == (False, False, SESSION)
@@ -276,7 +269,9 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = 1
-        monkeypatch.setattr(paths, "version", lambda path: (self.number, 1, 1))
+        monkeypatch.setattr(
+            paths, "version", lambda path: (self.number, 1, 1) if path.endswith("intent.json") else None
+        )
 
 
 def test_a_file_that_looks_like_the_one_before_an_order_is_read(

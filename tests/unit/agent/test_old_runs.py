@@ -66,10 +66,7 @@ def test_of_a_cluster_that_was_taken_down_every_run_that_is_over_goes() -> None:
 
 def test_the_reason_is_reported() -> None:
     runs = expired([standing(0, 10.0), standing(1, 10.0, ttl_s=1.0), standing(2, 10.0), standing(3, 10.0)], 1000.0)
-    assert runs == {
-        ("r0", "h"): "newer runs that have ended: 3",
-        ("r1", "h"): "it ended longer ago than its ttl",
-    }
+    assert runs == {("r0", "h"): "newer runs that have ended: 3", ("r1", "h"): "it ended longer ago than its ttl"}
 
 
 REASONS = [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE]
@@ -113,7 +110,7 @@ def test_a_run_that_cannot_be_read_is_reported_with_the_reason(
     assert found.record() == {"run": "r-1", "host": "h1", "cluster": "c", "problem": problem}
 
 
-def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(
+def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (spec.parent / "machine").write_text(machine.identity())

@@ -117,7 +117,7 @@ def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], sig
     assert [one.signature.name for one in found] == ([signature] if signature else [])
 
 
-def test_who_uses_a_gpu_is_named() -> None:
+def test_the_user_of_a_gpu_is_named() -> None:
     user = {"pid": 7, "name": "python", "user": "ada", "used_bytes": 2 * GB}
     (found,) = judged(TOPIC, with_gpus(2), {"a": machine(gpus=gpus(0, 2, users=[user]))})
     assert sentence(found) == (
@@ -161,7 +161,7 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
     assert found.seen.fields["here"] == "this machine"
 
 
-def test_a_late_answer_accuses_nobody() -> None:
+def test_a_late_answer_makes_no_clock_wrong() -> None:
     """As of hosts that were reached only when a passphrase had been typed."""
     late = dict.fromkeys("abc", (-0.2, 12.0))
     assert list(clock_findings(late)) == []
@@ -232,7 +232,7 @@ def test_a_clock_is_off_from_five_seconds_on_and_wrong_from_a_minute_on(off_s: f
     assert found(a=(0, 0), b=(0, 0), c=(OFF_S - 0.1, OFF_S)) == []
 
 
-def test_one_host_is_told_to_differ_from_this_machine() -> None:
+def test_a_single_host_with_another_clock_differs_from_this_machine() -> None:
     assert found(a=(8.0, 8.0)) == [("clock_off", ("a",), 8.0, "ahead of", (HERE,))]
     assert found(a=(OFF_S - 0.1, 9.0)) == []
 
@@ -250,7 +250,7 @@ def test_hosts_that_are_off_alike_are_reported_together_and_are_no_others_of_any
     ]
 
 
-def test_a_clock_that_is_just_off_speaks_for_nobody() -> None:
+def test_a_clock_that_is_slightly_off_is_no_reference() -> None:
     findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(OFF_S, OFF_S), e=(90.0, 90.0))
     assert [one[-1] for one in findings] == [("a", "b", "c", HERE)] * 2
 
@@ -351,14 +351,7 @@ def test_each_figure_of_a_machine_is_reported_by_host() -> None:
 
 
 def gpu(index: int, used: int = 0, name: str = "A100", driver: str = "550.54") -> dict[str, Any]:
-    return {
-        "index": index,
-        "name": name,
-        "driver": driver,
-        "busy": None,
-        "used_bytes": used,
-        "memory_bytes": 80 * GB,
-    }
+    return {"index": index, "name": name, "driver": driver, "busy": None, "used_bytes": used, "memory_bytes": 80 * GB}
 
 
 def planned(tasks: int, have: int, **settings: Any) -> CheckContext:

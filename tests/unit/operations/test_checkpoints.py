@@ -17,15 +17,7 @@ import pytest
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.errors import DtctlError
-from dtctl.operations.checkpoints import (
-    Checkpoints,
-    Found,
-    chosen,
-    each_once,
-    every,
-    missing_elsewhere,
-    named,
-)
+from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
 from dtctl.operations.checkpoints.pull import Landing, pull
 from dtctl.operations.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record
@@ -259,7 +251,7 @@ def test_more_than_the_disk_holds_is_refused_before_it_is_full(landing: Landing)
     assert not (landing.path / "m-7.data-00000-of-00001").exists()
 
 
-def test_a_file_that_arrived_as_another_is_let_go_of(landing: Landing) -> None:
+def test_a_received_file_with_another_digest_is_discarded(landing: Landing) -> None:
     put(landing, "m-7.index", b"indes")
     with pytest.raises(InvalidValue):
         landing.check("m-7.index", 5, sha256(b"index").hexdigest())
@@ -368,7 +360,7 @@ def test_a_directory_of_orbax_is_not_pulled_and_the_error_says_how_to_copy_it(tm
     assert list(transport.opened) == []
 
 
-def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
+def test_nothing_is_pruned_without_a_confirmed_list() -> None:
     class Silent(Agents):
         """c only beats."""
 
@@ -380,8 +372,8 @@ def test_where_nobody_was_shown_what_would_go_nothing_goes() -> None:
             return [{"type": "result", "run": "digits-1", "directories": [answer]}]
 
     agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
-    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)
+    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True, live=True)
     assert list(looked.errors) == ["c"]
-    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False)
+    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False, live=True)
     assert not done.errors
     assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]

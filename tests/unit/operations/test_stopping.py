@@ -41,7 +41,7 @@ def heard(host: str, progress: Mapping[str, Any]) -> list[Stopping]:
     return found
 
 
-def test_the_coordinator_speaks_of_all_tasks() -> None:
+def test_the_coordinator_reports_all_tasks() -> None:
     [told_of] = heard("c", frame(ps_0=("waits", None, None), worker_1=("ended", 3.0, 9)))
     assert told_of == Stopping(
         30.0,
@@ -52,7 +52,7 @@ def test_the_coordinator_speaks_of_all_tasks() -> None:
     )
 
 
-def test_another_host_speaks_of_its_own_alone() -> None:
+def test_other_hosts_report_their_own_tasks_only() -> None:
     [told_of] = heard("d", frame(worker_0=("ended", 1.0, None), worker_1=("saving", 1.0, None)))
     assert set(told_of.tasks) == {TaskId("worker", 1)}
     assert heard("d", frame(worker_0=("ended", 1.0, None))) == []
@@ -77,7 +77,7 @@ def answering(*frames: Mapping[str, Any]) -> FakeTransport:
     return FakeTransport(answer)
 
 
-def test_what_comes_before_the_answer_is_passed_on_in_its_order() -> None:
+def test_progress_is_passed_on_in_order_before_the_answer() -> None:
     found: list[Stopping] = []
     transport = answering(frame(worker_0=("saving", 1.0, None)), frame(worker_0=("ended", 4.0, None)), STOPPED)
     result = stop(record(), transport, tuple(record().roster), StopOrder("me@here"), found.append)
@@ -96,7 +96,7 @@ def test_what_comes_before_the_answer_is_passed_on_in_its_order() -> None:
     ],
     ids=["way", "seconds", "signal", "grace", "another frame"],
 )
-def test_what_no_agent_says_is_refused_at_the_seam(lie: Mapping[str, Any]) -> None:
+def test_invalid_agent_messages_are_refused(lie: Mapping[str, Any]) -> None:
     transport = answering(lie, STOPPED)
     found: list[Stopping] = []
     order = StopOrder("me@here")
@@ -149,7 +149,7 @@ def need_block(index: int, number: int) -> dict[str, Any]:
         ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
 )
-def test_what_no_bundle_has_is_not_sent(frames: Frames, why: str, sender: Sender) -> None:
+def test_files_outside_the_bundle_are_not_sent(frames: Frames, why: str, sender: Sender) -> None:
     with sender, pytest.raises(TransportError, match=why):
         conversation(frames, sender)
 
@@ -262,7 +262,7 @@ RECORD = record_of(
         (["worker:3", "ps", "worker:3"], "ps:0 ps:1 worker:3"),
     ],
 )
-def test_words_mean_tasks_in_the_order_of_the_file(args: list[str], tasks: str) -> None:
+def test_selectors_expand_to_tasks_in_file_order(args: list[str], tasks: str) -> None:
     assert " ".join(map(str, select_tasks(RECORD, args))) == tasks
 
 
@@ -276,7 +276,7 @@ def test_words_mean_tasks_in_the_order_of_the_file(args: list[str], tasks: str) 
         ("worker:", "'worker:' is not a task", "worker:1"),
     ],
 )
-def test_a_word_that_means_nothing_says_what_would(word: str, message: str, hint: str) -> None:
+def test_an_unknown_selector_lists_valid_ones(word: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError) as error:
         select_tasks(RECORD, [word])
     assert message in error.value.summary

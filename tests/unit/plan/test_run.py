@@ -108,12 +108,7 @@ def test_every_field_is_that_of_the_task() -> None:
     launch = Launch(command=("./t",), args=argv, dialect="none")
     jobs = (job("ps", ["a"], [2222]), job("worker", ["b", "c"], [2223, 2224], launch=launch))
     plan = planned(cluster(*jobs, hosts=[ssh_host(name, gpus=2 if name == "c" else 0) for name in "abc"]))
-    assert task(plan, "worker:1").argv[1:] == (
-        "worker:1 worker 1",
-        "c.example:2224",
-        "b.example:2223",
-        "2 2 digits",
-    )
+    assert task(plan, "worker:1").argv[1:] == ("worker:1 worker 1", "c.example:2224", "b.example:2223", "2 2 digits")
     assert task(plan, "worker:0").argv[4] == "2 0 digits"
 
 

@@ -136,11 +136,7 @@ _SHOWN: Mapping[str, Callable[[Link], str]] = {
 
 def _links(heard: Answers[Facts]) -> dict[str, tuple[str, Link]]:
     """By host: the interface at whose address the others have reached it, or its only one."""
-    reached = {
-        (one["host"], one["place"])
-        for facts in (heard.rounds[1].values() if len(heard.rounds) > 1 else ())
-        for one in facts["reached"]
-    }
+    reached = {(one["host"], one["place"]) for facts in heard.round(1).values() for one in facts["reached"]}
     links = {}
     for host, facts in heard.first.items():
         every = [

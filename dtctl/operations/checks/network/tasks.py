@@ -136,7 +136,7 @@ def _coverage(context: CheckContext, heard: Answers[Facts]) -> Coverage:
 
 
 def _view(context: CheckContext, heard: Answers[Facts]) -> View:
-    second = heard.rounds[1] if len(heard.rounds) > 1 else {}
+    second = heard.round(1)
     doubted = (
         {endpoint for endpoints in _doubted(context, heard).values() for endpoint in endpoints} if second else set()
     )

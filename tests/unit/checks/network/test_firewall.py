@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import get_args
+from unittest.mock import Mock
 
 import pytest
 
@@ -147,12 +148,8 @@ def test_an_address_is_of_a_family_and_a_name_of_none() -> None:
 
 def test_a_name_that_is_not_known_here_is_an_error_that_says_what_to_write() -> None:
     plan = plan_run(cluster(), {name: name for name in "abcd"}, local_python="python3")
-
-    def unknown(name: str) -> tuple[str, ...]:
-        raise OSError("Name or service not known")
-
     with pytest.raises(PreflightError) as raised:
-        rules_of(plan, "nftables", unknown)
+        rules_of(plan, "nftables", Mock(side_effect=OSError("Name or service not known")))
     assert "hosts.a.address" in raised.value.hint
 
 

@@ -70,7 +70,7 @@ def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
     assert not any(peer["host"] == "a" for one in second.values() for peer in one["reach"])
 
 
-def test_nobody_connects_to_an_evaluator() -> None:
+def test_no_host_connects_to_an_evaluator() -> None:
     value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
     second = asked(value, listened(value))
     assert {peer["host"] for one in second.values() for peer in one["reach"]} == {"a", "b"}
@@ -136,10 +136,7 @@ def test_of_many_hosts_a_part_is_tried_and_how_much_is_said() -> None:
 
 @pytest.mark.parametrize(
     ("problem", "message"),
-    [
-        ("timeout", "drops what is sent there: no answer within 3s"),
-        ("refused", "refuses them (Connection refused)"),
-    ],
+    [("timeout", "drops what is sent there: no answer within 3s"), ("refused", "refuses them (Connection refused)")],
 )
 def test_a_firewall_is_reported_with_how_it_acts(problem: str, message: str) -> None:
     value = context()
@@ -321,7 +318,7 @@ def test_a_host_that_can_exchange_data_with_nobody_is_reported() -> None:
     assert judged(TOPIC, value, *rounds, errors={"b": DtctlError("the connection to b was lost")}) == []
 
 
-def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
+def test_reports_about_unknown_peers_are_ignored() -> None:
     value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value)
     for answers in rounds[2:]:
