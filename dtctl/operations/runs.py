@@ -68,7 +68,7 @@ def known_runs(record: RunRecord, transport: Transport, *, every_cluster: bool =
             check_run(known["cluster"], None, known["run"], f"runs.{number}.run")
 
     fields = {"cluster": None} if every_cluster else {}
-    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check))
+    outcomes = ask(record, transport, Request("runs", RunsResult, lambda _: fields, check), record.hosts)
     found: dict[str, KnownRun] = {}
     verdicts: defaultdict[str, list[Verdict]] = defaultdict(list)
     seen: set[tuple[str, str]] = set()

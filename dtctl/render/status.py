@@ -15,7 +15,7 @@ from dtctl.render.checkpoints import age, checkpoint_lines
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.errors import show_host_errors
 from dtctl.render.events import incident_lines
-from dtctl.render.format import count, duration, fold, local_time
+from dtctl.render.format import by_value, count, duration, fold, local_time
 from dtctl.render.goodput import goodput_line, percent
 from dtctl.render.roster import rows_of, tasks_table
 from dtctl.render.tables import print_table, styled, table
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from dtctl.agent.records.whole_run import Contact
     from dtctl.operations.compare import Compared, Comparison, Metric
     from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
     from dtctl.operations.snapshot import RunStatus
@@ -135,6 +136,7 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination.drained_hosts and going_on:
         command = f"dtctl undrain {coordination.drained_hosts[0]}    lets its tasks run again"
         lines.append(f"drained: {fold(coordination.drained_hosts)}; {command}")
+    lines += idle_lines(status) if going_on else []
     if status.going_on_after_the_end:
         lines.append(f"ending: {', '.join(map(str, status.going_on_after_the_end))}")
     lines += restarts_lines(status, SHOWN_INCIDENTS)
@@ -143,6 +145,27 @@ def more_lines(status: RunStatus) -> list[str]:
     if coordination.lost_hosts and status.verdict.outcome.decided:
         lines.append(f"away: {fold(coordination.lost_hosts)}; what runs there is ended as soon as it is back")
     return lines + checkpoint_lines(status)
+
+
+def idle_lines(status: RunStatus) -> list[str]:
+    """Who has taken whose tasks, and how the hosts without a task are."""
+    record = status.record
+    idle = status.coordination.idle if status.coordination is not None else {}
+    lines = [f"{host} has taken the place of {fold(seats)}" for host, seats in by_value(record.moved).items()]
+    # one that was replaced is mentioned again when it is back
+    spares = [
+        host for host in idle if host not in record.arbiters and (host not in record.moved or idle[host]["connected"])
+    ]
+    for what, names in (("spares", spares), ("arbiters", [host for host in idle if host in record.arbiters])):
+        states = by_value({host: _idle_state(idle[host]) for host in names})
+        lines += [f"{what}: {'; '.join(f'{fold(hosts)} {state}' for state, hosts in states.items())}"] if states else []
+    return lines
+
+
+def _idle_state(contact: Contact) -> str:
+    if contact["absent"]:
+        return "not started: dtctl up    adds it"
+    return "ready" if contact["connected"] else "away"
 
 
 def restarts_lines(status: RunStatus, most: int) -> list[str]:

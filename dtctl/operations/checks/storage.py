@@ -27,7 +27,7 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, StorageQue
     if context.brief or len(heard.rounds) > 1:
         return {}
     if not heard.rounds:
-        return {host: _first(context, host) for host in context.hosts}
+        return {host: _first(context, host) for host in context.hosts if context.plan.may_run(host)}
     return _second(context, heard.first)
 
 
@@ -121,7 +121,8 @@ def savers(plan: RunPlan) -> frozenset[str]:
 def concerned(plan: RunPlan) -> tuple[str, ...]:
     """Other hosts that have to see, or would gain by seeing, what the lead's host writes."""
     wanted = savers(plan) | {task.host for task in plan.tasks if task.role == "evaluator"}
-    return tuple(host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
+    own = (host for host in plan.hosts if host in wanted and host != plan.coordinator["host"])
+    return *own, *plan.seats
 
 
 def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) -> Iterator[Finding]:
@@ -134,6 +135,8 @@ def sharing_findings(context: CheckContext, looked: Mapping[str, StorageFacts]) 
         if lead not in one["seen"] and one["path"] in plan.checkpoint_dirs[host]
     )
     for path, hosts in blind.items():
+        if spares := [host for host in hosts if host in plan.seats]:
+            yield found("spares_blind", spares, where=shown(path), lead=lead, setting=_setting(plan))
         for row, roles in _rows(context):
             tasks = _tasks(plan, hosts, roles)
             if tasks:

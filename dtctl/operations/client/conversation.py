@@ -102,13 +102,13 @@ class Request(Generic[R]):
 
 
 def ask(record: RunRecord, transport: Transport, wanted: Request[R], hosts: Iterable[str] | None = None) -> Outcomes[R]:
-    """One request to each of the hosts (all of the record's when None)."""
+    """One request to each of the hosts (None: those of the record that have a task)."""
 
     def work(host: Host) -> R:
         with closing(transport.open(host)) as session:
             return wanted.put(record, session)
 
-    known, unknown = record.routes_to(record.hosts if hosts is None else hosts)
+    known, unknown = record.routes_to(record.task_hosts if hosts is None else hosts)
     outcomes = fan_out(known, work)
     return Outcomes(outcomes.results, {**outcomes.errors, **unknown})
 

@@ -118,6 +118,9 @@ def plan(
         **picked(value, "lead success"),
         "strategy": value.strategy.value,
         "coordinator": picked(value.coordinator, "host address"),
+        "voters": [voter["host"] for voter in value.voters],
+        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "replaceSeconds": value.cluster.recovery.replace_s,
         "stages": [
             {
                 **picked(stage, "name tasks"),
