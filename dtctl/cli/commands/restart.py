@@ -81,10 +81,10 @@ def scale(
     else:
         result.show_scaled(scaling, stopped, started, dry_run=dry_run)
     failed = {**(stopped.errors if stopped else {}), **(started.errors if started else {})}
-    errors.show_host_errors(failed)
     if stopped and (code := result.stop_exit_code(stopped)):
+        errors.show_host_errors(failed)
         raise typer.Exit(code)
-    exit_for(failed, others=[*scaling.starts, *scaling.stops])
+    report_errors(failed, others=[*scaling.starts, *scaling.stops])
 
 
 @on_run
