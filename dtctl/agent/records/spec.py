@@ -179,6 +179,8 @@ class Inventory(Record):
     absent: Default[AtMost[List[Name], 4096], []]
     """Hosts of the roster that the run was started without; they may join it later."""
     target_step: Default[Optional[Count], None]
+    replicas: Default[AtMost[Dict[Name, Count], 4096], {}]
+    """Of jobs: how many of its tasks run at first, where that is not all."""
     settings: Default[AtMost[Dict[Line, Line], 4096], {}]
     """Keys of the cluster file as it was started, without what says how hosts are reached. Secrets are masked."""
     strategy: Default[Optional[Line], None]
