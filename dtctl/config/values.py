@@ -205,6 +205,10 @@ CondaEnvironment = Annotated[
         r"(?![/~-])(?!(?:[\s\S]*/)?\.\.(?:/|$))[\s\S]+",
     ),
 ]
+ContainerImage = Annotated[
+    str, text("the name of an image, or a file .tar or .sif", r"(?!-)(?!(?:\S*/)?\.\.(?:/|$))\S+")
+]
+ContainerEngine = Annotated[model.ContainerEngine, choice("podman", "docker", "apptainer")]
 Modules = Annotated[
     tuple[str, ...],
     ListOf(

@@ -55,6 +55,9 @@ START_LIMIT_S = 10.0
 EXEC_LIMIT_S = 2.0
 """After this long a live process is taken to be the trainer, though its environment cannot be read."""
 
+CONTAINER_LIMIT_S = 120.0
+"""The same of one in a container, whose file system may have to be laid out first."""
+
 LEAVE_S = 0.5
 """What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
@@ -75,6 +78,7 @@ class Attempt:
         """Of the whole host, when the attempt was first seen."""
         self._seen_since = now
         self._start: Optional[Start] = None
+        self._contained: Optional[Process] = None
         self._damage: Optional[paths.Damaged] = None
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
@@ -103,8 +107,13 @@ class Attempt:
 
     @property
     def trainer(self) -> Optional[Process]:
-        """None while it is unknown which process it is."""
+        """None while it is unknown which process it is. In a container the first process there, while that lives."""
         start = self.start
+        if start is not None and start["contained"]:
+            if self._contained is None:
+                self._contained = processes.first_that_bears(self.key)
+            if self._contained is not None and processes.find(self._contained) is not None:
+                return self._contained
         return processes.trainer(start) if start is not None else None
 
     @property
@@ -126,7 +135,8 @@ class Attempt:
         trainer = self.trainer
         if self.exit is not None or trainer is None or processes.find(trainer) is None:
             return False
-        return processes.bears(trainer["pid"], self.key) or now - self._seen_since > EXEC_LIMIT_S
+        limit_s = CONTAINER_LIMIT_S if self.start and self.start["contained"] else EXEC_LIMIT_S
+        return processes.bears(trainer["pid"], self.key) or now - self._seen_since > limit_s
 
     def end(self, grace_s: float, now: float) -> bool:
         """Asks the trainer to end, and sees to it that it does; False when there is nothing to be asked (yet)."""
@@ -165,7 +175,11 @@ class Attempt:
         return False
 
     def _remains(self) -> List[processes.Process]:
-        return processes.tree(self.trainer, [self.key])
+        """What runs a container is not to be signalled before what it runs: it ends by itself then, with its exit."""
+        found, start = processes.tree(self.trainer, [self.key]), self.start
+        if found or start is None or not start["contained"]:
+            return found
+        return processes.tree(processes.trainer(start), [])
 
     def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
         start = self.start
@@ -173,8 +187,8 @@ class Attempt:
             return self._find_exit_without_start(now, wall)
         if start["pid"] is None:
             return policy.unknown_exit(start["started"], fact("never_started"))
-        trainer = self.trainer
-        if trainer is not None and processes.find(trainer) is not None:
+        child = processes.trainer(start)
+        if child is not None and processes.find(child) is not None:
             return None
         awaited = _keeper_lives(start)  # asked first: what is not written by then never will be
         try:
