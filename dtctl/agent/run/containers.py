@@ -24,10 +24,10 @@ for name in $DTCTL_ENGINES; do
     program=$(command -v "$name") || continue
     case $name in apptainer | singularity) break ;; esac
     "$program" info > /dev/null && break
-    echo "$program is no use here" >&2
+    echo "$program is installed, but does not work for this user" >&2
     program=
 done
-[ -n "$program" ] || { echo "this host has none of these that works: $DTCTL_ENGINES" >&2; exit 1; }
+[ -n "$program" ] || { echo "no program that runs containers works on this host; tried: $DTCTL_ENGINES" >&2; exit 1; }
 pulled= options=
 case $name in
     apptainer | singularity)
@@ -40,17 +40,15 @@ case $name in
             *) "$program" pull "$image" "docker://$DTCTL_WHAT" ;;
         esac || exit ;;
     *)
-        case $DTCTL_WHAT in
-            *.sif) echo "$name does not run a .sif file, which needs apptainer" >&2; exit 1 ;;
-            *.tar)
-                image=$("$program" load --input "$DTCTL_WHAT") || exit
-                image=${image##*: } pulled=1 ;;
-            *)
-                image=$DTCTL_WHAT
-                "$program" image inspect "$image" > /dev/null 2>&1 || { "$program" pull "$image" && pulled=1; } || exit
-        esac
+        before=$("$program" images --quiet --no-trunc)
+        image=$DTCTL_WHAT
+        case $image in
+            *.tar) image=$("$program" load --input "$image") && image=${image##*: } ;;
+            *) "$program" image inspect "$image" > /dev/null 2>&1 || "$program" pull "$image" ;;
+        esac || exit
         "$program" image inspect --format '{{range .RepoDigests}}{{.}} {{end}}' "$image"
         image=$("$program" image inspect --format '{{.Id}}' "$image") || exit
+        case $before in *"$image"*) ;; *) pulled=1 ;; esac
         case $name in
             podman) options=$(podman info --format '{{.Host.Security.Rootless}} {{.Host.OCIRuntime.Name}}') ;;
             docker) options=$(docker info --format '{{.SecurityOptions}}') ;;
@@ -63,7 +61,6 @@ env -i PROGRAM="$program" ENGINE="$name" IMAGE="$image" PULLED="$pulled" OPTIONS
 _PROGRAMS = {"podman": "podman", "docker": "docker", "apptainer": "apptainer singularity"}
 
 _WHICH = 'for python; do command -v "$python" && exit; done; echo "the image has no $*" >&2; exit 1'
-_LONGEST_NAME = 200
 _KEPT = ("USER", "LOGNAME")
 """Of the session, within: many a program asks for the name of a user whom the image does not know."""
 
@@ -153,8 +150,9 @@ class Box:
         return [] if self._container["engine"] == "apptainer" else [self._container["program"], "rm", "--force", name]
 
 
-def name_of(run: str, task: str) -> str:
-    return ("dtctl-%s-%s" % (run, task.replace(":", "-")))[:_LONGEST_NAME]
+def name_of(run: str, task: str, attempt: int) -> str:
+    """Another one for each attempt: an earlier container may still be about to be removed."""
+    return "dtctl-%s-%s-%d" % (run, task.replace(":", "-"), attempt)
 
 
 def of_spec(root: str, wanted: Optional[Environment], marks: environment.Marks) -> Optional[Box]:

@@ -140,8 +140,8 @@ def key_of(wanted: Environment) -> Optional[str]:
     identity = _identity(wanted["python"] or _PYTHON) if wanted["kind"] == "requirements" else os.uname().machine
     if identity is None:
         return None
-    said = [wanted["kind"], wanted["what"], wanted["python"], wanted["files"], wanted["env"], identity]
-    said += [wanted["engine"]] if wanted["engine"] else []
+    said: List[object] = [*map(wanted.get, ("kind", "what", "python", "files", "env")), identity]
+    said += [wanted["engine"], wanted["options"]] if wanted["kind"] == "container" else []
     return "%s-%s" % (wanted["kind"], hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16])
 
 

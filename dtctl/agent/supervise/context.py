@@ -67,6 +67,6 @@ class TaskContext:
         argv, env = marks.expand(task["argv"]), marks.values(env)
         if box is None:
             return AttemptSpec(directory, wake_path, argv, env, cwd)
-        name = containers.name_of(self.spec["run"], task["id"])
+        name = containers.name_of(self.spec["run"], task["id"], attempt)
         argv, env = box.words(name, argv, env, self._inherited, cwd, task["secrets"])
         return AttemptSpec(directory, wake_path, argv, env, cwd, box.removal(name))

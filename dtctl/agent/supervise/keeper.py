@@ -109,7 +109,8 @@ def _keep(what: AttemptSpec) -> None:
         fifo.ring(what.wake_path)
     run = RunFiles(os.path.dirname(what.wake_path))
     _record_exit(what, _wait(pid, run), fault, error)
-    _remove_container(what)  # what runs it may have been killed before it could do so
+    if what.removal:  # what runs it may have been killed before it could do so
+        environment.output_of(what.removal, what.env)
     if revival.is_orphaned(run):
         revival.start(run)
 
@@ -148,7 +149,6 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
         kind, path = "cannot_enter", what.cwd
         os.chdir(environment.encode(what.cwd))
         kind, path = "cannot_run", what.argv[0]
-        _remove_container(what)  # of an attempt that ended with the host
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(output, 1)
         os.dup2(output, 2)
@@ -163,11 +163,6 @@ def _prepare_and_exec(what: AttemptSpec) -> Fault:
         return Fault(policy.why_of_error(kind, error, what=_cut(path)), not log.passes(error))
     except ValueError as unfit:
         return Fault([fact(kind, what=_cut(path), text=str(unfit))], True)
-
-
-def _remove_container(what: AttemptSpec) -> None:
-    if what.removal:
-        environment.output_of(what.removal, what.env)
 
 
 def _cut(argument: str) -> str:
@@ -201,7 +196,8 @@ def _record_exit(what: AttemptSpec, status: int, fault: Optional[Fault], error: 
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
     if what.removal is not None and code is not None and code in _OF_SIGNALS:
-        code, number = None, code - _OF_SIGNALS.start + 1
+        number = _OF_SIGNALS.index(code) + 1
+        code = None
     ending: Ending = {
         "code": code,
         "signal": number,
