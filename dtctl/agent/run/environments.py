@@ -113,7 +113,7 @@ def script(wanted: Environment) -> Tuple[str, str]:
     if wanted["kind"] == "uv":
         return "/bin/sh", UV
     if wanted["kind"] == "container":
-        return "bash", containers.SCRIPT
+        return "bash", _FIND + containers.SCRIPT
     if wanted["kind"] == "conda":
         return "bash", CONDA_FILE if wanted["files"] else CONDA_NAME
     return "bash", MODULES

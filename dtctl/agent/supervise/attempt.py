@@ -7,6 +7,7 @@ there leads to a decision, as a missing one does.
 from __future__ import annotations
 
 import os
+import signal
 
 from ..host import files, log, machine, paths, processes
 from ..records.kinds import made
@@ -58,6 +59,9 @@ EXEC_LIMIT_S = 2.0
 CONTAINER_LIMIT_S = 120.0
 """The same of one in a container, whose file system may have to be laid out first."""
 
+CLIENT_LIMIT_S = 60.0
+"""How long what runs a container may take to clear it away, and end."""
+
 LEAVE_S = 0.5
 """What a trainer leaves behind may end by itself for so long: Python's own helpers do, when their program has ended."""
 
@@ -79,6 +83,8 @@ class Attempt:
         self._seen_since = now
         self._start: Optional[Start] = None
         self._contained: Optional[Process] = None
+        """The first process in its container, once it was seen."""
+        self._alone_since: Optional[float] = None
         self._damage: Optional[paths.Damaged] = None
         """What is wrong with start.json."""
         self._ladder: Optional[processes.Ladder] = None
@@ -126,6 +132,7 @@ class Attempt:
         """Sees whether the trainer has ended."""
         self._samples.take(wall)
         if self.exit is None:
+            self._end_client(now)
             self.exit = self._find_exit(now, wall)
             if self.exit is not None:
                 self._samples.take(wall)
@@ -175,11 +182,17 @@ class Attempt:
         return False
 
     def _remains(self) -> List[processes.Process]:
-        """What runs a container is not to be signalled before what it runs: it ends by itself then, with its exit."""
-        found, start = processes.tree(self.trainer, [self.key]), self.start
-        if found or start is None or not start["contained"]:
-            return found
-        return processes.tree(processes.trainer(start), [])
+        """Not what runs the container: it ends with what it runs, and its exit is the trainer's."""
+        return processes.tree(self._contained or self.trainer, [self.key])
+
+    def _end_client(self, now: float) -> None:
+        """What runs a container, and hangs when all there has ended."""
+        start = self.start
+        if start is None or self._contained is None or processes.find(self._contained) is not None:
+            return
+        self._alone_since = self._alone_since or now
+        if now - self._alone_since > CLIENT_LIMIT_S:
+            processes.send_signal(processes.tree(processes.trainer(start), []), signal.SIGKILL)
 
     def _find_exit(self, now: float, wall: float) -> Optional[Ending]:
         start = self.start
