@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dtctl.operations.checks import Topic, fails, found
 from dtctl.operations.checks.checking import TOPICS
-from dtctl.operations.checks.topic import Topic, fails, found
-from dtctl.operations.diagnosis.signature import Signature
+from dtctl.operations.diagnosis import Signature
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.render.diagnosis import pattern_of
 from dtctl.render.manual import ANSWERS, EXITS, STATES, WORDS, Trouble

@@ -12,32 +12,29 @@ from record_tables import grid, told
 import dtctl
 
 HEAD = "## Reference\n\n"
-FUNCTIONS = (dtctl.load, dtctl.up, dtctl.attach)
-VALUES = (
-    dtctl.Cluster,
-    dtctl.Status,
-    dtctl.Task,
-    dtctl.Checkpoint,
-    dtctl.LogLine,
-    dtctl.Series,
-    dtctl.Point,
-    dtctl.Progress,
-)
+FUNCTIONS = (dtctl.load, dtctl.up, dtctl.attach, dtctl.replace)
+CLASSES = (dtctl.Cluster, dtctl.Run)
+_OTHERS = {*FUNCTIONS, *CLASSES, dtctl.Outcome, dtctl.TaskState}
+VALUES = [one for name in dtctl.__all__ if name != "errors" and (one := getattr(dtctl, name)) not in _OTHERS]
 OWN = ("checked", "overrides", "transport")
 """Fields of Cluster that are for dtctl itself."""
 
 
 def python_api(page: str) -> str:
     """The page, with the reference at its end as the docstrings have it."""
-    methods = [_function(one, "Run.") for name, one in vars(dtctl.Run).items() if not name.startswith("_")]
     parts = [
         "<!-- Written by docs/generate.py from the docstrings in dtctl/api; change them there. -->",
-        *(_function(one) for one in FUNCTIONS),
-        f"### Run\n\n{inspect.getdoc(dtctl.Run)}",
-        *methods,
+        *map(_function, FUNCTIONS),
+        *(part for one in CLASSES for part in _class(one)),
         *map(_values, VALUES),
     ]
     return page.partition(HEAD)[0] + HEAD + "\n\n".join(parts) + "\n"
+
+
+def _class(kind: Any) -> list[str]:
+    about = _values(kind) if dataclasses.is_dataclass(kind) else f"### {kind.__name__}\n\n{inspect.getdoc(kind)}"
+    methods = [one for name, one in vars(kind).items() if inspect.isfunction(one) and not name.startswith("_")]
+    return [about, *(_function(one, f"{kind.__name__}.") for one in methods)]
 
 
 def _function(function: Any, owner: str = "") -> str:

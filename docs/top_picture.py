@@ -50,7 +50,7 @@ def _worth_seeing(status: RunStatus | None) -> bool:
 def _top() -> Top:
     from dtctl.cli.scope import Scope
     from dtctl.operations.client.streams import Feed
-    from dtctl.operations.losses import follow_loss
+    from dtctl.operations.metrics import follow_loss
     from dtctl.operations.watch import watch_run
     from dtctl.render.top.app import Top
 

@@ -9,35 +9,27 @@
 docs/python-api.md describes it. What is used is imported when it is first used: `import dtctl` takes no time.
 """
 
+# ruff: noqa: F403, F405
+
 __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from dtctl import errors
-    from dtctl.api import (
-        Checkpoint,
-        Cluster,
-        LogLine,
-        Outcome,
-        Point,
-        Progress,
-        Run,
-        Series,
-        Status,
-        Task,
-        TaskState,
-        attach,
-        load,
-        up,
-    )
+    from dtctl import errors as errors
+    from dtctl.api import *
 
 __all__ = [
     "Checkpoint",
     "Cluster",
+    "Command",
+    "DataPlace",
+    "Event",
+    "Finding",
     "LogLine",
     "Outcome",
+    "PlannedTask",
     "Point",
     "Progress",
     "Run",
@@ -48,8 +40,10 @@ __all__ = [
     "attach",
     "errors",
     "load",
+    "replace",
     "up",
 ]
+"""The one list of them: dtctl/api/__init__.py says where each is."""
 
 
 def __getattr__(name: str) -> "Any":

@@ -7,7 +7,7 @@ import time
 
 
 def varint(value: int) -> bytes:
-    value &= (1 << 64) - 1
+    value += (value < 0) << 64
     found = bytearray()
     while value > 0x7F:
         found.append(value & 0x7F | 0x80)

@@ -1,27 +1,22 @@
-"""What `import dtctl` offers: the operations of the command line, without its screen."""
+"""What `import dtctl` offers, by the names in its `__all__`: the operations of the command line, without its screen."""
 
-from dtctl.api.cluster import Cluster, load
-from dtctl.api.run import Run, attach
-from dtctl.api.starting import up
-from dtctl.api.values import Checkpoint, LogLine, Status, Task
-from dtctl.model import TaskState
-from dtctl.operations.client.conversation import Progress
-from dtctl.operations.metrics import Point, Series
-from dtctl.operations.snapshot import Outcome
-
-__all__ = [
-    "Checkpoint",
-    "Cluster",
-    "LogLine",
-    "Outcome",
-    "Point",
-    "Progress",
-    "Run",
-    "Series",
-    "Status",
-    "Task",
-    "TaskState",
-    "attach",
-    "load",
-    "up",
-]
+from dtctl.api.cluster import Cluster as Cluster
+from dtctl.api.cluster import DataPlace as DataPlace
+from dtctl.api.cluster import Finding as Finding
+from dtctl.api.cluster import PlannedTask as PlannedTask
+from dtctl.api.cluster import load as load
+from dtctl.api.run import Run as Run
+from dtctl.api.run import attach as attach
+from dtctl.api.starting import replace as replace
+from dtctl.api.starting import up as up
+from dtctl.api.values import Checkpoint as Checkpoint
+from dtctl.api.values import Command as Command
+from dtctl.api.values import Event as Event
+from dtctl.api.values import LogLine as LogLine
+from dtctl.api.values import Status as Status
+from dtctl.api.values import Task as Task
+from dtctl.model import TaskState as TaskState
+from dtctl.operations.client.conversation import Progress as Progress
+from dtctl.operations.metrics import Point as Point
+from dtctl.operations.metrics import Series as Series
+from dtctl.operations.snapshot import Outcome as Outcome

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.config import check_cluster, find_cluster_file
-from dtctl.errors import UsageError
+from dtctl.errors import DtctlError, UsageError
+from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.history import Memory
+from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.connect import Transports
 
@@ -24,8 +27,59 @@ log = logging.getLogger("dtctl")
 
 
 @dataclass(frozen=True)
+class PlannedTask:
+    """One task as `up` would start it."""
+
+    name: str
+    """JOB:INDEX, as worker:1."""
+    host: str
+    address: str
+    """host:port, as the other tasks reach it."""
+    gpus: tuple[int, ...] | None
+    """Those of the host that it sees; None: all, as the file names none."""
+    argv: tuple[str, ...]
+    """~ is the home directory on the host."""
+    env: Mapping[str, str]
+    """What is set besides the host's own; no secret is in it."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check has found. `str` is what the command line shows."""
+
+    fails: bool
+    """The run would not work; else it is a warning."""
+    name: str
+    hosts: tuple[str, ...]
+    lines: tuple[str, ...]
+    """What it is, and what to type or to do."""
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines)
+
+
+@dataclass(frozen=True)
+class DataPlace:
+    """The data set in one directory of a host."""
+
+    host: str
+    directory: str
+    state: str
+    """complete, incomplete, changed, differs (from what is on this machine), or missing."""
+    files: int
+    """Of the newest push."""
+    size_bytes: int
+    missing: int
+    changed: int
+
+
+@dataclass(frozen=True)
 class Cluster:
-    """A checked cluster file, as it was when it was loaded."""
+    """A checked cluster file, as it was when it was loaded.
+
+    `progress` of its methods is called with each step of a host, once at a time, from other threads. `local`: all hosts
+    are this machine. Where a host cannot do its part they raise errors.DtctlError, when all hosts have done theirs.
+    """
 
     name: str
     file: Path
@@ -36,6 +90,131 @@ class Cluster:
     checked: Checked = field(repr=False, compare=False)
     overrides: tuple[str, ...] = field(default=(), repr=False)
     transport: Transports = field(default_factory=lambda: make_transport(), repr=False, compare=False)
+
+    def plan(self, *, local: bool = False) -> dict[str, PlannedTask]:
+        """What `up` would start, by the names of the tasks; asks no host."""
+        from dtctl.operations.up.launch import make_plan
+        from dtctl.plan.roster import shown
+
+        planned = make_plan(self.checked.cluster, self.transport.hostname, local=local)
+        return {
+            str(one.id): PlannedTask(
+                str(one.id),
+                one.host,
+                one.address,
+                one.gpus,
+                tuple(map(shown, one.argv)),
+                {name: shown(value) for name, value in one.env.items()},
+            )
+            for one in planned.tasks
+        }
+
+    def check(
+        self,
+        *,
+        local: bool = False,
+        deep: bool = False,
+        network_speed: bool = False,
+        progress: Callable[[Progress], None] = silent,
+    ) -> list[Finding]:
+        """What is wrong with the hosts or their network, the worst first; nothing is started.
+
+        `deep`: slow checks that load the hosts, too. `network_speed`: measures what they can exchange.
+        """
+        from dtctl.operations.checks import fails
+        from dtctl.operations.checks.checking import check
+        from dtctl.operations.consent import may_start
+        from dtctl.operations.up.launch import prepare_check
+        from dtctl.render.checks import worded
+
+        config = self.checked.cluster
+        context, record = prepare_check(
+            config,
+            self.transport.hostname,
+            os.environ,
+            local=local,
+            deep=deep,
+            network_speed=network_speed,
+            allowed_here=may_start(config, self.overrides, local=local),
+        )
+        checked = check(context, record, self.transport, one_at_a_time(progress))
+        all_of("check", checked.hosts, checked.errors)
+        return [Finding(fails(one), one.signature.name, one.seen.hosts, tuple(worded(one))) for one in checked.found]
+
+    def push(self, *, local: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
+        """Sends the code and starts nothing. How many files each host lacked."""
+        from dtctl.operations.local import make_local, scan_code
+        from dtctl.operations.push import push
+
+        config = self.checked.cluster
+        record = record_of(plan_roster(make_local(config) if local else config))
+        outcome = push(record, scan_code(config), self.transport, one_at_a_time(progress))
+        return outcome.or_raise("push the code")
+
+    def push_data(self, *, overwrite: bool = False, progress: Callable[[Progress], None] = silent) -> dict[str, int]:
+        """Brings each host what it lacks of the data set of `data.from`. How many files were sent to each.
+
+        `overwrite`: replaces files that others have put there, and that differ. Raises errors.UsageError where the file
+        names no data. After an interrupt the next call sends the rest.
+        """
+        from dtctl.operations.data import data_set, source_of
+        from dtctl.operations.push import push_data
+
+        source_of(self.checked.cluster)
+        data = data_set(self.checked.cluster)
+        outcome = push_data(self._record(), data, self.transport, one_at_a_time(progress), overwrite=overwrite)
+        found = outcome.or_raise("push the data")
+        return {host: sum(one.answer["sent_files"] for one in each) for host, each in found.items()}
+
+    def data(self, *, verify: bool = False, progress: Callable[[Progress], None] = silent) -> list[DataPlace]:
+        """What the hosts have of the data set, by sizes and times; `verify`: by what the files hold."""
+        from dtctl.operations import data as operations
+        from dtctl.plan.roster import shown
+
+        source = operations.source_of(self.checked.cluster)
+        data = operations.data_set(self.checked.cluster, read=not verify and source.is_dir())
+        if verify:
+            outcome = operations.verify(self._record(), data, self.transport, one_at_a_time(progress))
+        else:
+            outcome = operations.status(self._record(), data, self.transport)
+        return [
+            DataPlace(
+                one.place.host,
+                shown(one.place.directory),
+                one.state,
+                **{name: one.held[name] for name in ("files", "size_bytes", "missing", "changed")},
+            )
+            for each in outcome.or_raise("look for the data").values()
+            for one in each
+        ]
+
+    def push_checkpoint(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        into: str | None = None,
+        local: bool = False,
+        progress: Callable[[Progress], None] = silent,
+    ) -> list[str]:
+        """Brings a checkpoint of this machine to where the next run restores it; returns its paths on the hosts.
+
+        `path`: it, one of its files, or a directory, whose newest one is meant. `into`: a directory in that of the
+        checkpoints, or another one. Raises errors.PreflightError for one that is damaged, or while a run is live.
+        """
+        from dtctl.operations.checkpoints import at, push
+        from dtctl.operations.checkpoints.local import find, read
+        from dtctl.operations.client.conversation import controller_name
+        from dtctl.operations.up.launch import make_plan
+        from dtctl.plan.roster import shown
+
+        plan = make_plan(self.checked.cluster, self.transport.hostname, local=local)
+        where, own = push.targets(plan, into), read(find(Path(path)))
+        report = one_at_a_time(progress)
+        pushed = push.push(record_of(plan), self.transport, own, where, controller_name(), report)
+        return [at(one.host, shown(f"{one.directory}/{one.prefix}")) for one in pushed.placed]
+
+    def _record(self) -> RunRecord:
+        return record_of(plan_roster(self.checked.cluster))
 
     def __str__(self) -> str:
         return f"{self.name}: {len(self.tasks)} tasks on {len(set(self.tasks.values()))} hosts ({self.file})"
@@ -82,6 +261,24 @@ def make_transport() -> Transports:
 
 def memory() -> Memory:
     return Memory(log.warning)
+
+
+def one_at_a_time(progress: Callable[[Progress], None]) -> Callable[[Progress], None]:
+    """Hosts report from the threads that ask them."""
+    lock = threading.Lock()
+
+    def report(one: Progress) -> None:
+        with lock:
+            progress(one)
+
+    return report
+
+
+def all_of(doing: str, hosts: Iterable[str], errors: Mapping[str, DtctlError]) -> None:
+    """Raises what the hosts that failed have in common."""
+    from dtctl.transport.fanout import Outcomes
+
+    Outcomes(dict.fromkeys(host for host in hosts if host not in errors), dict(errors)).or_raise(doing)
 
 
 def _report_silence(host: str, silent_s: float, limit_s: float) -> None:

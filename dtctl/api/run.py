@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from dtctl.api.cluster import Cluster, log, memory
-from dtctl.api.values import Checkpoint, LogLine, Status, checkpoints_of, status_of
+from dtctl.api.cluster import Cluster, all_of, log, memory, one_at_a_time
+from dtctl.api.values import Checkpoint, Command, Event, LogLine, Status, checkpoints_of, event_of, status_of
 from dtctl.errors import DtctlError, UsageError
-from dtctl.operations.client.conversation import controller_name
+from dtctl.operations.client.conversation import Progress, controller_name, silent
 from dtctl.operations.logs import LogLines, LogRequest, checked_pattern
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_tasks
@@ -18,8 +20,10 @@ from dtctl.operations.snapshot import RunStatus
 from dtctl.plan.roster import plan_roster
 
 if TYPE_CHECKING:
+    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.history import Memory
     from dtctl.operations.metrics import Series
+    from dtctl.operations.restart import RestartResult
     from dtctl.operations.stop import StopResult
     from dtctl.transport.seam import Transport
 
@@ -119,17 +123,82 @@ class Run:
         _warn(found.errors)
         return list(found.series)
 
+    def events(self, last: int | None = None) -> list[Event]:
+        """What happened, what was decided and why; `last`: only so many. Hosts without an answer are logged."""
+        from dtctl.operations.events import read_events
+
+        found = read_events(self._record, self._transport, last=last)
+        _warn(found.errors)
+        return list(map(event_of, found.lines))
+
     def checkpoints(self) -> list[Checkpoint]:
         """Those that its hosts find, the newest first. Hosts that give no answer are logged as warnings."""
-        from dtctl.operations.checkpoints import each_once
-        from dtctl.operations.coordinator import status_of_hosts
-        from dtctl.operations.status import with_storage
+        return checkpoints_of(self._checkpoints())
 
-        found = with_storage(status_of_hosts(self._record, self._transport, guess=True), fresh=True)
-        if not found.time:
-            raise next(iter(found.errors.values()), _gone(self._record))
-        _warn(found.errors)
-        return checkpoints_of(each_once(found.checkpoints))
+    def pull(
+        self,
+        directory: str | os.PathLike[str],
+        step: int | str | None = None,
+        *,
+        progress: Callable[[Progress], None] = silent,
+    ) -> list[Path]:
+        """Brings a checkpoint here: the newest complete one, or that of `step`, which may be its name, too.
+
+        Returns its files. Raises errors.DtctlError for one that is damaged or not there. What has arrived by an
+        interrupt is kept for the next call. `progress` is called once at a time, from other threads.
+        """
+        from dtctl.operations.checkpoints import chosen
+        from dtctl.operations.checkpoints.pull import pull
+        from dtctl.operations.checkpoints.upkeep import refuse_damaged
+
+        one = chosen(self._checkpoints(), None if step is None else str(step))
+        refuse_damaged(self._record, self._transport, one)
+        report = one_at_a_time(progress)
+        return list(pull(self._record, self._transport, one, Path(directory).expanduser(), report).files)
+
+    def exec(self, command: Sequence[str], *places: str, home: bool = False) -> dict[str, Command]:
+        """Runs a command where tasks run it, or on hosts, without a shell; by place: worker:1, or @HOST.
+
+        `places`: such as worker, or @gpu-1; every host if none is named. `home`: in the home directory, not in that of
+        the code. Any exit code is a result; raises errors.DtctlError where it could not be run. Of much output the end
+        is kept.
+        """
+        from dtctl.operations.execute import execute, exit_code, targets
+        from dtctl.render.machine.results import Outputs
+
+        outputs = Outputs()
+        where = targets(self._record, places)
+        cwd: Literal["home", "code"] = "home" if home else "code"
+        outcome = execute(self._record, self._transport, where, list(command), outputs.print, cwd=cwd)
+        return {
+            place: Command(exit_code(done), outputs.text(place, 1), outputs.text(place, 2))
+            for place, done in outcome.or_raise(f"run {command[0]}").items()
+        }
+
+    def restart(self, *tasks: str) -> tuple[str, ...]:
+        """Stops tasks (all, if none is named) and starts them again within the run. Returns those that start."""
+        from dtctl.operations.restart import restart
+
+        some = select_tasks(self._record, tasks)
+        return _started(restart(self._record, self._transport, some, by=controller_name()))
+
+    def drain(self, host: str, *, grace: float | None = None) -> tuple[str, ...]:
+        """Ends the tasks of a host for its maintenance, and holds them; the run pauses if it needs them.
+
+        Returns the tasks that ran. Raises as `stop`.
+        """
+        from dtctl.operations.drain import drain
+        from dtctl.operations.stop import StopOrder
+
+        result = drain(self._record, self._transport, host, StopOrder(controller_name(), grace))
+        _check(result)
+        return tuple(map(str, result.stopped))
+
+    def undrain(self, host: str) -> tuple[str, ...]:
+        """Lets the tasks run again that `drain` holds. Returns those that start."""
+        from dtctl.operations.drain import undrain
+
+        return _started(undrain(self._record, self._transport, host, by=controller_name()))
 
     def stop(self, *tasks: str, grace: float | None = None) -> tuple[str, ...]:
         """Stops tasks (all, if none is named) and makes sure of it. Returns those that ran.
@@ -158,6 +227,16 @@ class Run:
         result = down(self._record, self._transport, StopOrder(controller_name(), grace, "taken_down"))
         _check(result.stop)
         self._memory.forget_removed(self._record.cluster, result.removed)
+
+    def _checkpoints(self) -> list[Checkpoints]:
+        from dtctl.operations.checkpoints import each_once
+        from dtctl.operations.status import with_checkpoints
+
+        found = with_checkpoints(self._record, self._transport)
+        if not found.time:
+            raise next(iter(found.errors.values()), _gone(self._record))
+        _warn(found.errors)
+        return each_once(found.checkpoints)
 
     def _seen(self, found: RunStatus) -> Status:
         self._memory.remember(found)
@@ -192,19 +271,31 @@ def attach(cluster: Cluster, run: str | None = None) -> Run:
     `run`: its id; None: the newest of the cluster that its hosts know. Raises errors.DtctlError if they know none,
     errors.UsageError for an id that no host knows.
     """
+    remembered, found = find_run(cluster, run)
+    return Run(found.record, cluster.transport, remembered)
+
+
+def find_run(cluster: Cluster, run: str | None = None) -> tuple[Memory, RunStatus]:
     from dtctl.operations.runs import check_known
     from dtctl.operations.status import status
 
     remembered = memory()
-    known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file)
-    record = known or remembered.place_of(cluster.file) or record_of(plan_roster(cluster.checked.cluster))
+    known = remembered.load(run) if run is not None else remembered.newest_of(cluster.file, cluster.name)
+    place = remembered.place_of(cluster.file)
+    where = place if place is not None and place.cluster == cluster.name else None
+    record = known or where or record_of(plan_roster(cluster.checked.cluster))
     record = dataclasses.replace(remembered.follow(record).record, run=run)
     if run is not None and known is None:
         check_known(record, cluster.transport, [])
     found = status(record, cluster.transport)
     if not found.time:
         raise next(iter(found.errors.values()), _gone(record))
-    return Run(found.record, cluster.transport, remembered)
+    return remembered, found
+
+
+def _started(result: RestartResult) -> tuple[str, ...]:
+    all_of("start tasks again", {task.host for task in result.tasks}, result.errors)
+    return tuple(str(task.id) for task in result.tasks)
 
 
 def _gone(record: RunRecord) -> DtctlError:

@@ -1,16 +1,15 @@
-"""`up`: as the command, with its progress passed to a function."""
+"""`up` and `replace`: as the commands, with their progress passed to a function."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
 import os
-import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
-from dtctl.api.cluster import Cluster, log, memory
-from dtctl.api.run import Run
+from dtctl.api.cluster import Cluster, log, memory, one_at_a_time
+from dtctl.api.run import Run, find_run
 from dtctl.config.load import Checked
 from dtctl.errors import DtctlError
 from dtctl.operations.client.conversation import Progress, silent
@@ -21,6 +20,7 @@ from dtctl.operations.up.result import GoingOn, UnusedCheckpoint, UpReport, UpRe
 
 if TYPE_CHECKING:
     from dtctl.bundle import Bundle
+    from dtctl.config.cluster import Cluster as Config
     from dtctl.operations.checks.checking import Checked as CheckedHosts
     from dtctl.operations.up.launch import Start
 
@@ -52,9 +52,8 @@ def up(
     """
     from dtctl.operations.local import LocalPorts, make_local
     from dtctl.operations.up.launch import prepare_launch
-    from dtctl.operations.up.up import up as start
 
-    remembered, ports = memory(), LocalPorts()
+    ports = LocalPorts()
     launch = prepare_launch(
         cluster.checked.cluster,
         cluster.transport.hostname,
@@ -67,8 +66,41 @@ def up(
         allow_missing=allow_missing,
         make_local=lambda config: make_local(config, ports),
     )
+    try:
+        return _start(launch, cluster, progress, force=force)
+    finally:
+        ports.give_back()
+
+
+def replace(
+    cluster: Cluster, host: str, new: str | None = None, *, progress: Callable[[Progress], None] = silent
+) -> Run:
+    """Moves the tasks of a host to another one; all restart from the checkpoints, and this is the new run.
+
+    `new`: the first of `spares` if it is None. The new host gets the data set first. Raises errors.UsageError where
+    nothing runs or a host cannot give or take tasks, errors.PreflightError where file and run differ, and as `up`.
+    """
+    from dtctl.operations.push import push_data
+    from dtctl.operations.replace import check_replaceable, data_to_move, plan_replacement, prepare_replacement
+
+    config = cluster.checked.cluster
+    exchange = plan_replacement(config, host, new)
+    _, found = find_run(cluster)
+    check_replaceable(config, found)
+    _consent(exchange.cluster, cluster.overrides, local=found.record.is_local, typed=False)
+    launch = prepare_replacement(exchange, found, cluster.transport.hostname, os.environ)
+    if (data := data_to_move(exchange, launch)) is not None:
+        report = one_at_a_time(progress)
+        push_data(launch.record, data, cluster.transport, report, overwrite=False).or_raise("bring the data")
+    return _start(launch, cluster, progress, force=True)
+
+
+def _start(launch: Start, cluster: Cluster, progress: Callable[[Progress], None], *, force: bool) -> Run:
+    from dtctl.operations.up.up import up as start
+
+    remembered = memory()
     report = _Report(launch, remembered, progress, force=force)
-    previous = remembered.newest_of(cluster.file)
+    previous = remembered.newest_of(cluster.file, cluster.name)
     try:
         outcome = start(launch, cluster.transport, report, remembered, previous=previous)
         _warn(outcome)
@@ -78,8 +110,6 @@ def up(
 
         left = what_is_left(interrupted.left, cluster.file, brought=cluster.transport.reached)
         raise KeyboardInterrupt("\n".join(left)) from None
-    finally:
-        ports.give_back()
     return Run(dataclasses.replace(launch.record, run=outcome.run), cluster.transport, remembered)
 
 
@@ -95,24 +125,28 @@ def _reviewed(cluster: Cluster, *, local: bool, force: bool) -> Bundle:
         log.warning("%s: %s %s", doubt.place, doubt.summary, f"({doubt.hint})" if doubt.hint else "")
     if (exposed := exposure(config)) is not None:
         log.warning("%s %s (%s)", exposed.file, exposed.what, exposed.remedy)
+    _consent(config, cluster.overrides, local=local, typed=local)
+    return reviewed.bundle
+
+
+def _consent(config: Config, overrides: Sequence[str], *, local: bool, typed: bool) -> None:
+    """`typed`: the caller has said that it is to run on this machine."""
     consents = Consents()
-    wanted = consents.missing(programs_of_hosts(config, cluster.overrides, local=local))
-    if wanted and not local:
+    wanted = consents.missing(programs_of_hosts(config, overrides, local=local))
+    if wanted and not typed:
         from dtctl.render.starting import not_allowed
 
         raise not_allowed(config, wanted, local=local)
     consents.allow(wanted)
-    return reviewed.bundle
 
 
 class _Report(UpReport):
     def __init__(self, launch: Start, remembered: Memory, progress: Callable[[Progress], None], *, force: bool) -> None:
-        self._record, self._memory, self._progress, self._force = launch.record, remembered, progress, force
-        self._one_at_a_time = threading.Lock()
+        self._record, self._memory, self._force = launch.record, remembered, force
+        self._progress = one_at_a_time(progress)
 
     def __call__(self, progress: Progress) -> None:
-        with self._one_at_a_time:
-            self._progress(progress)
+        self._progress(progress)
 
     def checked(self, checked: CheckedHosts) -> None:
         from dtctl.render.checks import refuse_certain_failure, worded

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from dtctl.agent.records.reasons import sentence
+from dtctl.agent.records.reasons import sentence, why_of
 from dtctl.operations.checkpoints import every
 from dtctl.operations.goodput import goodput_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dtctl.agent.records.whole_run import HistoryEvent
     from dtctl.errors import DtctlError
     from dtctl.model import TaskState
     from dtctl.operations.checkpoints import Checkpoints, Found
@@ -118,6 +119,46 @@ class LogLine:
         from dtctl.render.terminal.safe import one_line
 
         return f"{self.task} | {one_line(self.text)}"
+
+
+@dataclass(frozen=True)
+class Event:
+    """One entry of the event history. `str` is the line that `dtctl events` shows."""
+
+    time: float
+    """By the clock of the host that noted it."""
+    kind: str
+    """task (a change of its state), condition (of the run), request, contact, ..."""
+    task: str | None
+    host: str | None
+    attempt: int | None
+    before: str | None
+    """Of a change: the state until then."""
+    after: str | None
+    why: str
+    line: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.line
+
+
+@dataclass(frozen=True)
+class Command:
+    """What a command has come to in one place."""
+
+    exit_code: int
+    """128 and the signal for what a signal has ended."""
+    stdout: str
+    stderr: str
+
+
+def event_of(one: HistoryEvent) -> Event:
+    from dtctl.render.events import event_line
+
+    why = sentence(why_of(one))
+    return Event(
+        one["time"], one["kind"], one["task"], one["host"], one["attempt"], one["from"], one["to"], why, event_line(one)
+    )
 
 
 def status_of(found: RunStatus) -> Status:

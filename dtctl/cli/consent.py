@@ -32,19 +32,6 @@ def require_consent(cluster: Cluster, overrides: Sequence[str] | None, *, local:
     consents.allow(wanted)
 
 
-def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
-    """Whether a command that only checks may start what the file names for local hosts.
-
-    Not on a host that what is typed has made local: no consent was asked for that.
-    """
-    from dtctl.operations.consent import Consents, as_written, programs_of_hosts
-
-    written = as_written(cluster, overrides or ()).hosts
-    known = {name for name, host in written.items() if host.is_local}
-    made_local = [name for name, host in cluster.hosts.items() if host.is_local and name not in known]
-    return not made_local and not Consents().missing(programs_of_hosts(cluster, overrides or (), local=local))
-
-
 def allowed_hooks(cluster: Cluster | None, hooks: Sequence[Hook]) -> tuple[Hook, ...]:
     """Those of its commands that may run here; each of the others is reported in one line."""
     from dtctl.operations.consent import Consents, allow_command, hook_programs

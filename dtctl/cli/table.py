@@ -52,9 +52,9 @@ GROUPS = {
     "Repair": {
         "diagnose": Entry("status", Effect.READS, "Find out what is wrong, and what to do about it"),
         "dump": Entry("status", Effect.READS, "Show the Python stacks of live trainers"),
-        "restart": Entry("stop", Effect.CHANGES, "Restart tasks within their run"),
-        "drain": Entry("drain", Effect.CHANGES, "Take a host out of the run for its maintenance"),
-        "undrain": Entry("drain", Effect.CHANGES, "Let the tasks of a drained host run again"),
+        "restart": Entry("restart", Effect.CHANGES, "Restart tasks within their run"),
+        "drain": Entry("restart", Effect.CHANGES, "Take a host out of the run for its maintenance"),
+        "undrain": Entry("restart", Effect.CHANGES, "Let the tasks of a drained host run again"),
         "replace": Entry("up", Effect.FILE, "Move the tasks of a host to another one"),
         "exec": Entry("execute", Effect.CHANGES, "Run a command in the environment of tasks"),
         "ssh": Entry("execute", Effect.CHANGES, "Log in to the host of a task"),

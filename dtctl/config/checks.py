@@ -21,7 +21,7 @@ from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
 from dtctl.errors import closest, did_you_mean
-from dtctl.model import FIELD, LEAD_JOBS, VALUE, lead_among, tokens_in
+from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
 
 _NEEDED = {
@@ -285,9 +285,7 @@ _Load = tuple[tuple[str, int], ...]
 def check_gpus(content: ClusterFile, cluster: Cluster, findings: Findings) -> None:
     """Hosts with the same problem are reported once."""
     entry_of = {name: key for key in content.hosts for name in expand(key)}
-    alike: dict[tuple[str, _Load], list[str]] = {}
-    for host, counts in _loads(cluster).items():
-        alike.setdefault((entry_of[host], tuple(counts.items())), []).append(host)
+    alike = grouped(((entry_of[host], tuple(counts.items())), host) for host, counts in _loads(cluster).items())
     undeclared: dict[str, list[str]] = {}
     for (entry, load), hosts in alike.items():
         declared = "gpus" in content.hosts[entry].written

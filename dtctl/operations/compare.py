@@ -11,12 +11,13 @@ from dtctl.errors import DtctlError
 from dtctl.operations.client.persistent import for_one_command
 from dtctl.operations.goodput import goodput_of, points_of
 from dtctl.operations.metrics import read_metrics
-from dtctl.operations.report.gathering import RATE_TAGS
+from dtctl.operations.report import RATE_TAGS
 from dtctl.operations.status import status
 
 if TYPE_CHECKING:
     from dtctl.operations.goodput import Goodput
     from dtctl.operations.metrics import Metrics, Series
+    from dtctl.operations.report import Report
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.transport.seam import Transport
@@ -49,6 +50,7 @@ class Compared:
     """Of all its tasks."""
     metrics: Mapping[str, Metric]
     """By tag, and by the event directory's name unless that is `.` or `train`."""
+    series: tuple[Series, ...]
     errors: Mapping[str, DtctlError]
     """Host -> why it gave no answer, or not every one."""
 
@@ -68,6 +70,11 @@ class Comparison:
     """By id, in the order asked."""
     errors: Mapping[str, DtctlError]
     """By run: why nothing is known of it."""
+
+    @property
+    def failed(self) -> dict[str, DtctlError]:
+        """Why of some run or host not everything is known."""
+        return {**self.errors, **{host: error for one in self.runs.values() for host, error in one.errors.items()}}
 
     @property
     def differences(self) -> dict[str, tuple[str | None, ...]]:
@@ -97,6 +104,14 @@ def compare(records: Sequence[RunRecord], transport: Transport) -> Comparison:
     return Comparison(runs, errors)
 
 
+def beside(report: Report, records: Sequence[RunRecord], transport: Transport) -> Comparison:
+    """The run of the report, first, and others."""
+    run = report.status.record.run
+    assert run is not None
+    others = compare(records, transport)
+    return Comparison({run: compared(report.status, report.scalars), **others.runs}, others.errors)
+
+
 def compared(found: RunStatus, scalars: Metrics) -> Compared:
     account = found.coordination.view["account"] if found.coordination is not None else None
     return Compared(
@@ -106,6 +121,7 @@ def compared(found: RunStatus, scalars: Metrics) -> Compared:
         steps_per_s=_pace(scalars.series) or _last_rate(found),
         restarts=sum(task.entry["restarts"] for task in found.tasks.values()),
         metrics=_metrics(scalars.series),
+        series=tuple(scalars.series),
         errors={**scalars.errors, **found.errors},
     )
 

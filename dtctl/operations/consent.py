@@ -200,3 +200,14 @@ class Consents:
         except OSError:
             return False
         return True
+
+
+def may_start(cluster: Cluster, overrides: Sequence[str] | None, *, local: bool) -> bool:
+    """Whether a command that only checks may start what the file names for local hosts.
+
+    Not on a host that what is typed has made local: no consent was asked for that.
+    """
+    written = as_written(cluster, overrides or ()).hosts
+    known = {name for name, host in written.items() if host.is_local}
+    made_local = [name for name, host in cluster.hosts.items() if host.is_local and name not in known]
+    return not made_local and not Consents().missing(programs_of_hosts(cluster, overrides or (), local=local))

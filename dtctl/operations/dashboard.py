@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from urllib.parse import parse_qs
 
 from dtctl.errors import DtctlError
-from dtctl.operations.report.gathering import Following, Report, is_over
+from dtctl.operations.report import Following, Report, is_over
 from dtctl.operations.webserver import Answer, Visit
 
 FAREWELL_S = 3.0

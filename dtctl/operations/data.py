@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 from dtctl.agent.records.answers import DataDropped, DataDropResult, DataHeld, DataResult
@@ -12,7 +13,7 @@ from dtctl.bundle import Bundle, scan
 from dtctl.bundle.manifest import Manifest
 from dtctl.bundle.scanning import ScanReport, Unread
 from dtctl.config.cluster import Cluster
-from dtctl.errors import PreflightError
+from dtctl.errors import PreflightError, UsageError
 from dtctl.model import Host
 from dtctl.operations.client.conversation import Progress, Report, Request, ask
 from dtctl.operations.client.plausible import wrong
@@ -63,6 +64,16 @@ class DataSet:
     def wanted(self, place: DataPlace) -> str | None:
         """The id of what belongs there."""
         return None if self.bundle is None else self.part(place).id
+
+
+def source_of(cluster: Cluster) -> Path:
+    """Raises UsageError where the file names none."""
+    if cluster.data.source is None:
+        raise UsageError(
+            f"{cluster.file} names no data that dtctl brings to the hosts",
+            hint="data: {from: ~/datasets/digits}    and dirs: {data: /data/digits}, where it is to be on the hosts",
+        )
+    return cluster.data.source
 
 
 def data_set(cluster: Cluster, report: ScanReport | None = None, *, read: bool = True) -> DataSet:

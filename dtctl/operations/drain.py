@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from dtctl.agent.records import answers as records
 from dtctl.agent.records.values import FINAL
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from dtctl.agent.records.whole_run import RunView
     from dtctl.transport.seam import Session
 
-R = TypeVar("R")
+R = TypeVar("R", records.StopResult, records.RestartResult)
 
 Held = Callable[["Inventory", "RunView"], Collection[str]]
 """The tasks that a request is about, by what the coordinator knows."""
@@ -57,9 +58,6 @@ def drain(
     `before` is called with the tasks that will be held.
     """
 
-    def request(asked: RunRecord, own: Own) -> records.StopResult:
-        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, _to_be_held(host), before))
-
     def wanted(asked: RunRecord) -> Request[records.StopResult]:
         fields = {"drained": host, "by": order.by, "grace_s": order.grace_s}
         heard = listener(asked, report)
@@ -69,21 +67,13 @@ def drain(
 
         return Request("drain", records.StopResult, lambda _: fields, check, order.patience_s(asked), heard)
 
-    before = once(before)
-    try:
-        record, answer, own = ask_run(record, transport, request)
-    except CoordinatorUnreachable as away:
-        known = away.found.record if away.found is not None else record
-        _check_place(known, host)
-        before(ending(known, known.tasks_on(host)))
-        direct = _ask_directly(known, transport, wanted(known), host, away.own)
-        return dataclasses.replace(result_by_hosts(known, *direct), away=away, known=known)
-    known = record.as_known(answer["inventory"])
-    result = dataclasses.replace(result_by_hosts(known, {**own, known.coordinator: answer}, {}), known=known)
-    if host in answer["unreached"]:
+    heard = _ask(record, transport, host, wanted, _to_be_held(host), before)
+    known = heard.record
+    result = dataclasses.replace(result_by_hosts(known, heard.answers, heard.errors), away=heard.away, known=known)
+    if host in heard.unreached:
         direct = _ask_directly(known, transport, wanted(known), host, {})
         result = result.and_then(result_by_hosts(known, *direct))
-    promised = [one for one in answer["unreached"] if one != host or isinstance(result.errors.get(one), TransportError)]
+    promised = [one for one in heard.unreached if one != host or isinstance(result.errors.get(one), TransportError)]
     return dataclasses.replace(result, promised=tuple(promised))
 
 
@@ -91,9 +81,6 @@ def undrain(
     record: RunRecord, transport: Transport, host: str, *, by: str, before: Before = lambda found: None
 ) -> RestartResult:
     """Lets everything run again that the host's drain holds, and no other's."""
-
-    def request(asked: RunRecord, own: Own) -> records.RestartResult:
-        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, _held_now(host), before))
 
     def wanted(asked: RunRecord) -> Request[records.RestartResult]:
         def check(at: Host, answer: records.RestartResult) -> None:
@@ -103,20 +90,50 @@ def undrain(
         fields = {"drained": host, "by": by}
         return Request("undrain", records.RestartResult, lambda _: fields, check, patience_s)
 
+    heard = _ask(record, transport, host, wanted, _held_now(host), before)
+    tasks = statuses(heard.record, tuple(heard.record.roster), list(heard.answers.values()))
+    away = {other: why_unreached(other, heard.view) for other in heard.unreached}
+    return RestartResult(tasks, {**heard.errors, **away}, heard.away)
+
+
+@dataclass(frozen=True)
+class _Heard(Generic[R]):
+    """The coordinator's answer, last, behind those of hosts that spoke for themselves; or the latter alone."""
+
+    record: RunRecord
+    """As its hosts know it."""
+    answers: Mapping[str, R]
+    errors: Mapping[str, DtctlError] = field(default_factory=dict)
+    away: CoordinatorUnreachable | None = None
+    unreached: Sequence[str] = ()
+    """By the coordinator."""
+    view: RunView | None = None
+
+
+def _ask(
+    record: RunRecord,
+    transport: Transport,
+    host: str,
+    wanted: Callable[[RunRecord], Request[R]],
+    held: Held,
+    before: Before,
+) -> _Heard[R]:
+    """The coordinator is asked, or the host itself where that is away. `before` is called with what is `held`."""
     before = once(before)
+
+    def request(asked: RunRecord, own: Own) -> R:
+        return ask_coordinator(asked, transport, wanted(asked), _pinned(host, held, before))
+
     try:
-        record, answer, own = ask_run(record, transport, request)
+        asked, answer, own = ask_run(record, transport, request)
     except CoordinatorUnreachable as away:
         known = away.found.record if away.found is not None else record
         _check_place(known, host)
         before(ending(known, known.tasks_on(host)))
-        answers, errors = _ask_directly(known, transport, wanted(known), host, away.own)
-        return RestartResult(statuses(known, tuple(known.roster), list(answers.values())), errors, away)
-    record = record.as_known(answer["inventory"])
-    return RestartResult(
-        tasks=statuses(record, tuple(record.roster), [*own.values(), answer]),
-        errors={away: why_unreached(away, answer["coordination"]) for away in answer["unreached"]},
-    )
+        return _Heard(known, *_ask_directly(known, transport, wanted(known), host, away.own), away=away)
+    known = asked.as_known(answer["inventory"])
+    answers = {**own, known.coordinator: answer}
+    return _Heard(known, answers, unreached=answer["unreached"], view=answer["coordination"])
 
 
 def _ask_directly(

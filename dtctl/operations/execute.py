@@ -12,6 +12,7 @@ from dtctl.model import Host, TaskId
 from dtctl.operations.client.conversation import Progress, Report, about, final, frames_of, request, silent
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.selection import select_hosts, select_tasks
 from dtctl.transport.fanout import Outcomes, fan_out
 from dtctl.transport.seam import Transport
 
@@ -29,6 +30,18 @@ class Target:
     @property
     def name(self) -> str:
         return str(self.task) if self.task else f"@{self.host.name}"
+
+
+def targets(record: RunRecord, where: Sequence[str]) -> list[Target]:
+    """The tasks that are named; where a host is named, or nothing, hosts."""
+    if where and not any(word.startswith("@") for word in where):
+        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
+    return [Target(record.hosts[name]) for name in select_hosts(record, where)]
+
+
+def exit_code(done: ExecResult) -> int:
+    """As a shell gives it: 128 and the signal for what a signal has ended."""
+    return 128 + done["signal"] if done["signal"] else done["exit_code"] or 0
 
 
 def execute(

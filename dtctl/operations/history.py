@@ -249,10 +249,11 @@ class Memory:
                     records.append(record)
         return tuple(sorted(records, key=lambda record: record.created, reverse=True))
 
-    def newest_of(self, file: Path) -> RunRecord | None:
-        """The newest run that was started from the file, by any path to it."""
+    def newest_of(self, file: Path, cluster: str | None = None) -> RunRecord | None:
+        """The newest run that was started from the file, by any path to it; `cluster`: under this name."""
         real = os.path.realpath(file)
-        return next((one for one in self.runs() if one.file and os.path.realpath(one.file) == real), None)
+        own = (one for one in self.runs() if one.file and os.path.realpath(one.file) == real)
+        return next((one for one in own if cluster in (None, one.cluster)), None)
 
     def place_of(self, file: Path) -> RunRecord | None:
         """Where the file's last run was, if that was on this machine and it was taken down."""

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from dtctl.config.cluster import Cluster
 from dtctl.errors import AgentError, DtctlError, PreflightError, UsageError, did_you_mean
 from dtctl.model import TaskId
+from dtctl.operations.data import DataSet, data_set
 from dtctl.operations.run_record import RunRecord, record_of
+from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.status import status
+from dtctl.operations.up.launch import Hostname, Start, prepare_launch
 from dtctl.plan.roster import plan_roster
 from dtctl.transport.fanout import SomeHostsFailed
 from dtctl.transport.seam import Transport
@@ -55,8 +58,13 @@ def taken_places(error: DtctlError, record: RunRecord, transport: Transport) -> 
     return status(dataclasses.replace(record, run=None), transport).record.replaced
 
 
-def check_same(cluster: Cluster, run: RunRecord) -> None:
-    """Raises PreflightError unless the run has the tasks of the cluster, on the same hosts."""
+def check_replaceable(cluster: Cluster, found: RunStatus) -> None:
+    """Raises UsageError where there is no run, and PreflightError unless it has the cluster's tasks on its hosts."""
+    if not found.time:
+        if found.errors:  # who did not answer may well know a run
+            raise next(iter(found.errors.values()))
+        raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
+    run = found.record
     wanted = record_of(plan_roster(cluster)).roster
     if dict(run.roster) == dict(wanted):
         return
@@ -68,6 +76,31 @@ def check_same(cluster: Cluster, run: RunRecord) -> None:
         detail="\n".join(differences[:5]),
         hint="bring the file in step first, or start over from it: dtctl up --replace",
     )
+
+
+def prepare_replacement(
+    exchange: Replacement, found: RunStatus, hostname: Hostname, environ: Mapping[str, str]
+) -> Start:
+    """What is to be started in place of the live run; it goes without the hosts that this goes without."""
+    absent = found.coordination.absent_hosts if found.coordination else ()
+    missing = sum(name != exchange.old for name in absent)
+    launch = prepare_launch(
+        exchange.cluster,
+        hostname,
+        environ,
+        local=found.record.is_local,
+        replace=True,
+        allow_missing=missing or None,
+    )
+    return dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={exchange.old: exchange.new}))
+
+
+def data_to_move(exchange: Replacement, launch: Start) -> DataSet | None:
+    """What the new host's tasks read; None where dtctl brings no data, or has none here."""
+    source = exchange.cluster.data.source
+    if launch.record.is_local or source is None or not source.is_dir():
+        return None
+    return data_set(exchange.cluster).only(exchange.new)
 
 
 def _newcomer(cluster: Cluster, record: RunRecord, new: str | None) -> str:

@@ -60,6 +60,11 @@ def with_storage(found: RunStatus, *, fresh: bool = False) -> RunStatus:
     return dataclasses.replace(found, checkpoints=(*found.checkpoints, *at_urls(found.record, fresh=fresh)))
 
 
+def with_checkpoints(record: RunRecord, transport: Transport) -> RunStatus:
+    """By every host, with all checkpoints: those that no setting leads to, and those in storage as they are now."""
+    return with_storage(status_of_hosts(record, transport, guess=True), fresh=True)
+
+
 def _with_lost_hosts(found: RunStatus, transport: Transport) -> RunStatus:
     """Asks the hosts that the coordinator has lost directly, which also revives their agents."""
     lost = found.coordination.lost_hosts if found.coordination else ()

@@ -8,20 +8,21 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from dtctl.agent.records.kinds import fields_of
+from dtctl.agent.records.kinds import fields_of, made
 from dtctl.agent.records.spec import (
     MAKER_SETTINGS,
     VERSION,
     Environment,
     Member,
+    Moved,
     RecoverySpec,
     Setup,
     Spec,
     TaskSpec,
     comes_back_alone,
 )
-from dtctl.agent.records.values import HOME, paths_of
-from dtctl.plan.hosts import brought_along, on_host
+from dtctl.agent.records.values import HOME, paths_of, urls_of
+from dtctl.plan.hosts import brought_along, checkpoint_places, on_host
 
 if TYPE_CHECKING:
     from dtctl.config.cluster import Cluster
@@ -86,10 +87,13 @@ def run_spec(
         voters=list(plan.voters),
         elected=None,
         term=0,
-        roster=[_record(Member, task, task=str(task.id)) for task in plan.tasks],
+        roster=[_record(Member, task, task=str(task.id), seat=None) for task in plan.tasks],
         stages=list(plan.stages),
         lead=str(plan.lead),
-        recovery=_record(RecoverySpec, plan.cluster.recovery),
+        recovery=_record(RecoverySpec, plan.cluster.recovery, replace_s=None),
+        spares={},
+        arbiters=[],
+        moved=made(Moved),
         settings={**plan.cluster.settings, "trainer.code": code},
         replaced=dict(replaced),
     )
@@ -97,7 +101,18 @@ def run_spec(
 
 NO_FILES: Mapping[str, str] = {}
 
-_OF_THE_HOST = ("host", "tasks", "dirs", "brought_along", "environment", "setup", "checkpoint_dirs", "absent")
+_OF_THE_HOST = (
+    "host",
+    "tasks",
+    "dirs",
+    "brought_along",
+    "environment",
+    "setup",
+    "checkpoint_dirs",
+    "absent",
+    "seats",
+    "keeps_checkpoints_by_url",
+)
 
 
 def host_spec(
@@ -114,7 +129,9 @@ def host_spec(
         "environment": environment_of(plan, tasks[0], files) if tasks else None,
         "setup": _setup(plan, tasks[0]) if tasks else None,
         "checkpoint_dirs": list(plan.checkpoint_dirs[host]),
+        "keeps_checkpoints_by_url": bool(urls_of(checkpoint_places(plan.cluster, plan.dirs[host]))),
         "absent": list(absent),
+        "seats": {},
     }
     return cast("Spec", {**common, **own})
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dtctl.errors import PreflightError
+from dtctl.operations.checks import Line, Statement, fails
 from dtctl.operations.checks.data import MISSING
-from dtctl.operations.checks.topic import Line, Statement, fails
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis import Finding
 from dtctl.render.diagnosis import filled, paragraph, valued
 from dtctl.render.errors import note, show_warning
-from dtctl.render.format import count, fold, summarize_hosts
+from dtctl.render.format import by_value, count, fold, summarize_hosts
 from dtctl.render.terminal import console
 from dtctl.render.terminal.moving import still
 
@@ -28,12 +28,9 @@ _TEXTS.read_string(Path(__file__).with_suffix(".ini").read_text("utf-8"))
 def show_rules(rules: Iterable[Rules], kind: Kind, output: str) -> None:
     """A block for the hosts that need the same."""
     if output == "json":
-        parts = [
-            {"hosts": list(one.hosts), "ports": list(one.ports), "lines": list(one.lines), "undo": list(one.undo)}
-            for one in rules
-        ]
         from dtctl.render.machine import document
 
+        parts = [document.picked(one, "hosts ports lines undo") for one in rules]
         return document.print_json("Firewall", {"kind": kind, "rules": parts})
     out, texts = console.out(), _TEXTS[kind]
     for number, one in enumerate(rules):
@@ -69,9 +66,7 @@ def _row(one: Line | Statement, hosts: int) -> tuple[str, str] | None:
     if not known:
         return None
     label = _label(one.what)
-    groups: dict[str, list[str]] = {}
-    for host, value in known.items():
-        groups.setdefault(valued(one.what, value), []).append(host)
+    groups = by_value({host: valued(one.what, value) for host, value in known.items()})
     if len(groups) == 1 and len(known) == hosts:
         return label, next(iter(groups))
     parts = [f"{fold(names)}: {value}" for value, names in groups.items()]

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from dtctl.errors import DtctlError
 from dtctl.operations.diagnosis.diagnose import in_short as problems_of
-from dtctl.operations.report.gathering import Report, is_over
+from dtctl.operations.report import Report, is_over
 from dtctl.operations.webserver import HEADERS, Entrance
 from dtctl.render import errors
 from dtctl.render.diagnosis import filled as worded
 from dtctl.render.diagnosis import happened, remedies, words
 from dtctl.render.format import count, duration
 from dtctl.render.machine import document
+from dtctl.render.report import STYLE as OF_REPORT
+from dtctl.render.report import about, known_by_hash, nav, section
 from dtctl.render.report.html import Column, Html, joined, scrolled, tag
-from dtctl.render.report.page import STYLE as OF_REPORT
-from dtctl.render.report.page import about, known_by_hash, nav, section
 from dtctl.render.report.sections import HEADINGS, contents
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import SEPARATOR, in_short

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from dtctl.operations.checks.topic import shown
+from dtctl.model import grouped
+from dtctl.operations.checks import shown
 from dtctl.render.format import by_value, count, size, summarize_hosts
 from dtctl.render.tables import print_table, styled, table
 from dtctl.render.terminal import console
@@ -47,9 +48,7 @@ class SourceProgress(ExitStack):
 
 def show_data_states(states: Iterable[PlaceState]) -> None:
     """Hosts with the same directory in the same state are one line."""
-    alike: dict[tuple[str, str, str], list[str]] = {}
-    for one in states:
-        alike.setdefault((shown(one.place.directory), one.state, _words(one)), []).append(one.place.host)
+    alike = grouped(((shown(one.place.directory), one.state, _words(one)), one.place.host) for one in states)
     columns: dict[str, list[str] | list[Text]] = {
         "HOST": [summarize_hosts(hosts) for hosts in alike.values()],
         "DIRECTORY": [directory for directory, _, _ in alike],

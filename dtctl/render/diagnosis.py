@@ -15,7 +15,7 @@ from dtctl.render.format import count, duration, fold, size, spans
 from dtctl.render.terminal import console
 
 if TYPE_CHECKING:
-    from dtctl.operations.diagnosis.signature import End, Finding, Match, Wait
+    from dtctl.operations.diagnosis import End, Finding, Match, Wait
     from dtctl.operations.snapshot import RunStatus
 
 _OPTIONAL = re.compile(r"\[([^\[\]]*\{\w+\}[^\[\]]*)\]")

@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TypeVar
 
 from dtctl.config.ranges import fold as fold
+from dtctl.model import grouped
 
 T = TypeVar("T")
 
@@ -72,10 +73,7 @@ def summarize_hosts(names: Iterable[str]) -> str:
 
 def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:
     """What hosts answer, and which of them answer it."""
-    found: dict[T, list[str]] = {}
-    for host, answer in answers.items():
-        found.setdefault(answer, []).append(host)
-    return found
+    return grouped((answer, host) for host, answer in answers.items())
 
 
 def spans(numbers: Iterable[int], between: str = ",") -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.gpus import used_by
-from dtctl.operations.diagnosis.signature import Facts
 from dtctl.render.format import size
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.bundle.manifest import OWN
 from dtctl.config.cluster import Hook
-from dtctl.model import Host, TaskId
+from dtctl.model import Host, TaskId, grouped
 from dtctl.plan.roster import RunPlan, TaskPlan, shown
 from dtctl.plan.spec import NO_FILES
 from dtctl.render.errors import note, show_warning
@@ -83,9 +83,7 @@ def _show_head(plan: RunPlan, files: Mapping[str, str], *, all_of_setup: bool) -
 
 def order_lines(plan: RunPlan) -> list[str]:
     """Who is held until others are ready, what a loss restarts, and who decides all that."""
-    tasks: dict[str, list[str]] = {}
-    for task in plan.tasks:
-        tasks.setdefault(task.scope, []).append(str(task.id))
+    tasks: dict[str, list[str]] = grouped((task.scope, str(task.id)) for task in plan.tasks)
     losses = [f"{fold(names)} restarts {_LOSSES[scope]}" for scope, names in tasks.items()]
     return [
         f"trains as {plan.strategy.value}; coordinator on {plan.coordinator['host']}, {plan.coordinator['address']}",
@@ -191,10 +189,9 @@ def _rows(plan: RunPlan) -> list[_Row]:
     differs = {name: _own(plan.cluster.hosts[name]) for name in plan.hosts}
     if len(plan.tasks) <= _ROWS:
         return [_Row((task,), differs[task.host]) for task in plan.tasks]
-    groups: dict[tuple[str, int | None, str], list[TaskPlan]] = {}
-    for task in plan.tasks:
-        share = None if task.gpus is None else len(task.gpus)
-        groups.setdefault((task.id.job, share, differs[task.host]), []).append(task)
+    groups = grouped(
+        ((task.id.job, None if task.gpus is None else len(task.gpus), differs[task.host]), task) for task in plan.tasks
+    )
     return [_Row(tuple(tasks), own) for (_, _, own), tasks in groups.items()]
 
 
@@ -209,13 +206,11 @@ def _own(host: Host) -> str:
 def _command_lines(plan: RunPlan) -> list[str]:
     listed = {name for host in plan.hosts for name in plan.cluster.hosts[host].env}
     listed |= {"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"}
-    groups: dict[tuple[str, str], list[str]] = {}
-    for name in plan.cluster.jobs:
-        tasks = [task for task in plan.tasks if task.id.job == name]
-        groups.setdefault((_program(tasks), _environment(tasks, listed)), []).append(name)
+    jobs = grouped((task.id.job, task) for task in plan.tasks)
+    groups = grouped(((_program(tasks), _environment(tasks, listed)), name) for name, tasks in jobs.items())
     lines = []
-    for (program, environment), jobs in groups.items():
-        whose = "each task" if len(groups) == 1 else ", ".join(jobs)
+    for (program, environment), names in groups.items():
+        whose = "each task" if len(groups) == 1 else ", ".join(names)
         lines += [f"{whose} runs {program}", f"  with {environment}"]
     if plan.cluster.trainer.secrets:
         lines.append(f"secrets: {', '.join(plan.cluster.trainer.secrets)}")
@@ -304,11 +299,7 @@ def show_left_out(bundle: Bundle, cluster_file: Path | None = None) -> None:
         note(f"not pushed: {_with_rules(bundle.withheld)} (a line such as {rule} in .dtctlignore pushes one)")
     if bundle.twins:
         note(f"not pushed: {_folded(bundle.twins)} (identical to a file of secrets or keys that this run uses)")
-    by_rule: dict[str, list[str]] = {}
-    for one in bundle.skipped:
-        if bundle.root / one.path == cluster_file:
-            continue
-        by_rule.setdefault(one.rule, []).append(one.path)
+    by_rule = grouped((one.rule, one.path) for one in bundle.skipped if bundle.root / one.path != cluster_file)
     by_rule.pop(OWN, None)
     if by_rule:
         number = count(sum(map(len, by_rule.values())), "path")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from dtctl.agent.records.answers import Leaving
 from dtctl.errors import DtctlError
-from dtctl.model import TaskId
+from dtctl.model import TaskId, grouped
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.stop import Stopping
 from dtctl.render.awaiting import dialling_line, failures_noted, waiting_for
@@ -112,9 +112,7 @@ def _later(one: Leaving, passed_s: float) -> Leaving:
 
 def stopping_line(tasks: Mapping[TaskId, Leaving], grace_s: float) -> str:
     """`1 of 4 ended; worker:0, worker:1 saving, 12 s of 30 s; ps:0 waits for them`; nothing before it is known."""
-    ways: dict[str, list[TaskId]] = {}
-    for task in sorted(tasks):
-        ways.setdefault(tasks[task]["way"], []).append(task)
+    ways: dict[str, list[TaskId]] = grouped((tasks[task]["way"], task) for task in sorted(tasks))
     ended, killed = ways.get("ended", []), ways.get("killed", [])
     parts = [f"{len(ended)} of {len(tasks)} ended"] if ended else []
     shot = [task for task in ended if tasks[task]["signal"] == _SIGKILL]

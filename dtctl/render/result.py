@@ -6,23 +6,24 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.errors import ExitCode
+from dtctl.errors import ExitCode, clipped
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import Outcome
 from dtctl.render.errors import note, show_host_errors, show_warning
-from dtctl.render.format import count, fold
+from dtctl.render.format import count, fold, size
+from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
-from dtctl.render.terminal.safe import log_lines
+from dtctl.render.terminal.safe import log_lines, one_line
 
 if TYPE_CHECKING:
+    from dtctl.agent.records import answers
     from dtctl.operations.events import EventHistory
-    from dtctl.operations.gc import Written
+    from dtctl.operations.gc import GcResult, Written
     from dtctl.operations.restart import RestartResult
     from dtctl.operations.run_record import RunRecord
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.stop import StopResult
     from dtctl.render.logs import LogPrinter
-
 
 CAUSE_LINES = 20
 _INCIDENTS = 8
@@ -31,7 +32,7 @@ _FOREGROUND = "dtctl watches what it starts itself: start the program without a 
 
 def show_kept(kept: Collection[Written]) -> None:
     """What `down` does not remove unasked."""
-    from dtctl.render.gc import written_line
+    from dtctl.render.result import written_line
 
     for one in kept:
         note(written_line(one))
@@ -166,3 +167,60 @@ def _show_left(status: RunStatus) -> None:
 
 def _lost(status: RunStatus) -> list[TaskId]:
     return [task.id for task in status.tasks.values() if task.state is TaskState.LOST]
+
+
+def show_remains(found: GcResult, *, dry_run: bool) -> None:
+    """Hosts with nothing to remove are one line; each process is named."""
+    from dtctl.operations.gc import is_nothing
+
+    busy = {host: one for host, one in found.remains.items() if not is_nothing(one)}
+    clean = [host for host in found.remains if host not in busy]
+    if busy:
+        found_words = [_text(one) for one in busy.values()]
+        freed = [size(one["freed_bytes"]) for one in busy.values()]
+        print_table(table({"HOST": [*busy], "FOUND" if dry_run else "REMOVED": found_words, "FREED": freed}))
+        for host, one in busy.items():
+            for line in _details(host, one):
+                console.say(line)
+    for written in found.written:
+        console.say(f"{'to be removed' if dry_run else 'removed'}: {_where(written)}")
+    for kept in found.kept:
+        console.say(written_line(kept))
+    if clean:
+        console.say(f"{fold(clean)}: nothing to remove")
+    if found.kept:
+        console.report("dtctl gc --written    removes what trainers wrote as well")
+    if busy and dry_run:
+        console.report("nothing has been removed yet")
+
+
+def written_line(one: Written) -> str:
+    return f"kept: {_where(one)}"
+
+
+def _where(one: Written) -> str:
+    each = " each" if one.directories > 1 else ""
+    cluster = f" of {one.cluster}" if one.cluster else ""
+    what = f"{size(one.size_bytes)}{each}, with {count(one.files, 'file')} that trainers{cluster} wrote"
+    return f"{what}: {one_line(one.path)} on {fold(one.hosts)}"
+
+
+def _text(one: answers.GcResult) -> str:
+    counts = (
+        (len(one["processes"]), "process"),
+        (len(one["runs"]), "run"),
+        (len(one["bundles"]), "bundle"),
+        (len(one["environments"]), "environment"),
+        (len(one["files"]), "file"),
+        (len(one["written"]), "working directory"),
+    )
+    return ", ".join(count(number, noun) for number, noun in counts if number)
+
+
+def _details(host: str, one: answers.GcResult) -> list[str]:
+    lines = [
+        f"{host}: process {left['pid']} of {left['run']}{outlived}: {clipped(left['command'], 63)}"
+        for outlived, group in (("", one["processes"]), (" outlived SIGKILL", one["survivors"]))
+        for left in group
+    ]
+    return lines + [f"{host}: {run['run']}: {run['reason']}, {size(run['size_bytes'])}" for run in one["runs"]]

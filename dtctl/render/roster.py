@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import clipped
-from dtctl.model import TaskState
+from dtctl.model import TaskState, grouped
+from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
-from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
 from dtctl.render.format import count, duration, fold, size
 from dtctl.render.tables import styled, table
@@ -33,8 +33,12 @@ STATE_STYLE = {
     TaskState.LOST: "magenta",
     TaskState.STOPPED: "dim",
 }
-_TROUBLE = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
-"""In the order in which a folded table shows them, above all others."""
+TROUBLE = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
+WORST_FIRST = (
+    *(*TROUBLE, TaskState.STARTING, TaskState.PENDING),
+    *(TaskState.RUNNING, TaskState.STOPPED, TaskState.SUCCEEDED),
+)
+"""In the order in which a folded table shows them."""
 
 _DROPPED = (
     *("PID", "MEMORY", "CPU", "GPU HEAT", "FOR", "OUTPUT", "GPU MEMORY", "RESTARTS", "GPU USE", "RATE", "STEP", "HOST"),
@@ -60,9 +64,9 @@ class Row:
     def troubled(self) -> int:
         """The order in a folded table: 0 is the worst, and comes first."""
         state = self.first.state
-        if state in _TROUBLE:
-            return _TROUBLE.index(state)
-        return len(_TROUBLE) if self.note else len(_TROUBLE) + 1
+        if state in TROUBLE:
+            return TROUBLE.index(state)
+        return len(TROUBLE) if self.note else len(TROUBLE) + 1
 
 
 def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
@@ -74,9 +78,7 @@ def rows_of(status: RunStatus, room: int | None = None) -> list[Row]:
         each.append(Row((task,), note(task, status) or _pace_note(task, status, usual)))
     if room is None or len(each) <= room:
         return each
-    groups: dict[tuple[str, TaskState, str], list[TaskStatus]] = {}
-    for row in each:
-        groups.setdefault((row.first.id.job, row.first.state, row.note), []).append(row.first)
+    groups = grouped(((row.first.id.job, row.first.state, row.note), row.first) for row in each)
     folded = [Row(tuple(tasks), note) for (_, _, note), tasks in groups.items()]
     return sorted(folded, key=lambda row: row.troubled)
 

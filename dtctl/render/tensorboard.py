@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from dtctl.agent.records.tensorboard import TensorboardResult
-from dtctl.operations.tensorboard.copies import EventFileSources, Location
+from dtctl.operations.tensorboard import EventFileSources, Location
 from dtctl.render import errors
 from dtctl.render.format import count, fold, size
 from dtctl.render.terminal.safe import lines_of

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dtctl.agent.checkpoints import reading
+from tests import event_files
 from tests.desk import Desk
 from tests.faults.report import Story
 from tests.hosts import faults
@@ -250,6 +251,7 @@ class Way:
 def stand_in(fleet: Fleet, user: Desk, way: Way, **more: object) -> Scene:
     """A project on the desk whose trainer is the stand-in; `more` as for Way.cluster_yaml."""
     shutil.copytree(TRAINER, user.project / "trainer", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(event_files.__file__, user.project / "event_files.py")
     (user.project / "cluster.yaml").write_text(way.cluster_yaml(user.name, fleet.cluster_yaml(user.client), more))
     return Scene(fleet, user)
 

@@ -43,56 +43,6 @@ def of_up(number: int, hosts: int) -> Moment:
     return Moment(STEPS_OF_UP[step], 1 + (number + turn) % hosts)
 
 
-LOCKED = 6
-"""dtctl's exit code when somebody else is at work on the cluster."""
-
-
-class Gate:
-    """A setup that every host enters, and that does not end until the gate is opened."""
-
-    def __init__(self, fleet: Fleet, name: str) -> None:
-        self._hosts, self._name = fleet.hosts, name
-        self.setup = f"touch ~/{name}-waits; until test -e ~/{name}-open; do sleep 0.1; done"
-
-    def is_reached(self) -> bool:
-        return all((host.home / f"{self._name}-waits").exists() for host in self._hosts)
-
-    def open(self) -> None:
-        for host in self._hosts:
-            host.exec("touch", f"{self._name}-open")
-
-
-@pytest.mark.nightly
-def test_the_second_of_two_controllers_is_refused_with_the_name_of_the_first(
-    fleet: Fleet, user: Desk, tmp_path: Path
-) -> None:
-    gate = Gate(fleet, user.name)
-    stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
-    with desk(tmp_path / "other", name=user.name, client=user.client) as other:
-        stand_in(fleet, other, ASYNC)
-        with user.start("up") as first:
-            eventually(gate.is_reached, RECOVERY_S, "the first to be at work")
-            second = other.run("up")
-            gate.open()
-            assert second.returncode == LOCKED, second.stderr
-            assert "@" in second.stderr
-            assert "since" in second.stderr
-            first.communicate()
-        assert first.returncode == 0
-        assert set(user.states().values()) == {"running"}
-
-
-def test_a_controller_that_is_killed_leaves_no_lock(fleet: Fleet, user: Desk) -> None:
-    gate = Gate(fleet, user.name)
-    scene = stand_in(fleet, user, ASYNC, trainer={"setup": gate.setup})
-    with user.start("up") as first:
-        eventually(gate.is_reached, RECOVERY_S, "it to be at work")
-        first.kill()
-    gate.open()
-    eventually(lambda: user.run("up").returncode == 0, RECOVERY_S, "the lock to be free")
-    eventually(scene.is_whole, RECOVERY_S, "the run to train")
-
-
 @pytest.mark.parametrize("moment", [pytest.param(n, marks=pytest.mark.nightly) if n else n for n in range(20)])
 def test_up_that_is_interrupted_leaves_a_whole_run_or_none_and_no_lock(fleet: Fleet, user: Desk, moment: int) -> None:
     step = of_up(moment, len(fleet.hosts))
@@ -150,16 +100,6 @@ def sessions(fleet: Fleet) -> list[str]:
 
 def is_none(fleet: Fleet) -> bool:
     return not any(host.processes() for host in fleet.hosts)
-
-
-@pytest.mark.nightly
-def test_killed_readers_do_not_harm_the_run(fleet: Fleet, user: Desk) -> None:
-    scene = stand_in(fleet, user, ASYNC)
-    scene.up()
-    for command in ("status", "wait", "logs -f", "events -f"):
-        kill_in_its_midst(user, command)
-    scene.recover()
-    assert scene.restarted() == []
 
 
 @pytest.mark.nightly

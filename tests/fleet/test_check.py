@@ -92,28 +92,3 @@ def test_a_check_finds_what_is_wrong_with_each_host_and_leaves_nothing_behind(br
     assert not fleet.busy()
     for host in fleet.hosts:
         assert not [path.name for path in host.home.rglob(".dtctl-check-*")]
-
-
-@pytest.mark.nightly
-def test_check_names_hosts_causes_and_commands(broken: Desk, fleet: Fleet) -> None:
-    done = broken.run("check")
-    assert done.returncode == 5
-    for line in (
-        "tensorflow  gpu-[1-3]: 2.21.0; gpu-4: none; gpu-5: 2.19.0",
-        "problem: worker:1 will fail on gpu-4: the program imports tensorflow, which /home/train/venv/bin/python does",
-        "problem: a disk of gpu-3 is full: 0 B of 4.2 MB left at /home/train/saved. The run cannot save there",
-        "  dtctl exec @gpu-3 -- df -h /home/train/saved    shows the disk",
-        "gpu-[1-5] checked in ",
-    ):
-        assert line in done.stdout
-
-
-@pytest.mark.nightly
-def test_hosts_that_share_what_they_have_to_pass(user: Desk, fleet: Fleet) -> None:
-    user.write_cluster(CLUSTER.replace("~/saved", str(fleet.shared / "saved")), hosts=HOSTS)
-    (user.project / "train.py").write_text(TRAIN)
-    for host in VERSIONS:
-        make_environment(fleet[host], "2.21.0")
-    done = user.run("check")
-    assert "is one directory for gpu-[1-3]" in done.stdout
-    assert done.returncode == 0, done.stdout

@@ -70,81 +70,54 @@ def eventually_free(fleet: Fleet) -> None:
         assert ":2222" not in host.exec("ss", "-Hltn")
 
 
-InvalidValue = Callable[[Fleet], AbstractContextManager[None]]
+Injected = Callable[[Fleet], AbstractContextManager[None]]
+PORTS = "2221:2299"
 
-FAULTS: dict[str, tuple[InvalidValue, str, list[str]]] = {
-    "a firewall that drops what comes in": (
-        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299"),
-        "firewall_in",
-        ["gpu-2"],
-    ),
-    "a firewall that rejects what comes in": (
-        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", "REJECT"),
-        "firewall_in",
-        ["gpu-2"],
-    ),
-    "a firewall that drops what goes out": (
-        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", chain="OUTPUT"),
-        "firewall_out",
-        ["gpu-2"],
-    ),
-    "one direction between two hosts": (
-        lambda fleet: faults.shut(fleet["gpu-2"], "2221:2299", source=fleet["gpu-3"].address),
-        "one_way",
-        ["gpu-2"],
-    ),
+
+def shut(ports: str, how: str = "DROP", *, source: str = "", chain: str = "INPUT") -> tuple[str, Injected]:
+    """On gpu-2; `source`: for this host alone."""
+
+    def inject(fleet: Fleet) -> AbstractContextManager[None]:
+        return faults.shut(fleet["gpu-2"], ports, how, source=source and fleet[source].address, chain=chain)
+
+    return "gpu-2", inject
+
+
+def stands_for(name: str, other: str) -> tuple[str, Injected]:
+    """On gpu-3; `other`: an address, or the host that has it."""
+    return "gpu-3", lambda fleet: faults.name_stands_for(
+        fleet["gpu-3"], name, fleet[other].address if other.startswith("gpu") else other
+    )
+
+
+FAULTS = {
+    "a firewall that drops what comes in": (shut(PORTS), "firewall_in"),
+    "a firewall that rejects what comes in": (shut(PORTS, "REJECT"), "firewall_in"),
+    "a firewall that drops what goes out": (shut(PORTS, chain="OUTPUT"), "firewall_out"),
+    "one direction between two hosts": (shut(PORTS, source="gpu-3"), "one_way"),
     "large packets that are lost": (
-        lambda fleet: faults.without_large_packets(fleet["gpu-2"], "2221:2299"),
+        ("gpu-2", lambda fleet: faults.without_large_packets(fleet["gpu-2"], PORTS)),
         "large_packets",
-        ["gpu-2"],
     ),
-    "the coordinator's port alone": (lambda fleet: faults.shut(fleet["gpu-2"], "2221"), "firewall_in", ["gpu-2"]),
-    "a name of another host that is loopback": (
-        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-1", "127.0.1.1"),
-        "loopback_name",
-        ["gpu-3"],
-    ),
-    "the own name that is loopback": (
-        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-3", "127.0.1.1"),
-        "own_loopback",
-        ["gpu-3"],
-    ),
-    "a name that is of another host": (
-        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "gpu-1", fleet["gpu-4"].address),
-        "other_address",
-        ["gpu-3"],
-    ),
-    "a name that nobody has": (
-        lambda fleet: faults.name_stands_for(fleet["gpu-3"], "nobody", fleet["gpu-1"].address),
-        "",
-        [],
-    ),
+    "the coordinator's port alone": (shut("2221"), "firewall_in"),
+    "a name of another host that is loopback": (stands_for("gpu-1", "127.0.1.1"), "loopback_name"),
+    "the own name that is loopback": (stands_for("gpu-3", "127.0.1.1"), "own_loopback"),
+    "a name that is of another host": (stands_for("gpu-1", "gpu-4"), "other_address"),
+    "a name that nobody has": (stands_for("nobody", "gpu-1"), ""),
 }
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_the_network_is_found_and_no_other(user: Desk, fleet: Fleet, fault: str) -> None:
-    make, signature, hosts = FAULTS[fault]
+    (host, inject), signature = FAULTS[fault]
     write(user)
     assert set(check(user)) == {"exposed"}
-    with make(fleet):
+    with inject(fleet):
         found = check(user)
     assert set(found) == {"exposed", *filter(None, [signature])}
     if signature:
-        assert found[signature]["hosts"] == hosts
-
-
-@pytest.mark.nightly
-def test_a_proxy_that_the_file_hands_to_the_trainers_is_a_problem_until_it_is_exempted(
-    user: Desk, fleet: Fleet
-) -> None:
-    write(user, "{http_proxy: 'http://proxy.lab:3128'}")
-    found = check(user)
-    assert found["proxy"]["hosts"] == [f"gpu-{number}" for number in range(1, 6)]
-    exempt = found["proxy"]["fields"]["exempt"]
-    write(user, f"{{http_proxy: 'http://proxy.lab:3128', no_grpc_proxy: '{exempt}'}}")
-    assert set(check(user)) == {"exposed"}
+        assert found[signature]["hosts"] == [host]
 
 
 @pytest.mark.nightly

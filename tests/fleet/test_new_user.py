@@ -1,12 +1,8 @@
-"""A new user meets a fault, with real TensorFlow on separate hosts: `status`, or what it names, tells what to do.
-
-`NEW_USER_SCREENS=DIRECTORY` writes down what the user saw of each fault.
-"""
+"""A new user meets a fault, with real TensorFlow on separate hosts: `status`, or what it names, tells what to do."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import sys
@@ -191,7 +187,6 @@ def test_cause_and_remedy_are_seen_by_a_new_user(user: Desk, fleet: Fleet, fault
         with struck(user, fleet, fault):
             eventually(lambda: fault.signature in seen(user), START_S, fault.signature)
             screen = told(user)
-            write_down(fault.name, screen)
             assert re.search(fault.cause, screen), screen
             assert re.search(fault.remedy, screen), screen
     user.dtctl("down", "--yes", code=None, timeout_s=120)
@@ -225,11 +220,6 @@ def problems(user: Desk, command: str) -> list[dict[str, Any]]:
 
 def told(user: Desk) -> str:
     return "\n".join(f"$ dtctl {command}\n{user.dtctl(command, code=None)}" for command in commands(user))
-
-
-def write_down(name: str, screen: str) -> None:
-    if directory := os.environ.get("NEW_USER_SCREENS"):
-        (Path(directory) / f"{name.replace(' ', '-')}.txt").write_text(screen)
 
 
 def saved(user: Desk) -> bool:

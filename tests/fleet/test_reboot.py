@@ -99,24 +99,6 @@ def test_a_host_on_which_everything_of_dtctl_was_killed_is_back_within_minutes(
     running(host, 2)
 
 
-@pytest.mark.nightly  # by day tests/unit/agent/coordinate/test_contacts.py has the coordinator find out
-def test_status_reports_a_host_that_answers_without_its_agent(user: Desk, fleet: Fleet) -> None:
-    file = write(user)
-    file.write_text(file.read_text().replace("recovery: {", "recovery: {reboot: never, "))
-    host = fleet["gpu-4"]
-    user.dtctl("up")
-    running(host, 1)
-    faults.kill_user(host)
-    told = "gpu-4 answers, but its agent does not call"
-    (view,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/cluster.json")
-    eventually(lambda: told in view.read_text(), 150, "the coordinator to find out")
-    said = user.dtctl("status")  # which asks that host, and so brings the agent back
-    assert told in said
-    assert "dtctl up    starts it again" in said
-    running(host, 2)
-    eventually(lambda: told not in view.read_text(), 60, "the end of the warning")
-
-
 def running(host: FleetHost, attempt: int) -> None:
     def is_so() -> bool:
         found = entry(host, "worker:3")

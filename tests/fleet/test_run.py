@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 import signal
 from pathlib import Path
 
@@ -11,7 +9,7 @@ import pytest
 
 from tests.desk import Desk, cluster_text, desk
 from tests.hosts.fleet import Fleet
-from tests.waiting import eventually, read_until
+from tests.waiting import read_until
 
 pytestmark = pytest.mark.fleet
 
@@ -31,19 +29,6 @@ def left(fleet: Fleet) -> dict[str, list[str]]:
     return {host.name: found for host in fleet.hosts if (found := host.processes())}
 
 
-def test_up_status_wait_over_ssh(user: Desk, fleet: Fleet) -> None:
-    write(user, until_file="/home/train/enough")
-    user.dtctl("up")
-    assert set(user.states().values()) == {"running"}
-    for host in fleet.hosts:
-        host.exec("touch", "enough")
-    user.dtctl("wait")
-    states = user.states()
-    assert {task for task, state in states.items() if state == "succeeded"} == {f"worker:{n}" for n in range(4)}
-    assert states["ps:0"] == states["ps:1"] == "stopped"
-    assert left(fleet) == {}
-
-
 def test_another_machine_with_the_file_sees_and_stops_the_same_run(user: Desk, fleet: Fleet, tmp_path: Path) -> None:
     write(user)
     user.dtctl("up")
@@ -54,33 +39,6 @@ def test_another_machine_with_the_file_sees_and_stops_the_same_run(user: Desk, f
         assert "worker:3 step" in other.dtctl("logs", "worker:3")
         assert other.dtctl("stop") == "6 tasks stopped, 0 left\n"
     assert left(fleet) == {}
-
-
-def test_one_bad_host_of_four_is_named_and_nothing_starts(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    fleet.crash(fleet["gpu-3"])
-    try:
-        done = user.run("up")
-    finally:
-        fleet.boot(fleet["gpu-3"])
-    assert done.returncode == 4
-    assert "cannot prepare on 1 of 4 hosts" in done.stderr
-    assert "gpu-3" in done.stderr
-    assert "Traceback" not in done.stderr
-    eventually(lambda: left(fleet) == {})
-    assert user.run("status").returncode == 1
-
-
-def test_the_run_goes_on_when_the_controller_and_its_connections_are_gone(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    with user.start("up", "-f") as following:
-        read_until(following.stdout, "step 3")
-        following.kill()
-    for host in fleet.hosts:
-        host.exec("sh", "-c", "pkill -9 -f '^sshd: train' || true", root=True)  # most have ended with their client
-    before = {task["task"]: (task["pid"], task["state"]) for task in user.status()["tasks"]}
-    assert {state for _, state in before.values()} == {"running"}
-    assert {task["task"]: (task["pid"], task["state"]) for task in user.status()["tasks"]} == before
 
 
 def test_logs_follow_through_a_cut_without_a_lost_or_doubled_line(user: Desk, fleet: Fleet) -> None:
@@ -96,38 +54,6 @@ def test_logs_follow_through_a_cut_without_a_lost_or_doubled_line(user: Desk, fl
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_a_process_id_that_was_given_to_somebody_else_is_not_touched(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    user.dtctl("up")
-    host = fleet["gpu-4"]
-    (start,) = (host.home / ".dtctl").glob("runs/*/gpu-4/tasks/worker-3/attempt-1/start.json")
-    agent = json.loads(next((host.home / ".dtctl").glob("runs/*/gpu-4/state.json")).read_text())["agent"]["pid"]
-    trainer = json.loads(start.read_text())
-    host.exec("kill", "-9", str(agent), str(trainer["keeper"]["pid"]), str(trainer["pid"]))
-    innocent = int(host.exec("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!"))
-    start.write_text(json.dumps({**trainer, "pid": innocent}))
-    try:
-        user.dtctl("stop")
-        assert "sleep 600" in host.exec("ps", "-o", "args=", "-p", str(innocent))
-    finally:
-        host.exec("kill", str(innocent))
-
-
-def test_a_crashed_host_is_lost_and_its_tasks_restart_when_it_is_back(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    user.dtctl("up")
-    host = fleet["gpu-4"]
-    fleet.crash(host)
-    try:
-        eventually(lambda: "gpu-4 is away; it was running" in user.dtctl("status"), what="the loss of gpu-4")
-        assert user.states()["worker:3"] == "lost"
-        assert "gpu-4 is away" in user.dtctl("events")
-    finally:
-        fleet.boot(host)
-    eventually(lambda: user.states()["worker:3"] == "running")
-    assert user.task("worker:3")["attempt"] == 2
-
-
 def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fleet) -> None:
     write(user)
     file = user.project / "cluster.yaml"
@@ -140,54 +66,3 @@ def test_nothing_a_user_wrote_is_on_a_remote_command_line(user: Desk, fleet: Fle
     assert starting.returncode == 0
     assert any("-ISc" in line for line in seen)
     assert not [line for line in seen if "user-text-mark" in line]
-
-
-def test_remote_files_are_the_users_alone(user: Desk, fleet: Fleet) -> None:
-    write(user)
-    user.dtctl("up")
-    root = fleet["gpu-1"].home / ".dtctl"
-    for path in [root, *root.rglob("*")]:
-        if "/tree" not in str(path) and not path.is_symlink():
-            assert path.stat().st_mode & 0o077 == 0, path
-    assert root.stat().st_mode & 0o777 == 0o700
-
-
-HANGS_AT_ITS_START = """\
-import json, os, socket, time
-if os.environ["DTCTL_TASK"] == "worker:1" and os.environ["DTCTL_ATTEMPT"] == "1":
-    time.sleep(1000)
-place = json.loads(os.environ["TF_CONFIG"])
-addresses = [address.split(":") for address in place["cluster"]["worker"]]
-first, own = [(host, int(port)) for host, port in (addresses[0], addresses[place["task"]["index"]])]
-with socket.create_server(("", own[1])) as server:
-    if place["task"]["index"] == 0:
-        server.accept()
-    while place["task"]["index"] == 1 and socket.socket().connect_ex(first):
-        time.sleep(0.1)
-    for step in range(10000):
-        print("step", step, flush=True)
-        time.sleep(0.1)
-"""
-
-COLLECTIVE = """\
-name: {name}
-{hosts}
-jobs: {{worker: {{hosts: "gpu-[1-2]"}}}}
-strategy: mirrored
-trainer: {{command: [python, train.py], dialect: tf_config}}
-recovery: {{backoff: 100ms..200ms}}
-start_timeout: 12s
-grace: 2s
-"""
-
-
-def test_a_collective_that_hangs_at_its_very_first_start_is_restarted_once(user: Desk, fleet: Fleet) -> None:
-    """worker:1 hangs before it listens, and worker:0 waits for it: neither does anything."""
-    (user.project / "train.py").write_text(HANGS_AT_ITS_START)
-    user.write_cluster(COLLECTIVE, hosts=HOSTS)
-    user.dtctl("up")
-    (file,) = fleet["gpu-1"].home.glob(".dtctl/runs/*/gpu-1/state.json")  # questions over SSH would be traffic
-    eventually(lambda: json.loads(file.read_text())["tasks"]["worker:0"]["step"], what="the restart, and steps")
-    assert {task["attempt"] for task in user.status()["tasks"]} == {2}
-    nothing_done = r"worker:0: no task has reported a step since the start, and all have been idle for 1\d s at "
-    assert re.search(nothing_done + ".*; restarted with it: worker:1; ", user.dtctl("status"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -88,18 +87,6 @@ def test_events_show_a_run_from_its_start_to_its_end(home: Desk) -> None:
     assert {"ps:0 on node-1 pending -> starting", "worker:0 on node-1 pending -> starting"} <= {*states}
 
 
-@pytest.mark.nightly
-def test_events_show_a_loss_with_its_recovery(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    eventually(lambda: any(task["step"] for task in home.status()["tasks"]), 60)  # else it cannot be said to train
-    os.kill(home.task("worker:1")["pid"], signal.SIGKILL)
-    found = eventually(lambda: [one for one in home.status()["incidents"] if one["recovered"]], 60)
-    assert (found[0]["task"], found[0]["reason"]) == ("worker:1", "killed by SIGKILL")
-    text = home.dtctl("status")
-    assert re.search(r"^worker:1 killed by SIGKILL at [0-9:]+; training again after ", text, re.MULTILINE)
-
-
 def test_a_stop_is_completed_after_its_command_is_interrupted(home: Desk) -> None:
     home.write_cluster(ignore_sigterm=True)
     home.dtctl("up", "--local")
@@ -177,27 +164,6 @@ def test_ctrl_c_while_following_detaches_and_the_run_continues(home: Desk) -> No
     assert set(home.states().values()) == {"running"}
 
 
-@pytest.mark.nightly
-def test_a_failing_task_is_started_again_and_past_its_budget_the_run_has_failed(home: Desk) -> None:
-    home.write_cluster(seconds=0.2, exit=3, only="worker:1")
-    done = home.run("up", "--local", "-f")
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].endswith(": Failed, worker:1 failed: exit code 3, after 2 restarts")
-    assert (done.stdout + done.stderr).count("| worker:1 attempt 3") == 1, "the end of its log was just followed"
-    assert "worker:1 | worker:1 attempt 3" in home.run("wait").stderr
-    assert home.task("worker:1")["restarts"] == 2
-    assert home.states() == {"ps:0": "stopped", "worker:0": "stopped", "worker:1": "failed"}
-    assert home.processes() == {}
-
-
-def test_stop_ends_a_trainer_that_ignores_sigterm_and_its_children_in_other_sessions(home: Desk) -> None:
-    home.write_cluster(ignore_sigterm=True, child_in_new_session=True)
-    home.dtctl("up", "--local")
-    eventually(lambda: sum("sleep 1000" in command for command in home.processes().values()) == 3)
-    home.dtctl("stop", "--grace", "500ms")
-    assert home.processes() == {}
-
-
 def test_down_removes_the_run_and_keeps_what_a_trainer_wrote(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -264,38 +230,6 @@ def test_a_secret_is_in_the_trainers_environment_and_nowhere_else(home: Desk) ->
     assert all(path.stat().st_mode & 0o077 == 0 for path in holders)
 
 
-def test_validate_names_every_mistake_with_its_place(home: Desk) -> None:
-    file = home.project / "cluster.yaml"
-    file.write_text("name: demo\nhosts: {a: , b: }\njobs:\n  ps: {host: [a]}\n  worker: {hosts: [c]}\n")
-    done = home.run("validate")
-    assert done.returncode == 3
-    assert "cluster.yaml:4:8: jobs.ps.host is not a key here" in done.stderr
-    assert "did you mean 'hosts'?" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_init_writes_a_trainer_and_a_file_that_is_valid(home: Desk) -> None:
-    home.dtctl("init", "new")
-    assert ": new, 4 tasks on 2 hosts" in home.dtctl("validate", "new/cluster.yaml")
-    assert "~/dtctl/new on each host" in (home.project / "new" / "cluster.yaml").read_text()
-    again = home.run("init", "new")
-    assert again.returncode == 2
-    assert "already exists" in again.stderr
-
-
-def test_init_writes_only_the_helper_for_a_trainer_that_is_there(home: Desk) -> None:
-    home.dtctl("init", "--helper", "old")
-    assert [path.name for path in (home.project / "old").iterdir()] == ["graceful.py"]
-
-
-def test_without_a_file_and_a_run_the_hint_is_init(home: Desk, tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    done = home.run("status", cwd=empty)
-    assert done.returncode == 2
-    assert "dtctl init" in done.stderr
-
-
 def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> None:
     home.write_cluster()
     home.dtctl("up", "--local")
@@ -324,54 +258,6 @@ def test_the_shell_completes_tasks_and_runs_from_memory_alone(home: Desk) -> Non
     assert completed("logs", "wor") == ["worker:0", "worker:1", "worker"]
     assert completed("stop", "@") == ["@node-1", "@node-2"]
     assert completed("status", "--run", "demo") == [run]
-
-
-@pytest.mark.nightly
-def test_a_task_that_is_started_again_is_followed_again(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    with home.start("logs", "worker:1", "-f", "-n", "0") as following:
-        read_until(following.stdout, "worker:1 step")
-        home.dtctl("stop", "worker:1")
-        home.dtctl("restart", "worker:1")
-        read_until(following.stdout, "attempt 2 pid")
-        following.send_signal(signal.SIGINT)
-
-
-def test_up_fails_when_a_task_cannot_be_started_at_all(home: Desk) -> None:
-    home.write_cluster()
-    done = home.run("up", "--local", "--set", "trainer.command=[no-such-program]")
-    assert done.returncode == 1
-    assert "no-such-program" in done.stderr
-
-
-def test_wait_without_a_run_is_an_error(home: Desk) -> None:
-    home.write_cluster()
-    home.dtctl("up", "--local")
-    home.dtctl("stop")
-    shutil.rmtree(home.home / ".dtctl" / "runs")
-    done = home.run("wait")
-    assert done.returncode == 1
-    assert "there is no run of demo" in done.stderr
-    assert "Created" not in done.stderr
-
-
-@pytest.mark.nightly
-def test_a_damaged_run_is_reported_and_down_removes_it(home: Desk) -> None:
-    home.write_cluster(seconds=1000)
-    home.dtctl("up", "--local")
-    run = next((home.home / ".dtctl" / "runs").iterdir())
-    for pid, command in home.processes().items():
-        if "supervise" in command:
-            os.kill(pid, signal.SIGKILL)  # it would write the file anew
-    (run / "node-1" / "spec.json").write_text("{")
-    assert "is damaged" in home.run("runs").stderr
-    completed = home.run("status")
-    assert completed.returncode == 7
-    assert "spec.json is damaged" in completed.stderr
-    home.dtctl("down", "--yes", "--grace", "1s")
-    assert not list((home.home / ".dtctl" / "runs").glob("*"))
-    assert not home.processes()
 
 
 @pytest.mark.parametrize(("words", "most"), [(("up", "--local"), 160), (("status",), 100)], ids=["up", "status"])

@@ -31,24 +31,12 @@ def test_missing_modules_are_named_with_the_command_that_installs_them(home: Des
     assert not home.processes()
 
 
-def test_force_starts_what_lacks_a_module(home: Desk) -> None:
-    write(home, "import no_such_thing\n")
-    done = home.run("up", "--local", "--force")
-    assert done.returncode == 1
-    assert "ModuleNotFoundError" in done.stdout + done.stderr
-
-
 def test_force_starts_with_a_python_that_is_not_there(home: Desk) -> None:
     write(home, "print(1)\n", ", python: /no/such/python")
     assert home.run("up", "--local").returncode == 3
     done = home.run("up", "--local", "--force")
     assert done.returncode == 1
     assert "failed to start" in done.stderr
-
-
-def test_a_setup_may_install_what_is_missing(home: Desk) -> None:
-    write(home, "import no_such_thing\n", ", setup: echo 'print(1)' > no_such_thing.py")
-    home.dtctl("up", "--local", "-f")
 
 
 def test_modules_beside_the_program_and_on_its_path_are_there(home: Desk, tmp_path: Path) -> None:
@@ -78,14 +66,6 @@ def test_a_syntax_error_stops_up_with_its_line_unless_it_is_forced(home: Desk) -
     assert "dtctl up --force" in done.stderr
     assert not home.processes()
     assert home.run("up", "--local", "--force", "-f").returncode == 1  # as it fails then
-
-
-def test_what_may_be_missing_does_not_stop_up(home: Desk) -> None:
-    (home.project / "src").mkdir()
-    (home.project / "src" / "mine.py").touch()
-    text = "try:\n    import no_such_thing\nexcept ImportError:\n    pass\nimport mine\n"
-    write(home, text, ", env: {PYTHONPATH: src}")
-    home.dtctl("up", "--local", "-f")
 
 
 LINE = "not pushed: .env, keys/id_rsa [id_rsa*] (a line such as !.env in .dtctlignore pushes one)"
@@ -199,19 +179,6 @@ def make_environment(place: Path, version: str) -> Path:
     (place / "bin").mkdir()
     (place / "bin" / "python").symlink_to(Path(sys.executable).resolve())
     return place / "bin" / "python"
-
-
-@pytest.mark.nightly
-def test_check_reports_a_problem_with_a_remedy_and_code_5(two_versions: Desk) -> None:
-    done = two_versions.run("check")
-    assert done.returncode == 5, done.stdout + done.stderr
-    assert f"problem: {DIFFERS}" in done.stdout
-    assert (
-        f"dtctl exec @node-2 -- {two_versions.home}/2.19.0/bin/python -m pip install tensorflow==2.21.0" in done.stdout
-    )
-    assert "checkpoints: ~/saved is one directory for node-[1-2]" in done.stdout
-    assert not (two_versions.home / "saved").exists()
-    assert not list(two_versions.home.rglob(".dtctl-check-*"))
 
 
 def test_up_warns_by_the_way_and_starts_all_the_same(two_versions: Desk) -> None:

@@ -25,6 +25,14 @@ from tests.waiting import eventually
 ROOT = Path(__file__).parents[2]
 
 
+def examples(*, on_hosts: bool) -> str:
+    """Those of the page, but for the section that needs hosts, or those of that one alone."""
+    page = (ROOT / "docs/python-api.md").read_text()
+    before, _, rest = page.partition("## Data, hosts and checkpoints\n")
+    there, _, after = rest.partition("\n## ")
+    return "\n".join(re.findall(r"^```python\n(.*?)^```$", there if on_hosts else before + after, re.M | re.S))
+
+
 @pytest.fixture
 def home(home: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
     """This process is at that desk."""
@@ -71,8 +79,7 @@ def test_a_run_from_its_start_to_its_end(home: Desk) -> None:
 
 
 def test_the_examples_of_the_page_run_as_one_program(home: Desk) -> None:
-    page = (ROOT / "docs/python-api.md").read_text()
-    program = "\n".join(re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL))
+    program = examples(on_hosts=False)
     shutil.copytree(ROOT / "examples/notebook", home.project, dirs_exist_ok=True)
     env = {**home.env, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
@@ -84,6 +91,11 @@ def test_the_examples_of_the_page_run_as_one_program(home: Desk) -> None:
         "Succeeded 200 0.0",
         "0.02 0.",
         "trainer.arg is not a key",
+        "'--train_steps=200'",
+        "node-1: started 0/0",
+        "\n42\n",
+        "('worker:1',)",
+        "worker:1 on node-2 ",
         "\nTrue\n",
     ):
         assert expected in done.stdout
@@ -100,6 +112,8 @@ def test_metrics_and_checkpoints_are_values(home: Desk) -> None:
     assert run.metrics("accuracy") == []
     (checkpoint,) = [one for one in run.checkpoints() if one.path.endswith("model.keras")][:1]
     assert not checkpoint.complete
+    with pytest.raises(errors.DtctlError, match="is not complete"):
+        run.pull(home.home / "best", "model.keras")
     assert checkpoint.problem
     assert run.stop("worker:1", grace=0.5) == ("worker:1",)
     assert run.stop() == ("worker:0",)
@@ -113,9 +127,12 @@ def test_runs_beside_each_other_within_a_running_event_loop(home: Desk) -> None:
         runs = [dtctl.up(clusters[0], local=True), await asyncio.to_thread(dtctl.up, clusters[1], local=True)]
         asked = await asyncio.gather(*(asyncio.to_thread(run.status) for run in runs * 4))
         assert {one.run for one in asked} == {run.id for run in runs}
+        assert [dtctl.attach(one).id for one in clusters] == [run.id for run in runs], "each by its name"
         ends = await asyncio.gather(*(asyncio.to_thread(run.wait, 60) for run in runs))
         compared = home.dtctl("compare", *(run.id for run in runs))
         assert "Succeeded" in compared
+        home.dtctl("report", "--run", runs[0].id, "--compare", runs[1].id, "-O", "page.html")
+        assert runs[1].id in (home.project / "page.html").read_text()
         assert [line.split() for line in compared.splitlines() if line.startswith("name ")] == [
             ["name", "demo", "other"]
         ]

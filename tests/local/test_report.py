@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dtctl.render.report.page import page
+from dtctl.render.report import page
 from tests.desk import Desk
 from tests.unit.report.reports import report
 from tests.waiting import eventually

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
-from datetime import datetime
 
 import pytest
 
@@ -24,31 +21,6 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
         made.write_cluster()
         made.dtctl("up", "--local")
         yield made
-
-
-@pytest.mark.nightly
-def test_push_brings_the_code_and_starts_nothing(home: Desk) -> None:
-    home.write_cluster()
-    (home.project / "data.txt").write_text("42")
-    first = home.run("push", "--local")
-    assert first.returncode == 0, first.stderr
-    lines = first.stdout.splitlines()  # the hosts are one machine: what one was sent the other has
-    assert sorted(line.split()[-2:] for line in lines) == [["files", "sent"], ["had", "everything"]]
-    assert re.search(r"^code [0-9a-f]{12}: 3 files, ", first.stderr, re.MULTILINE)
-    [tree] = (home.home / ".dtctl" / "bundles").glob("*/tree")
-    assert (tree / "data.txt").read_text() == "42"
-    assert re.fullmatch(r"node-\[1-2\]: .*had everything\n", home.dtctl("push", "--local", "-q"))
-    assert home.processes() == {}
-    assert not list((home.home / ".dtctl").glob("runs/*"))
-
-
-@pytest.mark.nightly
-def test_runs_lists_them_for_people_and_for_programs(running: Desk) -> None:
-    run = running.status()["run"]
-    assert run in running.dtctl("runs")
-    document = json.loads(running.dtctl("runs", "-o", "json"))
-    assert document["kind"] == "Runs"
-    assert [one["run"] for one in document["runs"]] == [run]
 
 
 def test_ssh_to_a_host_that_is_this_machine_is_a_command_here(running: Desk) -> None:
@@ -73,24 +45,6 @@ def test_status_is_shown_again_until_ctrl_c(running: Desk) -> None:
         watching.send_signal(signal.SIGINT)
         watching.communicate()
     assert watching.returncode == 130
-
-
-@pytest.mark.nightly
-def test_logs_are_chosen_by_time_and_pattern_and_show_when_a_line_was_written(running: Desk) -> None:
-    eventually(lambda: "worker:1 step 3\n" in running.dtctl("logs", "worker:1", "-n", "all"))
-    moment = datetime.now().astimezone().isoformat()
-    eventually(lambda: "worker:1 step" in running.dtctl("logs", "worker:1", "--since", moment))
-    assert "worker:1 step 1\n" not in running.dtctl("logs", "worker:1", "--since", moment)
-    assert "worker:1 step 1\n" in running.dtctl("logs", "worker:1", "--since", "1h")
-    found = running.dtctl("logs", "-n", "all", "-g", r"step [12]$", "--no-prefix")
-    assert {re.sub(r"^\S+ ", "", line) for line in found.splitlines()} == {"step 1", "step 2"}
-    for line in running.dtctl("logs", "worker:1", "-t", "-n", "2").splitlines():
-        stamp, _, rest = line.partition(" ")
-        assert rest.startswith("worker:1 ")
-        assert abs(time.time() - datetime.fromisoformat(stamp).timestamp()) < 60
-    assert running.run("logs", "--since", "yesterday").returncode == 2
-    bad = running.run("logs", "-g", "[")
-    assert (bad.returncode, "is not a regular expression" in bad.stderr) == (2, True)
 
 
 def test_wait_with_a_timeout_exits_with_124(running: Desk) -> None:

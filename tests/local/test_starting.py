@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import pty
-import re
 import signal
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +13,8 @@ import pytest
 
 from dtctl.operations.init import about_template, template_names
 from tests.desk import Desk, cluster_text, desk
-from tests.waiting import PATIENCE_S, eventually, read_until
+from tests.local.test_top import Terminal
+from tests.waiting import PATIENCE_S, eventually
 
 SILENT = "[sh, -c, 'echo loading; exec sleep 1000']"
 """It opens no port, and reports no step."""
@@ -51,18 +49,6 @@ def test_a_program_that_fails_the_same_way_again_ends_the_start_with_its_cause(h
     assert home.processes() == {}
 
 
-def test_a_permanent_exit_ends_up_with_an_error_that_shows_the_cause(home: Desk) -> None:
-    write(home, "[sh, -c, 'echo unknown option --lr >&2; exit 2']")
-    done = home.run("up", "--local")
-    assert done.returncode == 1
-    assert "error: run demo-" in done.stderr
-    assert re.search(r"failed to start: (ps|worker):\d on node-\d: exit code 2", done.stderr), "who was first"
-    assert ":0 | unknown option --lr" in done.stderr or ":1 | unknown option --lr" in done.stderr
-    assert " started: " not in done.stderr
-    assert home.outcome() == "Failed"
-    assert "demo-" in home.dtctl("runs"), "with its logs"
-
-
 def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(home: Desk) -> None:
     """Nobody can be asked here: there is no terminal."""
     write(home, SILENT)
@@ -78,30 +64,20 @@ def test_an_interrupt_after_all_hosts_have_started_leaves_the_run_and_its_logs(h
     assert "loading" in home.dtctl("logs", "ps:0")
 
 
-@pytest.mark.parametrize(("answer", "states"), [(b"y\n", {"stopped"}), (b"\n", {"running"}), (b"\x03", {"running"})])
-def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, answer: bytes, states: set[str]) -> None:
+@pytest.mark.parametrize(("answer", "states"), [("y\n", {"stopped"}), ("\n", {"running"}), ("\x03", {"running"})])
+def test_on_a_terminal_an_interrupt_asks_what_becomes_of_the_run(home: Desk, answer: str, states: set[str]) -> None:
     write(home, SILENT)
-    with Typed(home, "up", "--local") as typed:
-        typed.read_until(b"does not listen")
-        typed.write(b"\x03")
-        typed.read_until(b"Stop run demo-")
-        typed.write(answer)
-        code, output = typed.end()
+    home.env.pop("CI", None)
+    with Terminal(home, "up", "--local") as terminal:
+        terminal.shows("does not listen")
+        terminal.press("\x03")
+        terminal.shows("Stop run demo-")
+        terminal.press(answer)
+        code, output = terminal.ended(), terminal.seen
     assert code == 130, output
     assert set(home.states().values()) == states
     assert "loading" in home.dtctl("logs", "ps:0"), "no interrupt removes logs"
     assert ("interrupted: run demo-" in output) is (states == {"running"})
-
-
-@pytest.mark.nightly
-def test_tasks_that_do_not_listen_for_long_are_named(home: Desk) -> None:
-    write(home, SILENT)
-    with home.start("up", "--local") as starting:
-        output = "".join(read_until(starting.stdout, "do not listen on their ports after 30 s"))
-        starting.send_signal(signal.SIGINT)
-        starting.communicate(timeout=PATIENCE_S)
-    assert "ps:0" in output
-    assert "worker" in output
 
 
 def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(home: Desk) -> None:
@@ -111,56 +87,6 @@ def test_a_controller_that_is_killed_while_it_waits_for_tasks_changes_nothing(ho
         starting.kill()
     assert set(home.states().values()) == {"running"}
     home.dtctl("stop")
-
-
-class Typed:
-    """A command on a terminal of its own."""
-
-    def __init__(self, home: Desk, *args: str) -> None:
-        self._fd, other = pty.openpty()
-        env = {key: value for key, value in home.env.items() if key != "CI"} | {"TERM": "xterm"}
-        self._process = subprocess.Popen(
-            home.argv(*args), cwd=home.project, env=env, stdin=other, stdout=other, stderr=other,
-            start_new_session=True, preexec_fn=_take_terminal(other),
-        )  # fmt: skip
-        os.close(other)
-        self._said = b""
-
-    def __enter__(self) -> Typed:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        os.close(self._fd)
-
-    def write(self, data: bytes) -> None:
-        os.write(self._fd, data)
-
-    def read_until(self, text: bytes) -> None:
-        while text not in self._said:
-            self._said += self._read() or pytest.fail(self._said.decode(errors="replace"))
-
-    def end(self) -> tuple[int, str]:
-        while data := self._read():
-            self._said += data
-        return self._process.wait(PATIENCE_S), self._said.decode(errors="replace")
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._fd, 65536)
-        except OSError:  # EIO: the other end is closed
-            return b""
-
-
-def _take_terminal(fd: int) -> Callable[[], None]:
-    import fcntl
-    import termios
-
-    def take() -> None:
-        fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
-
-    return take
 
 
 @pytest.fixture

@@ -56,20 +56,6 @@ def test_a_project_stops_before_it_continues_from_anothers_output(home: Desk) ->
     assert [path.name for path in output.iterdir()] == ["model"]
 
 
-def test_a_project_that_was_moved_and_an_output_that_was_removed_are_no_hindrance(home: Desk) -> None:
-    first = project(home, "first")
-    home.dtctl("up", "-q", cwd=first)
-    home.dtctl("stop", cwd=first)
-    moved = first.rename(home.home / "moved")
-    home.allow(moved / "cluster.yaml")
-    home.dtctl("up", "-q", cwd=moved)
-    home.dtctl("down", "-y", cwd=moved)
-    shutil.rmtree(home.home / "dtctl" / "demo" / "out")
-    second = project(home, "second")
-    home.dtctl("up", "-q", cwd=second)
-    home.dtctl("down", "-y", cwd=second)
-
-
 def test_a_port_in_use_is_reported_with_a_command_that_starts_the_run(home: Desk) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -111,16 +97,6 @@ def test_runs_share_hosts_though_no_file_says_a_word_about_ports(home: Desk) -> 
     assert "port 2222 is in use on node-1" in refused.stderr
     for place in (home.project, second):
         home.dtctl("down", "--yes", "--grace", "1s", cwd=place)
-
-
-def test_status_shows_the_ports_that_a_host_has_chosen(home: Desk) -> None:
-    place = project(home, "first")
-    assert "127.0.0.1:auto" in home.dtctl("plan", "--set", "ports=auto", cwd=place)
-    home.dtctl("up", "-q", "--set", "ports=auto", cwd=place)
-    (task,) = json.loads(home.dtctl("status", "-o", "json", cwd=place))["tasks"]
-    assert 10_000 <= int(task["address"].partition(":")[2]) < 65_536
-    assert "has not changed" in home.run("up", "--set", "ports=auto", cwd=place).stderr
-    home.dtctl("down", "-y", cwd=place)
 
 
 def test_a_plan_that_cannot_work_is_refused_by_up_as_by_validate(home: Desk) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import pytest
 
 from tests.desk import Desk, desk
 from tests.hosts.fleet import Fleet, module_fleet
-from tests.training.test_on_fleet import idle, newest_step, write_inventory
 from tests.waiting import eventually
 
 pytestmark = [pytest.mark.fleet, pytest.mark.training, pytest.mark.nightly, pytest.mark.timeout(900)]
@@ -30,10 +30,33 @@ def user(fleet: Fleet, tmp_path: Path) -> Iterator[Desk]:
         made.write_ssh_config(fleet.ssh_config.read_text())
         made.project = made.home / "digits"
         made.dtctl("init", "digits", cwd=made.home)
-        write_inventory(made, fleet, workers="gpu-[2-4]")
+        write_inventory(made, fleet)
         fleet.crash(fleet["gpu-4"])
         yield made
         fleet.restore()
+
+
+def idle(fleet: Fleet) -> bool:
+    """Nothing of ours runs on any host."""
+    return not any(host.processes() for host in fleet.hosts)
+
+
+def write_inventory(user: Desk, fleet: Fleet) -> None:
+    """Puts the fleet's hosts and this Python into the file that `dtctl init` wrote, as its user would."""
+    file = user.project / "cluster.yaml"
+    text = file.read_text()
+    hosts = "hosts:\n" + "".join(f"  {host.name}: {host.address}\n" for host in fleet.hosts)
+    text = re.sub(r"^hosts:\n(?:  .*\n)+", hosts, text, flags=re.MULTILINE)
+    text = re.sub(r"^  ps: .*$", "  ps: {hosts: gpu-1}", text, flags=re.MULTILINE)
+    text = re.sub(r"^  worker: .*$", '  worker: {hosts: "gpu-[2-4]"}', text, flags=re.MULTILINE)
+    text = text.replace("  # python: /opt/venv/bin/python", f"  python: {sys.executable}")
+    file.write_text(text)
+
+
+def newest_step(user: Desk, *, code: int = 0) -> int:
+    """Step of the run's newest complete checkpoint; 0 if there is none."""
+    found = json.loads(user.dtctl("checkpoints", "-o", "json", code=code))["checkpoints"]
+    return max((entry["newestComplete"]["step"] for entry in found if entry["newestComplete"]), default=0)
 
 
 def test_a_run_without_a_host_trains_to_its_end(user: Desk, fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from dtctl.agent.records.reasons import Fact, fact
 from dtctl.agent.records.vitals import DiagnoseResult, Machine, TaskVitals
 from dtctl.agent.records.whole_run import Contact, RunView
 from dtctl.agent.run.cause import cause_of_end
-from dtctl.operations.diagnosis.signature import Facts, Match
+from dtctl.operations.diagnosis import Facts, Match
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, TaskStatus, Verdict
 from tests.unit.coordinated import viewed

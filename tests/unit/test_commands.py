@@ -79,13 +79,13 @@ def asked(found: answers.GcResult, monkeypatch: pytest.MonkeyPatch, *, terminal:
     return questions
 
 
-def test_a_person_is_asked_before_anything_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_asks_for_confirmation(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(BUNDLE, monkeypatch, terminal=True) == ["Remove these files?"]
     assert asked(PROCESS, monkeypatch, terminal=True) == ["End these processes and remove the files?"]
     assert asked(NOTHING, monkeypatch, terminal=True) == []
 
 
-def test_where_nobody_can_answer_processes_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_processes_are_not_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert asked(BUNDLE, monkeypatch, terminal=False) == []
     with pytest.raises(UsageError):
         asked(PROCESS, monkeypatch, terminal=False)
@@ -133,7 +133,7 @@ def objects(output: str) -> list[Any]:
     return [json.loads(line) for line in output.splitlines()]
 
 
-def test_every_command_has_it_or_a_reason() -> None:
+def test_every_command_has_json_output_or_a_reason_why_not() -> None:
     assert [name for name in commands() if name not in SPEAKING and name not in WITHOUT_CLUSTER] == []
 
 
@@ -197,5 +197,5 @@ def test_a_result_without_a_host_is_one_document(typed: Typed) -> None:
         ("ssh worker:0 tool -o json", False),
     ],
 )
-def test_it_is_seen_in_a_command_line_that_may_make_no_sense(command: str, wanted: bool) -> None:
+def test_json_output_is_recognised_in_an_invalid_command_line(command: str, wanted: bool) -> None:
     assert wants_json(shlex.split(command)) is wanted

@@ -102,7 +102,7 @@ def test_mistakes_in_the_file_complete_nothing_and_say_nothing(
         ([], [], ""),
     ],
 )
-def test_words_that_bash_has_taken_apart_are_put_together(args: list[str], joined: list[str], begun: str) -> None:
+def test_words_split_by_bash_are_rejoined(args: list[str], joined: list[str], begun: str) -> None:
     assert rejoined(args) == (joined, begun)
 
 
@@ -130,7 +130,7 @@ OFFERED = """_arguments '*: :(("json":"the run''s words"\n"text"))'"""
         ("", ""),
     ],
 )
-def test_an_option_belongs_to_the_word_that_it_begins(line: str, option: str) -> None:
+def test_an_option_completes_within_its_own_word(line: str, option: str) -> None:
     assert begun(line) == option
 
 

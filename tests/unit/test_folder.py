@@ -57,7 +57,7 @@ def test_the_new_content_is_for_its_owner_alone_whatever_the_umask_says(tmp_path
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
 @pytest.mark.parametrize("call", ["open", "fchmod", "fsync"])
-def test_what_comes_meanwhile_leaves_the_old_content_alone(
+def test_a_failure_while_writing_keeps_the_old_content(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
     file = tmp_path / "record.json"
@@ -171,7 +171,7 @@ def test_another_name_of_a_file_elsewhere_is_not_added_to_in_a_project(project: 
         file.write(b", too")
 
 
-def test_what_calls_itself_a_file_and_has_nothing_to_read_yet_is_an_error() -> None:
+def test_a_file_without_content_to_read_yet_is_an_error() -> None:
     """As /proc/kmsg."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
@@ -182,7 +182,7 @@ def test_what_calls_itself_a_file_and_has_nothing_to_read_yet_is_an_error() -> N
         os.close(writing)
 
 
-def test_the_longest_name_of_any_alphabet_is_replaced(tmp_path: Path) -> None:
+def test_names_of_maximal_length_are_replaced_in_any_alphabet(tmp_path: Path) -> None:
     name = "é" * 127
     replace_file(tmp_path / name, b"new")
     assert (tmp_path / name).read_bytes() == b"new"
@@ -301,7 +301,7 @@ def written(tree: ast.AST) -> list[str]:
         ("tempfile.TemporaryFile()", False),
     ],
 )
-def test_what_writes_is_known(code: str, writes: bool) -> None:
+def test_the_functions_that_write_are_listed(code: str, writes: bool) -> None:
     assert bool(written(ast.parse(code))) == writes
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import dtctl
-from dtctl import errors
+from dtctl import api, errors
 from dtctl.api.run import _check
 from dtctl.errors import AgentError, ConfigError, DtctlError, ExitCode, Place, Problem, TransportError
 from dtctl.model import TaskId
@@ -21,6 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_every_name_is_there_and_no_other() -> None:
     assert {name: getattr(dtctl, name) for name in dtctl.__all__}.keys() <= set(dir(dtctl))
+    offered = {name for name, value in vars(api).items() if not (name.startswith("_") or inspect.ismodule(value))}
+    assert offered | {"errors"} == set(dtctl.__all__)
+    assert dtctl.__all__ == sorted(dtctl.__all__)
     with pytest.raises(AttributeError, match="module 'dtctl' has no attribute 'start'"):
         dtctl.start  # noqa: B018
 

@@ -67,7 +67,7 @@ def ssh(record: RunRecord, host: str) -> SshSettings:
 
 
 @pytest.mark.parametrize("command", CHANGING)
-def test_what_changes_something_guesses_no_cluster_and_names_those_it_could_be(
+def test_changing_commands_name_candidate_clusters_and_guess_none(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started(project(tmp_path / "one"), "digits-1", 1.0)
@@ -85,7 +85,7 @@ def test_what_changes_something_guesses_no_cluster_and_names_those_it_could_be(
 
 
 @pytest.mark.parametrize("command", LOOKING)
-def test_what_only_looks_shows_the_last_run_and_says_so(
+def test_reading_commands_show_the_last_run_and_say_so(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     started(project(tmp_path / "one"), "digits-1")
@@ -97,7 +97,7 @@ def test_what_only_looks_shows_the_last_run_and_says_so(
     )
 
 
-def test_what_only_looks_shows_another_run_once_the_last_is_taken_down(tmp_path: Path) -> None:
+def test_reading_commands_show_another_run_after_down(tmp_path: Path) -> None:
     started(project(tmp_path / "one"), "digits-1", 1.0)
     started(project(tmp_path / "two", "words"), "words-7", 2.0)
     Memory().forget("words-7")
@@ -154,7 +154,7 @@ def test_a_run_whose_directory_is_gone_is_named_by_its_id(tmp_path: Path, monkey
     assert refused.value.hint.splitlines()[1] == "dtctl down --run digits-0 -y"
 
 
-def test_what_is_known_of_the_end_is_shown_and_what_may_go_on_comes_first(tmp_path: Path) -> None:
+def test_known_outcomes_are_shown_and_unfinished_runs_first(tmp_path: Path) -> None:
     started(project(tmp_path / "one"), "digits-1", 1.0)
     ended = started(project(tmp_path / "two", "words"), "words-7", 2.0)
     Memory().change(ended, outcome="Succeeded")
@@ -187,7 +187,7 @@ def test_a_run_of_another_cluster_than_the_one_that_is_named_is_an_error(tmp_pat
         Scope("stop", named="words", run="digits-1").record()
 
 
-def test_a_mended_file_counts_for_the_run_that_was_started_from_it(tmp_path: Path) -> None:
+def test_a_corrected_file_applies_to_its_running_run(tmp_path: Path) -> None:
     file = project(tmp_path / "one")
     started(file, "digits-1")
     project(tmp_path / "one", key="new_key", port=2200)
@@ -211,7 +211,7 @@ def test_an_unchanged_file_is_not_parsed_and_a_changed_one_only_once(
     assert ssh(Scope("status", config=file).record(), "a").identity_file == str(tmp_path / "one" / "new_key")
 
 
-def test_what_up_was_shown_by_its_command_line_counts_until_the_file_says_something_else(tmp_path: Path) -> None:
+def test_overrides_of_up_apply_until_the_file_changes(tmp_path: Path) -> None:
     file = project(tmp_path / "one")
     started(file, "digits-1", user="me")
     project(tmp_path / "one", port=2200)
@@ -223,7 +223,7 @@ def test_what_up_was_shown_by_its_command_line_counts_until_the_file_says_someth
 @pytest.mark.parametrize(
     ("now", "why"), [(None, "there is no such file"), ("hosts: [", "cluster.yaml"), (TEXT, "cluster.yaml")]
 )
-def test_what_is_remembered_counts_where_the_file_shows_nothing_and_that_is_said(
+def test_recorded_routes_apply_where_the_file_has_none(
     now: str | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = project(tmp_path / "one")
@@ -257,9 +257,7 @@ def test_a_run_of_this_machine_does_not_follow_the_file(tmp_path: Path, capsys: 
     assert capsys.readouterr().err == ""
 
 
-def test_what_is_ended_is_named_and_another_directorys_run_is_left_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_another_directory_is_not_ended(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     own = started(project(tmp_path / "one"), "digits-1", 1.0)
     other = started(project(tmp_path / "two"), "digits-2", 2.0)
     tasks = (TaskId("worker", 0), TaskId("worker", 1))

@@ -103,6 +103,8 @@ class Coordinator:
         dial. Where the controller has cancelled the start, it has told all.
         """
         known = self.view.hosts[host]
+        if not known["connected"] and not (known["state"] and known["state"]["tasks"]) and not self.view.tasks_on(host):
+            return True  # a spare that has nothing to end
         if not (self._kept or known["connected"]):
             is_told = headline(why_of(self.view.data["condition"])) == "rolled_back"
             if self._takes_back(host) if known["state"] else is_told or self._now - self._began >= COME_S:
@@ -354,9 +356,10 @@ class Coordinator:
         return set(self.view.tasks) if waits else incidents.held(self.view).union(self._draining.returning())
 
     def _missed_hosts(self) -> Dict[str, float]:
-        """Those that are away, and since when, though they are not drained."""
+        """Those with tasks that are away, and since when, though they are not drained."""
         drained = drains.drained_hosts(self.view.intents) if self.contacts.away else []
-        return {host: since for host, since in self.contacts.away.items() if host not in drained}
+        away = [host for host in self.contacts.away if host not in drained and self.view.tasks_on(host)]
+        return {host: self.contacts.away[host] for host in away}
 
     def _host_given_up(self, now: float) -> Optional[Judgement]:
         limit_s = self.view.recovery["host_timeout_s"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..link.peer import FromDialer
     from ..records.messages import Hello, HostReport, News, Progress
     from ..records.run_state import Intent, Intents, State
-    from ..records.spec import CoordinatorAddress, Spec
+    from ..records.spec import CoordinatorAddress, Moved, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .voting import Reception, Voter
@@ -49,6 +49,8 @@ class Following:
         self.connected = False
         self.may_start = not rebooted
         """False while an agent whose machine was restarted has not heard that the run is still this one."""
+        self.moved: Optional[Moved] = None
+        """What this agent is to begin anew with: other hosts have the tasks of some, or this one has."""
         self.first_steps: Mapping[str, float] = {}
         """Of tasks here that have reported no step: how long their peers took for theirs."""
         self._recovering = False
@@ -92,6 +94,10 @@ class Following:
         elif intent.lost_session and now - self._heard >= self._spec["start_timeout_s"]:
             wanted.update(_never_begun(intent.value["tasks"]))
         return wanted or None
+
+    def silent_s(self, now: float) -> float:
+        """How long it has been out of touch with the coordinator."""
+        return 0.0 if self.connected else now - self._heard
 
     def register(self, waiting: select.poll) -> None:
         for part in self._parts():
@@ -143,6 +149,9 @@ class Following:
             self._voter.take_lease(self._place["host"], message)
         elif message["type"] == "welcome" and message["term"] < self._term:
             self._move_at = now  # its term is over, and it will hear of it
+        elif message["type"] == "welcome" and message["moved"]["number"] > self._spec["moved"]["number"]:
+            self._note_term(message["term"], now)
+            self.moved = message["moved"]
         elif message["type"] == "welcome":
             self._note_term(message["term"], now)
             self.connected = True
@@ -274,6 +283,7 @@ def hello(spec: Spec, state: State, intent: IntentFollower, events: int) -> Hell
         "host": spec["host"],
         "agent": state["agent"],
         "events": events,
+        "moved": spec["moved"]["number"],
         **_fields(state, intent),
     }
 

@@ -16,6 +16,7 @@ from ..records.reasons import because, fact
 from ..records.spec import has_lead, is_alone
 from ..records.whole_run import Event, HistoryEvent, RequestBook, RunView
 from ..run import environment
+from .commits import Commits
 from .contacts import AWAY_S, Answering
 from .coordinator import Coordinator
 from .following import hello, news
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from ..records.messages import Orders
     from ..records.reasons import Fact
     from ..records.run_state import Intents, State
-    from ..records.spec import Spec
+    from ..records.spec import Moved, Spec
     from ..run.intents import IntentFollower
     from ..run.runfiles import RunFiles
     from .view import FromAgent
@@ -76,21 +77,24 @@ class Leading:
     ) -> None:
         self.recovering = False
         self.first_steps: Mapping[str, float] = {}
+        self.moved: Optional[Moved] = None
+        """What this host's agent is to begin anew with."""
         self._over = False
         self._files = files
-        self._spec = spec
+        self._follows = spec["moved"]["number"]
+        """The number of the moves that this host's agent follows."""
         self._host = spec["host"]
         self._path = files.path("cluster.json")
         self._voter = voter
-        self._published = (0, 0)
-        self._publish_at = now
-        self._held: List[Tuple[Tuple[int, int], str, Orders]] = []
-        """Orders that go out when a majority of the voters has what they follow from, and in which version that is."""
-        self._end: Optional[Tuple[int, int]] = None
-        """The first version in which the outcome is decided."""
+        self._commits = Commits(voter, now) if voter is not None else None
         self._history = History(files.path("history.jsonl"))
         wall = time.time()
-        view, damage = self._read_view()
+        view, damage = self._read_view(spec)
+        if view is not None and view["moved"]["number"] > self._follows:
+            spec = files.spec(view["moved"])
+        elif view is not None:
+            view["moved"] = spec["moved"]
+        self._spec = spec
         services = Services(self._newest_checkpoint, self._repair_checkpoints, random.random, self._lost_checkpoint)
         has_lease = voter.election.has_lease if voter is not None else None
         self.coordinator = Coordinator(spec, view or first_view(spec, wall), services, now, has_lease)
@@ -120,7 +124,12 @@ class Leading:
 
     @property
     def may_start(self) -> bool:
-        return self.coordinator.may_start
+        return self.coordinator.may_start and not self._moves
+
+    @property
+    def _moves(self) -> bool:
+        """Hosts take the places of others: nothing else happens until a majority knows it, and all begin anew."""
+        return self.coordinator.view.data["moved"]["number"] > self._follows
 
     @property
     def over(self) -> bool:
@@ -131,11 +140,13 @@ class Leading:
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Optional[Intents]:
         self.coordinator.wall = wall
         self._listen(now)
-        self._hear_own(now, wall, state, intent)
+        if not self._moves:
+            self._hear_own(now, wall, state, intent)
         if self._hub is not None:
             for host, message in self._hub.step(now):
                 self._receive(host, message, now, wall)
-        self._read_requests(now, wall)
+        if not self._moves:
+            self._read_requests(now, wall)
         self._ask_machines(now)
         wanted: Intents = {}
         if now >= self._decide_at:
@@ -143,10 +154,16 @@ class Leading:
         self._save(now)
         if self._voter is not None:
             self._vote(self._voter, now)
-            self._send_held(now, wanted)
+            self._move()
+        if self._commits is not None:
+            for host, orders in self._commits.released(self.coordinator.view, self.coordinator.decided, now):
+                self._give(host, orders, wanted)
         if self._posting is not None and intent.value["session"] is None:  # a start that is rolled back is not reported
             self._posting.step(self.coordinator.view.data, over=self._over, now=now)
         return wanted or None
+
+    def silent_s(self, now: float) -> float:
+        return 0.0
 
     def register(self, waiting: select.poll) -> None:
         readers = [*(self._hub.readers() if self._hub else ()), *(self._posting.readers() if self._posting else ())]
@@ -218,11 +235,11 @@ class Leading:
     def _record_of_hook(self, why: List[Fact]) -> None:
         self._history.add(made(HistoryEvent, time=time.time(), kind="contact", host=self._host, **because(why)))
 
-    def _read_view(self) -> Tuple[Optional[RunView], Optional[Fact]]:
+    def _read_view(self, spec: Spec) -> Tuple[Optional[RunView], Optional[Fact]]:
         """The view that an earlier coordinator left, or what is wrong with it; a damaged one is put aside."""
         try:
             found = paths.read_record(self._path, RunView)
-            if found is None or is_of(found, self._spec):
+            if found is None or is_of(found, spec):
                 return found, None
             why = "%s is about another run" % self._path
         except paths.Damaged as damage:
@@ -258,6 +275,10 @@ class Leading:
             self._welcome.discard(host)
             self.coordinator.receive(host, message, now, wall)
             self._news()
+        elif message["type"] == "hello" and self._voter is not None and (self._moves or not self._voter.election.leads):
+            self._hub.redirect(host, self._voter.place[1])  # until it has begun anew, or is elected again
+        elif message["type"] == "hello" and message["moved"] < self._follows:
+            self._send_moves(host, self._hub)
         elif message["type"] == "hello" or host in self._welcome:
             problem = self.coordinator.view.problem(host, message)
             if problem is None:
@@ -270,16 +291,21 @@ class Leading:
             self._history.add_events(host, message["from"], message["events"], now, wall)
             return
         if message["type"] == "hello":
-            if self._voter is not None and not self._voter.election.leads:
-                hub.redirect(host, self._voter.place[1])  # until it is elected again
-                return
             self._welcome.add(host)
             held = self._history.received(host)
             welcome = {"type": "welcome", "v": PROTOCOL, "events_from": held, "progress": True}
-            term = self._voter.election.ballot["term"] if self._voter is not None else 0
-            hub.send(host, {**welcome, "may_start": self.may_start, "term": term})
+            hub.send(host, {**welcome, "may_start": self.may_start, "term": self._term})
         if self.coordinator.receive(host, message, now, wall):
             self._news()
+
+    @property
+    def _term(self) -> int:
+        return self._voter.election.ballot["term"] if self._voter is not None else 0
+
+    def _send_moves(self, host: str, hub: Hub) -> None:
+        """To an agent that follows older ones: its tasks are others now, or others' addresses are."""
+        welcome = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "may_start": False, "term": self._term}
+        hub.send(host, {**welcome, "moved": self.coordinator.view.data["moved"]})
 
     def _reject(self, host: str, problem: str, hub: Hub, now: float, wall: float) -> None:
         """Its connection ends, and the genuine agent's next one heals it."""
@@ -329,7 +355,17 @@ class Leading:
         if voter.election.leads and voter.election.memo[0] != voter.election.ballot["term"]:
             self._save(now, at_once=True)  # nothing that was decided before holds in a new term until it is published
 
+    def _move(self) -> None:
+        moved = self.coordinator.view.data["moved"]
+        if self._moves and self._commits is not None and self._commits.has(moved):
+            self.moved = moved
+
     def _decide(self, now: float, wall: float, wanted: Intents) -> None:
+        if self._moves:
+            self._decide_at = now + LOOK_S
+            if self._commits is not None and not self._commits.has_published(self.coordinator.view.data["moved"]):
+                self._save(now, at_once=True)
+            return
         self.coordinator.step(now, wall)
         self._decided = now
         due = self.coordinator.due()
@@ -338,35 +374,15 @@ class Leading:
         if any(message["intents"] for _, message in orders):
             self._save(now, at_once=True)  # first: a coordinator after this one has to know what was wanted, and why
         self._unsaved = self._unsaved or bool(orders)
-        if self.coordinator.decided and self._end is None:
+        commits = self._commits
+        if commits is not None and self.coordinator.decided and not commits.knows_end:
             self._save(now, at_once=True)
-            self._end = self._published
+            commits.note_end()
         for host, message in orders:
-            if self._held or self._waits(now):
-                self._held.append((self._published, host, message))
+            if commits is not None and commits.waits(now):
+                commits.hold(host, message)
             else:
                 self._give(host, message, wanted)
-
-    def _waits(self, now: float) -> bool:
-        """For the voters, before orders go out. Without a lease nothing is started; nor when the outcome is decided,
-        which the voters are to know: later orders find ever fewer of them, as hosts where nothing is left leave.
-        """
-        if self._voter is None or not self._voter.election.has_lease(now):
-            return False
-        return self._end is None or self._voter.election.committed < self._end
-
-    def _send_held(self, now: float, wanted: Intents) -> None:
-        assert self._voter is not None
-        while self._held and self._voter.election.committed >= self._held[0][0]:
-            _, host, message = self._held.pop(0)
-            self._give(host, message, wanted)
-        if self._held and self.coordinator.decided and not self._waits(now):
-            intents = self.coordinator.view.intents  # what was to be started before is to end now
-            for _, host, message in self._held:
-                self._give(
-                    host, {**message, "intents": {task: intents[task].copy() for task in message["intents"]}}, wanted
-                )
-            self._held.clear()
 
     def _give(self, host: str, message: Orders, wanted: Intents) -> None:
         """`wanted`: what is new for this host's own tasks."""
@@ -400,19 +416,9 @@ class Leading:
             self._unsaved = True
         else:
             self._unsaved = False
-            self._publish(now, at_once=decided)
+            if self._commits is not None:
+                self._commits.publish(data, now, at_once=decided)
         self._save_at = now + SAVE_S
-
-    def _publish(self, now: float, *, at_once: bool) -> None:
-        """To the voters, from among whom the next coordinator would come."""
-        voter = self._voter
-        if voter is None or not voter.election.leads or not (at_once or now >= self._publish_at):
-            return
-        try:
-            self._published = voter.publish(self.coordinator.view.data, now)
-        except OSError as error:
-            log.note("memo: %s" % error)
-        self._publish_at = now + SIGN_OF_LIFE_S
 
     def _newest_checkpoint(self) -> Optional[Checkpoint]:
         """Where the lead is elsewhere, that none is seen here means nothing."""

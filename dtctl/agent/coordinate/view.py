@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..records.kinds import made
 from ..records.reasons import because, fact, said
 from ..records.run_state import Entry
-from ..records.spec import comes_back_alone
+from ..records.spec import comes_back_alone, hosts_of
 from ..records.values import FINAL
 from ..records.whole_run import MOST_WARNINGS, RunView
 from ..run import drains, goodput, hangs, intents, outcome
@@ -40,25 +40,25 @@ def first_view(spec: Spec, wall: float) -> RunView:
         condition=created,
         conditions=[],
         warnings=[],
-        hosts={member["host"]: {"absent": member["host"] in spec["absent"]} for member in spec["roster"]},
+        hosts={host: {"absent": host in spec["absent"]} for host in hosts_of(spec)},
         intents={member["task"]: {"want": "hold"} for member in spec["roster"]},
         incidents=[],
         restarts=0,
         request_serial=0,
         missing=None,
         account=goodput.begun(wall),
+        moved=spec["moved"],
     )
 
 
 def is_of(view: RunView, spec: Spec) -> bool:
     """Whether a view that was read from the disk is about the tasks and hosts of the run."""
-    hosts = {member["host"] for member in spec["roster"]}
     tasks = {member["task"] for member in spec["roster"]}
-    return view["run"] == spec["run"] and set(view["hosts"]) == hosts and set(view["intents"]) == tasks
+    return view["run"] == spec["run"] and set(view["hosts"]) == set(hosts_of(spec)) and set(view["intents"]) == tasks
 
 
 class View:
-    """`data` is what cluster.json holds; the spec's roster and stages never change."""
+    """`data` is what cluster.json holds. A roster that changes needs another View."""
 
     def __init__(self, spec: Spec, data: RunView) -> None:
         self.spec = spec
@@ -94,7 +94,7 @@ class View:
         """Why a host's message cannot be true, though it is a record: it reports its own tasks, and no others."""
         own = {*self.tasks_on(host)}
         if message["type"] == "events":
-            odd = {event["task"] for event in message["events"] if event is not None} - own
+            odd = {event["task"] for event in message["events"] if event is not None} - own - self._once_on(host)
         elif message["type"] == "progress":
             if self.hosts[host]["state"] is None:
                 return "it reports progress before its state"
@@ -129,6 +129,12 @@ class View:
 
     def tasks_on(self, host: str) -> List[str]:
         return self._on[host]
+
+    def _once_on(self, host: str) -> Set[str]:
+        """Tasks that have been there, or may have been."""
+        spare = self.spec["spares"].get(host)
+        own = (task for task, member in self.roster.items() if member["seat"] == host)
+        return {*own, *(spare["addresses"] if spare is not None else ())}
 
     def role(self, task: str) -> Role:
         return self.roster[task]["role"]

@@ -8,7 +8,7 @@ import time
 from ..host import locks, paths, processes
 from ..host.secrets import Masks
 from ..records.vitals import MOST_PROCESSES, MOST_THREADS
-from . import threads
+from . import kernel_threads
 from .stacks import Room, Stacks, ask_py_spy, find_py_spy
 
 TYPE_CHECKING = False
@@ -85,7 +85,7 @@ class _Asked:
         missing: Optional[Missing] = None
         way: Optional[str] = None
         most = min(MOST_THREADS, self._room.threads)
-        kernel, kernel_omitted = threads.of_process(pid, most)  # before it is asked, which wakes it
+        kernel, kernel_omitted = kernel_threads(pid, most)  # before it is asked, which wakes it
         self._room.threads -= len(kernel)
         if time.monotonic() > self._until:
             missing = "no_time"

@@ -13,7 +13,7 @@ import time
 from ..host import files, processes
 from ..records import kinds
 from ..records.vitals import LONGEST_NAME, LONGEST_PATH, MOST_FRAMES, MOST_STACKS
-from .threads import FILE, SIGNAL, Signals, descriptors_of
+from . import FILE, SIGNAL, Signals, descriptors_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -551,7 +551,7 @@ EXCHANGES = {
     "down": Exchange("down.down", requests.DownRequest, DownResult),
     "exec": Exchange("execute.execute", requests.ExecRequest, ExecResult),
     "diagnose": Exchange("health.diagnose", requests.Request, DiagnoseResult),
-    "check": Exchange(".checks.serving.check", requests.CheckRequest, CheckResult),
+    "check": Exchange(".checks.check", requests.CheckRequest, CheckResult),
     "events": Exchange("logs.events", requests.EventsRequest, EventsResult),
     "metrics": Exchange("health.metrics", requests.MetricsRequest, MetricsResult),
     "dump": Exchange("health.dump", requests.DumpRequest, RunResult),

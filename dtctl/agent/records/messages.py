@@ -2,6 +2,7 @@
 
 from .kinds import AtMost, Default, Dict, List, NotRequired, OneOf, Optional, Record, Within
 from .run_state import Advance, AgentProcess, Intents, State
+from .spec import Moved
 from .values import Count, Name, Reason, Seconds, TaskName
 from .vitals import Machine
 from .whole_run import Event, HistoryEvent, RunView, Version
@@ -31,6 +32,8 @@ class Hello(HostReport):
     agent: AgentProcess
     events: Count
     """Lines in its events.jsonl."""
+    moved: Default[Count, 0]
+    """The number of the moves that it follows."""
 
 
 class News(HostReport):
@@ -77,6 +80,8 @@ class Welcome(Record):
     """An agent whose machine was restarted may start tasks: the run is still this coordinator's."""
     term: Default[Count, 0]
     """In which it was elected; an agent obeys none of an older one."""
+    moved: Default[Moved, {}]
+    """Newer than those that the agent follows: it ends what it has no more, begins anew with them, and says hello."""
 
 
 class Orders(Record):

@@ -109,6 +109,7 @@ SENTENCES = {
     "restarted_with": "restarted with %(task)s (%(rest)s)",
     "session_lost": "the controller was lost before the start was complete",
     "isolated": "no message from the coordinator for %(seconds).0f s",
+    "moved_away": "another host has the place of %(host)s",
     "ended_meanwhile": "the run was ended while this host was away",
     # the state of the run
     "no_task_runs": "no task runs yet",

@@ -71,6 +71,8 @@ class Intent(Because):
     """It may start before those that it needs are ready: a failure until then is not its own."""
     ends_run: Default[Optional[How], None]
     """The whole run is to end, as a session on the task's host was asked."""
+    after: Default[Count, 0]
+    """Attempts are numbered from the one after this: it was the last on another host."""
 
 
 Intents = Dict[TaskName, Intent]
@@ -82,6 +84,8 @@ class IntentFile(Record):
     serial: Count
     session: Default[Optional[Process], None]
     """The session that began the run; null once the run is kept."""
+    ends_run: Default[Optional[How], None]
+    """As that of an intent, on a host without tasks."""
     tasks: Intents
 
 
@@ -229,6 +233,8 @@ class State(Record):
     finished: Default[bool, False]
     """All tasks are final, and the supervisor has ended."""
     machine: Default[Optional[Machine], None]
+    unseen: Default[Optional[AtMost[List[Path], 100]], None]
+    """Directories of checkpoints that are not those that the lead's host has; null: it has not been found out."""
     tasks: Entries
 
 

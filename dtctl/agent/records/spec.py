@@ -57,6 +57,8 @@ class Member(Record):
     """Its success is, with that of the others that decide, the run's."""
     serves: Default[bool, False]
     """Others need it to their end: it is not waited for after a success, and stopped last."""
+    seat: Default[Optional[Name], None]
+    """The host that `up` has put it on, where another one has taken its place."""
 
 
 class Stage(Record):
@@ -158,6 +160,31 @@ class RecoverySpec(Record):
     host_timeout_s: Default[Optional[Seconds], None]
     """null: never."""
     reboot: Default[OneOf["auto", "never"], "auto"]
+    replace_s: Default[Optional[Seconds], None]
+    """A host that was not heard for so long is replaced by a spare; null: never."""
+
+
+MOST_SEATS = 4096
+
+Seat = Name
+"""The place of a host of the roster, named after it: its tasks are those that `up` has put there."""
+
+
+class Moved(Record):
+    """Who has taken the places of whom. Also moved.json: as the agent there follows it."""
+
+    number: Default[Count, 0]
+    """Counts the changes: of two the one with the higher number holds."""
+    seats: Default[AtMost[Dict[Seat, Name], MOST_SEATS], {}]
+    """Seat -> the host that has its tasks. Every other host has its own."""
+
+
+class Spare(Record):
+    """A host that has no tasks until it takes those of another."""
+
+    address: Line
+    addresses: Default[AtMost[Dict[TaskName, Optional[Line]], MOST_TASKS], {}]
+    """Of the tasks that it can take: where each would listen here."""
 
 
 class Inventory(Record):
@@ -183,6 +210,11 @@ class Inventory(Record):
     """The host that coordinates the run; null: the lead's, as at the beginning."""
     term: Default[Count, 0]
     """In which it was elected."""
+    spares: Default[AtMost[Dict[Name, Spare], MOST_SEATS], {}]
+    arbiters: Default[AtMost[List[Name], MOST_SEATS], []]
+    """Hosts that only vote."""
+    moved: Default[Moved, {}]
+    """The roster is as it is after that."""
 
 
 FEWEST_VOTERS = 3
@@ -194,7 +226,8 @@ MOST_VOTERS = 7
 class Spec(Inventory):
     """spec.json: all that an agent has to know of its run. It never changes.
 
-    `elected`, `term` and `coordinator` are those of the moment where an agent or a session has read it.
+    `elected`, `term` and `coordinator`, and `moved`, `roster` and `tasks`, are those of the moment where an agent or a
+    session has read it (run/seats.py).
     """
 
     version: Within[int, VERSION, VERSION]
@@ -205,6 +238,8 @@ class Spec(Inventory):
     """Who has started it."""
     tasks: AtMost[List[TaskSpec], MOST_TASKS]
     """Those of this host."""
+    seats: Default[AtMost[Dict[Seat, AtMost[List[TaskSpec], MOST_TASKS]], MOST_SEATS], {}]
+    """Those that it would have in the place of another host."""
     grace_s: Seconds
     recovery: RecoverySpec
     dirs: Default[Paths, []]
@@ -212,6 +247,8 @@ class Spec(Inventory):
     brought_along: Default[Paths, []]
     """Looked for after the setup: a host that lacks one is refused."""
     checkpoint_dirs: Default[Paths, []]
+    keeps_checkpoints_by_url: Default[bool, False]
+    """They are in storage that every host sees, by its URLs."""
     bundle: Default[Optional[BundleId], None]
     copied: Default[bool, False]
     """Its tasks work in the cluster's working directory, which has a copy of the code; false: in the bundle itself."""
@@ -234,11 +271,12 @@ class Spec(Inventory):
 
 @also(Spec)
 def _can_be_given_to_programs(spec: Spec) -> None:
-    for task in spec["tasks"]:
-        if not task["argv"]:
-            raise InvalidValue.at(("tasks", task["id"], "argv"), "a command", task["argv"])
-        refuse_unfit(("tasks", task["id"], "argv"), task["argv"])
-        refuse_unfit(("tasks", task["id"], "env"), task["env"], task["env"].values())
+    for place, tasks in [(("tasks",), spec["tasks"]), *((("seats", seat), own) for seat, own in spec["seats"].items())]:
+        for task in tasks:
+            if not task["argv"]:
+                raise InvalidValue.at((*place, task["id"], "argv"), "a command", task["argv"])
+            refuse_unfit((*place, task["id"], "argv"), task["argv"])
+            refuse_unfit((*place, task["id"], "env"), task["env"], task["env"].values())
     for name in ("dirs", "checkpoint_dirs", "brought_along"):
         refuse_unfit((name,), spec[name])
     environment = spec["environment"]
@@ -248,6 +286,19 @@ def _can_be_given_to_programs(spec: Spec) -> None:
     if spec["setup"]:
         refuse_unfit(("setup", "env"), spec["setup"]["env"], spec["setup"]["env"].values())
         refuse_unfit(("setup", "text"), [spec["setup"]["text"]])
+
+
+@also(Spec)
+def _has_whole_seats(spec: Spec) -> None:
+    """What a host would have in the place of another is that one's tasks."""
+    for seat, tasks in spec["seats"].items():
+        there = [member["task"] for member in spec["roster"] if member["host"] == seat]
+        if not there or sorted(task["id"] for task in tasks) != sorted(there):
+            raise InvalidValue.at(("seats", seat), "the tasks of a host of the roster", [task["id"] for task in tasks])
+    for host, spare in spec["spares"].items():
+        odd = spare["addresses"].keys() - {member["task"] for member in spec["roster"]}
+        if odd:
+            raise InvalidValue.at(("spares", host, "addresses"), "tasks of the roster", min(odd))
 
 
 @also(Spec)
@@ -275,11 +326,17 @@ def _has_its_lead(inventory: Inventory) -> None:
 
 
 def check_absent(spec: Spec, absent: "Iterable[str]") -> None:
-    """A run can be without any host of its roster but the one that decides for it."""
-    known = {member["host"] for member in spec["roster"]} - {spec["coordinator"]["host"]}
+    """A run can be without any of its hosts but the one that decides for it."""
+    known = set(hosts_of(spec)) - {spec["coordinator"]["host"]}
     for host in absent:
         if host not in known:
-            raise InvalidValue.at(("absent",), "hosts of the roster, and not the coordinator's", host)
+            raise InvalidValue.at(("absent",), "hosts of the run, and not the coordinator's", host)
+
+
+def hosts_of(inventory: Inventory) -> List[str]:
+    """All that have a part in the run: those of the roster as `up` has made it, spares and arbiters."""
+    found = [member["host"] for member in inventory["roster"]]
+    return [*dict.fromkeys([*found, *inventory["moved"]["seats"], *inventory["spares"], *inventory["arbiters"]])]
 
 
 def _check_roster(roster: List[Member], lead: TaskName) -> None:
@@ -321,8 +378,8 @@ def votes(spec: Spec) -> bool:
 
 
 def is_alone(spec: Spec) -> bool:
-    """Whether no other host has a task of the run: then its coordinator needs neither port nor key."""
-    return all(member["host"] == spec["host"] for member in spec["roster"])
+    """Whether no other host has a part in the run: then its coordinator needs neither port nor key."""
+    return hosts_of(spec) == [spec["host"]]
 
 
 def link_port(spec: Spec) -> Optional[int]:
@@ -331,6 +388,27 @@ def link_port(spec: Spec) -> Optional[int]:
         return None
     listeners = [*voters_of(spec), spec["coordinator"]]
     return next((one["port"] for one in listeners if one["host"] == spec["host"]), None)
+
+
+DRIFT = 1.25
+"""Clocks of two hosts may differ by a quarter, as in the elections."""
+
+KILL_S = 5.0
+"""What is killed is gone by then."""
+
+ELECTION_S = 30.0
+"""Another coordinator has been elected by then."""
+
+
+def shortest_replace_s(grace_s: float) -> float:
+    """A host that is cut off has to end its tasks before others have them, but not whenever a coordinator is lost."""
+    return (ELECTION_S + grace_s + KILL_S) * DRIFT
+
+
+def fence_s(spec: Spec) -> Optional[float]:
+    """After so long without the coordinator a host ends its tasks, as others may have them soon; None: never."""
+    replace_s = spec["recovery"]["replace_s"]
+    return None if replace_s is None else max(0.0, replace_s / DRIFT - spec["grace_s"] - KILL_S)
 
 
 def kept_by_coordinator(spec: Spec) -> bool:

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
 
-MARK = re.compile("\\0(HOME|CODE|PATH|PYTHON)")
+MARK = re.compile(r"\0(?:(HOME|CODE|PATH|PYTHON)|(ADDRESS|HOST|PORT)\(([A-Za-z0-9][A-Za-z0-9._-]*:[0-9]{1,6})\))")
+
+
+def address_mark(task: str, part: str = "ADDRESS") -> str:
+    """Stands for where a task listens at the moment when another one is started: HOST:PORT, or one part of it."""
+    return "\0%s(%s)" % (part, task)
 
 
 def can_be_given(text: str) -> bool:

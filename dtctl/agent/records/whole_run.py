@@ -3,6 +3,7 @@
 from .kinds import AtMost, Default, Dict, List, OneOf, Optional, Record, Within
 from .reasons import Because, Why
 from .run_state import Intents, State
+from .spec import Moved
 from .values import (
     By,
     Count,
@@ -155,6 +156,7 @@ class RunView(Record):
     """The last attempt of each task whose end was judged."""
     account: Default[Optional[Account], None]
     """Where its time went; null in a run that a build without accounts has begun."""
+    moved: Default[Moved, {}]
 
 
 Version = AtMost[List[Count], 2]

@@ -110,6 +110,8 @@ class RunHandle:
                 intents.change(intent["tasks"][task], want="stop", **how)
             for task in self._own if named is None else ():
                 intents.change(intent["tasks"][task], ends_run=how)
+            if named is None and not self._own:
+                intent["ends_run"] = how
 
         return self._run.change(ask)
 

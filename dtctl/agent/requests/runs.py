@@ -75,8 +75,13 @@ class Run:
         return self.state()["finished"]
 
     def live(self) -> bool:
-        """Tasks of it run here, or may run again. If not, an agent may still be there and wait for other hosts."""
+        """Tasks of it run here, or may run again. If not, an agent may still be there and wait for other hosts.
+
+        Without tasks: it has not ended.
+        """
         state = self.state()
+        if not self.spec["tasks"]:
+            return not state["finished"] and self.intent()["ends_run"] is None
         ended = all(task["state"] in FINAL for task in state["tasks"].values())
         stopped = ended and all(intent["want"] == "stop" for intent in self.intent()["tasks"].values())
         return not (state["finished"] or stopped)

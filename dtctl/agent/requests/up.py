@@ -6,8 +6,8 @@ import os
 import time
 from contextlib import suppress
 
+from .. import checks
 from ..bundles import store, working
-from ..checks import serving as checks
 from ..conversation import Aborted, Gone
 from ..host import outputs as owners
 from ..host import paths, ports, processes
@@ -322,6 +322,8 @@ def _roll_back(
                 ends_run: Optional[How] = {"by": spec["controller"], "grace_s": 0.0, **why} if leads_others else None
                 for task in intent["tasks"].values():
                     intents.change(task, want="stop", grace_s=0, ends_run=ends_run, **why)
+                if not intent["tasks"]:
+                    intent["ends_run"] = {"by": spec["controller"], "grace_s": 0.0, **why}
 
             run.change(stop_at_once)
             deadline = time.monotonic() + 30.0

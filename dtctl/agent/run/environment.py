@@ -9,9 +9,9 @@ from ..records.values import MARK
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import subprocess
-    from typing import Any, Dict, List, Mapping, Optional, Sequence
+    from typing import Any, Dict, List, Mapping, Match, Optional, Sequence
 
-    from ..records.spec import Spec, TaskSpec
+    from ..records.spec import Member, Spec, TaskSpec
 
 USUAL_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 LIMIT_S = 60.0
@@ -106,9 +106,13 @@ def of_task(
 
 
 class Marks:
-    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON; text that a user wrote holds no NUL and is never changed."""
+    """Replaces \\0HOME, \\0CODE, \\0PATH and \\0PYTHON, and addresses of tasks of the roster; text that a user wrote
+    holds no NUL and is never changed.
+    """
 
-    def __init__(self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None) -> None:
+    def __init__(
+        self, code: Optional[str], inherited: Optional[Mapping[str, str]] = None, roster: Sequence[Member] = ()
+    ) -> None:
         self.home = os.path.expanduser("~")
         self.code = code or self.home
         inherited = inherited or base()
@@ -119,11 +123,21 @@ class Marks:
             "PYTHON": inherited.get("DTCTL_PYTHON", "python3"),
         }
 
+        self._addresses = {member["task"]: member["address"] or "" for member in roster}
+
     def text(self, text: str) -> str:
-        return MARK.sub(lambda match: self._values[match.group(1)], text)
+        return MARK.sub(self._value, text)
 
     def expand(self, expand: List[str]) -> List[str]:
         return [self.text(word) for word in expand]
 
     def values(self, variables: Mapping[str, str]) -> Dict[str, str]:
         return {name: self.text(value) for name, value in variables.items()}
+
+    def _value(self, mark: Match[str]) -> str:
+        name, part, task = mark.groups()
+        if name is not None:
+            return self._values[name]
+        address = self._addresses.get(task, "")
+        host, _, port = address.rpartition(":")
+        return {"ADDRESS": address, "HOST": host.strip("[]"), "PORT": port}[part]

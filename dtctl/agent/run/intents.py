@@ -51,7 +51,7 @@ def wish(intent: Intent) -> Tuple[object, ...]:
 
 def is_cancelled(wanted: Mapping[str, Intent]) -> bool:
     """Whether the coordinator's host, or this one, has taken back the start."""
-    return all(
+    return bool(wanted) and all(
         intent["want"] == "stop" and {"rolled_back", "session_lost"} & {one["kind"] for one in why_of(intent)}
         for intent in wanted.values()
     )

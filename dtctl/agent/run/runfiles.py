@@ -11,14 +11,14 @@ from contextlib import contextmanager, suppress
 from ..host import files, locks, machine, paths
 from ..records import kinds
 from ..records.kinds import made
-from ..records.run_state import IntentFile, State
-from ..records.spec import Spec
+from ..records.run_state import Entry, Intent, IntentFile, State
+from ..records.spec import Moved, Spec
 from ..records.values import Variables
 from ..records.whole_run import Ballot
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Type, TypeVar
+    from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Type, TypeVar
 
     from ..records.hooks import Post
     from ..records.requests import Credentials
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 RESERVE_BYTES = 128 * 1024
 """Set aside for the files that end a run on a disk that its trainers have filled."""
 
+
+MOVED = "moved.json"
 
 CREDENTIAL_FILES = {"key": "link.key", "certificate": "link.crt", "authority": "link.ca", "knock": "link.knock"}
 
@@ -52,6 +54,8 @@ class RunFiles:
         self.lock_path = self.path("agent.lock")
         self.agent_log = self.path("agent.log")
         self._events: Optional[EventLog] = None
+        self._seated_as: Optional[Tuple[object, List[str]]] = None
+        """The tasks of this host, by a version of moved.json."""
 
     def path(self, name: str) -> str:
         return os.path.join(self.directory, name)
@@ -60,9 +64,18 @@ class RunFiles:
     def root(self) -> str:
         return os.path.dirname(os.path.dirname(os.path.dirname(self.directory)))
 
-    def spec(self) -> Spec:
-        """With the coordinator of the moment: another may have been elected."""
-        spec = self._read("spec.json", Spec)
+    def original(self) -> Spec:
+        """As `up` has written it."""
+        return self._read("spec.json", Spec)
+
+    def spec(self, moved: Optional[Moved] = None) -> Spec:
+        """As it is now: another coordinator may have been elected, and hosts may have taken the places of others.
+
+        `moved`: by others than those that this host follows.
+        """
+        spec = self.original()
+        if spec["spares"]:
+            spec = self._seated(spec, moved)
         ballot = None
         with suppress(paths.Damaged):
             ballot = self.ballot() if spec["voters"] else None
@@ -71,6 +84,20 @@ class RunFiles:
             place = next((voter for voter in spec["voters"] if voter["host"] == newest), spec["coordinator"])
             spec.update({"coordinator": place, "elected": place["host"], "term": ballot["term"]})
         return spec
+
+    def _seated(self, spec: Spec, moved: Optional[Moved]) -> Spec:
+        from . import seats  # few runs have spares
+
+        moved = moved or paths.read_record(self.path(MOVED), Moved)
+        try:
+            return spec if moved is None else seats.seated(spec, moved)
+        except kinds.InvalidValue as wrong:
+            raise paths.Damaged("%s is damaged: %s" % (self.path(MOVED), wrong)) from None
+
+    def write_moved(self, moved: Moved) -> None:
+        """It is on the disk when this returns: an agent that starts after that begins with what it says."""
+        self.write_urgent(self.path(MOVED), moved)
+        paths.sync(self.path(MOVED))
 
     def ballot(self) -> Optional[Ballot]:
         """None before the first election, and of a run whose coordinator does not change."""
@@ -82,10 +109,33 @@ class RunFiles:
         paths.sync(self.path("ballot.json"))
 
     def state(self) -> State:
-        return self._read("state.json", State)
+        state = self._read("state.json", State)
+        own = self._tasks_now()
+        if own is not None:
+            known = state["tasks"]
+            state["tasks"] = {task: known.get(task) or self._fresh_entry(task) for task in own}
+        return state
 
     def intent(self) -> IntentFile:
-        return self._read("intent.json", IntentFile)
+        intent = self._read("intent.json", IntentFile)
+        own = self._tasks_now()
+        if own is not None:
+            known = intent["tasks"]
+            intent["tasks"] = {task: known.get(task) or made(Intent, want="hold") for task in own}
+        return intent
+
+    def _tasks_now(self) -> Optional[List[str]]:
+        """This host's, where others have taken the places of hosts: files that are older may be about other tasks."""
+        version = paths.version(self.path(MOVED))
+        if version is None:
+            return None
+        if self._seated_as is None or self._seated_as[0] != version:
+            self._seated_as = version, [task["id"] for task in self.spec()["tasks"]]
+        return self._seated_as[1]
+
+    def _fresh_entry(self, task: str) -> Entry:
+        """Of a task that is new here, though attempts of it may have been here before."""
+        return made(Entry, since=time.time(), attempt=paths.last_attempt(self.directory, task))
 
     def secrets(self) -> Dict[str, str]:
         return self._read("secrets.json", Variables)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from ..checkpoints.progress import CheckpointSigns
-from ..dump.threads import SITE
+from ..dump import SITE
 from ..host.secrets import Masks
 from ..run import containers, environment
 from ..run.runfiles import RunFiles
@@ -50,7 +50,7 @@ class TaskContext:
         """Of tasks whose peers have reported steps: how long those took for the first."""
         self._inherited = inherited
         self._secrets = secrets
-        self._marks = environment.Marks(code, inherited)
+        self._marks = environment.Marks(code, inherited, spec["roster"])
         self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
         self.checkpoints = CheckpointSigns(self._marks.expand(spec["checkpoint_dirs"]))
 

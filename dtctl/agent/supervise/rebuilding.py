@@ -14,7 +14,7 @@ from ..records.reasons import explain, why_of
 from ..records.run_state import HISTORY, Ending, IntentFile, Start
 from ..records.whole_run import Event
 from ..run import policy
-from ..run.runfiles import CREDENTIAL_FILES, first_state
+from ..run.runfiles import CREDENTIAL_FILES, MOVED, first_state
 from .autopsy import examine
 
 TYPE_CHECKING = False
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     R = TypeVar("R")
 
-LASTING = ("spec.json", "secrets.json", "environ.json", "machine", "hooks.json", *CREDENTIAL_FILES.values())
+LASTING = ("spec.json", MOVED, "secrets.json", "environ.json", "machine", "hooks.json", *CREDENTIAL_FILES.values())
 
 _LIVE = ("starting", "running", "stalled")
 _UNASKED = ("backoff", "failed", "succeeded")

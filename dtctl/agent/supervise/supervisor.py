@@ -14,7 +14,7 @@ from ..records.spec import coordinates, kept_by_coordinator, ports_of, votes
 from ..run import intents
 from ..vitals.gpus import Reader
 from ..vitals.machine_load import MachineLoad, presses
-from . import leaving, rebuilding
+from . import leaving, rebuilding, reseating
 from .context import TaskContext
 from .task import Task
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..coordinate.voting import Voter
     from ..records.reasons import Because
     from ..records.run_state import Intent
+    from ..records.spec import Moved
     from ..records.values import TaskState
     from ..records.whole_run import Event
     from ..run.runfiles import RunFiles
@@ -92,7 +93,10 @@ class Supervisor:
         fifo.ring(self._files.wake_path)
 
     def run(self, at_each_look: Callable[[], None]) -> None:
-        """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave."""
+        """Returns when every task is final, and the run needs this host's agent no more; or when it is to leave.
+
+        Or when its guard is to start another, which begins with other tasks, or with other addresses of theirs.
+        """
         self._wake = fifo.listen(self._files.wake_path)
         while os.path.isdir(self._files.directory):
             now, wall = time.monotonic(), time.time()
@@ -110,6 +114,9 @@ class Supervisor:
             if self._over() and self._finish():
                 return
             self._save()
+            if self._role.moved is not None and self._begins_anew(self._role.moved):
+                self._role.close()
+                return
             if self._leaves_since is not None and leaving.has_left(self.state["tasks"], self._leaves_since, now):
                 self._role.close()
                 return
@@ -120,6 +127,14 @@ class Supervisor:
         self._context.may_start = False
         for task in self._tasks:
             task.expect_end()
+
+    def _begins_anew(self, moved: Moved) -> bool:
+        """Whether the next agent can begin with these moves: nothing is left of what this host has no more."""
+        orders = reseating.orders(self._files, self._spec, moved, self._intent.value["tasks"])
+        if orders is None:
+            return False
+        self._intent.take(orders)
+        return reseating.are_gone(orders, self.state["tasks"]) and reseating.write(self._files, moved)
 
     def _restore_files(self) -> None:
         """Restores what was removed or emptied. Sessions, and the next agent, need each of these files."""
@@ -205,6 +220,9 @@ class Supervisor:
         self._progress = True
 
     def _over(self) -> bool:
+        if not self._tasks:
+            is_asked = self._intent.value["ends_run"] is not None
+            return is_asked or self._role.over or self._gives_up or self._is_forgotten()
         if not all(task.final for task in self._tasks):
             return False
         if self._role.over or (self._gives_up and not coordinates(self._spec)):
@@ -216,6 +234,11 @@ class Supervisor:
     def _gives_up(self) -> bool:
         """The session ended before the run was kept, and nobody else can keep it."""
         return self._intent.lost_session and not kept_by_coordinator(self._spec)
+
+    def _is_forgotten(self) -> bool:
+        """Of a host without tasks: the run was never kept here, or has ended without it."""
+        silent_s = self._role.silent_s(time.monotonic())
+        return silent_s >= (self._spec["start_timeout_s"] if self._intent.lost_session else intents.AWAIT_S)
 
     def _awaits_coordinator(self) -> bool:
         """A coordinator that comes back has to hear that tasks were stopped meanwhile: it may be waiting for them."""

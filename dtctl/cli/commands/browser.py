@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from dtctl.cli.completion import complete_runs
 from dtctl.cli.ending import exit_for, exit_without_run, hang_up_interrupts
 from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.errors import DtctlError, ExitCode, UsageError
@@ -17,8 +19,10 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Iterator
 
+    from dtctl.operations.compare import Comparison
+    from dtctl.operations.report import Report
     from dtctl.operations.run_record import RunRecord
-    from dtctl.operations.tensorboard.copies import EventFileSources, Location
+    from dtctl.operations.tensorboard import EventFileSources, Location
     from dtctl.operations.tensorboard.tunnel import Upstream
 
     Begin = Callable[[Callable[[], Upstream], list[str]], None]
@@ -51,7 +55,7 @@ def dashboard(
 ) -> None:
     """Show the run live in a browser, until Ctrl-C."""
     from dtctl.operations.dashboard import Board, answering, looks
-    from dtctl.operations.report.gathering import Following
+    from dtctl.operations.report import Following
     from dtctl.operations.webserver import Door, Server, opened
     from dtctl.render.dashboard import entered, entrance, headers, parts, show_next_url, show_url, unknown, whole
 
@@ -99,16 +103,24 @@ def report(
         Format | None, typer.Option("--format", metavar="html|md", help="A page, or Markdown; as FILE ends, else html.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is not a report.")] = False,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            metavar="RUN",
+            help="Side by side with another run, in a table and in the curves; again for more.",
+            autocompletion=complete_runs,
+        ),
+    ] = None,
     output: OutputOption = "text",
 ) -> None:
     """Write a page about the run: result, timeline, curves, checkpoints, goodput."""
-    from dtctl.operations.report.gathering import gather
-    from dtctl.operations.report.writing import check_place, write_report
+    from dtctl.operations.report import check_place, gather, write_report
     from dtctl.render import errors
     from dtctl.render.format import size
     from dtctl.render.machine import document
+    from dtctl.render.report import page, put
     from dtctl.render.report.markdown import markdown
-    from dtctl.render.report.page import page, put
     from dtctl.render.report.sections import show_unasked
     from dtctl.render.terminal.console import say
 
@@ -120,7 +132,8 @@ def report(
         found = gather(record, scope.transport, os.environ)
     if not found.status.time:
         exit_without_run(found.errors, found.status.record, found.status.without_run)
-    text = page(found) if form == "html" else markdown(found)
+    compared = _compared(scope, found, compare) if compare else None
+    text = page(found, compared) if form == "html" else markdown(found, compared)
     if file == "-":
         put(text)
     else:
@@ -131,9 +144,19 @@ def report(
             document.print_json("Report", {"run": run, "file": where, "format": form, "sizeBytes": written})
         else:
             say(f"{path} ({size(written)})")
-    errors.show_host_errors(found.errors)
+    failed = {**(compared.failed if compared is not None else {}), **found.errors}
+    errors.show_host_errors(failed)
     show_unasked(found.unasked)
-    exit_for(found.errors, others=found.status.time)
+    exit_for(failed, others=found.status.time)
+
+
+def _compared(scope: Scope, found: Report, named: list[str]) -> Comparison:
+    from dtctl.operations.compare import beside
+
+    others = [run for run in dict.fromkeys(named) if run != found.status.record.run]
+    records = [dataclasses.replace(scope, run=run).record() for run in others]
+    with scope.dialling():
+        return beside(found, records, scope.transport)
 
 
 @on_run
@@ -147,8 +170,7 @@ def tensorboard(
     output: OutputOption = "text",
 ) -> None:
     """Run TensorBoard next to the event files, on a port of this machine."""
-    from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.copies import choose, find_event_files, none_here
+    from dtctl.operations.tensorboard import choose, find_event_files, local, none_here
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
@@ -202,7 +224,7 @@ def _served(
 
 def _may_need_copies(found_files: EventFileSources) -> bool:
     """Not every host that has event files has all of them, and TensorBoard."""
-    from dtctl.operations.tensorboard.copies import keys_of
+    from dtctl.operations.tensorboard import keys_of
 
     every = {key for answer in found_files.answers.values() for key in keys_of(answer)}
     return not any(answer["tensorboard"] and keys_of(answer) == every for answer in found_files.answers.values())
@@ -220,8 +242,7 @@ def _run_there(scope: Scope, record: RunRecord, host: str, begin: Begin) -> None
 
 def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSources, Location], begin: Begin) -> None:
     from dtctl.operations.client.streams import Disconnected, Reconnected
-    from dtctl.operations.tensorboard import local
-    from dtctl.operations.tensorboard.copies import Copied, Copies, follow_copies
+    from dtctl.operations.tensorboard import Copied, Copies, follow_copies, local
     from dtctl.render import errors
 
     python, found_files, place = found

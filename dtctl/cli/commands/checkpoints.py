@@ -12,11 +12,11 @@ import typer
 
 from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, on_run, seconds
-from dtctl.errors import DtctlError, ExitCode, UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.cli.options import Scope
-    from dtctl.operations.checkpoints import Checkpoints, Found
+    from dtctl.errors import DtctlError
+    from dtctl.operations.checkpoints import Checkpoints
     from dtctl.operations.run_record import RunRecord
 
 
@@ -97,10 +97,9 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
 def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
     """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
     from dtctl.operations.checkpoints import each_once
-    from dtctl.operations.coordinator import status_of_hosts
-    from dtctl.operations.status import with_storage
+    from dtctl.operations.status import with_checkpoints
 
-    found = with_storage(status_of_hosts(scope.record(), scope.transport, guess=True), fresh=True)
+    found = with_checkpoints(scope.record(), scope.transport)
     return found.record, each_once(found.checkpoints), found.time, found.errors
 
 
@@ -108,8 +107,8 @@ def _list(scope: Scope, output: str) -> None:
     from dtctl.operations.checkpoints import missing_elsewhere
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
     record, found, now, failed = _find(scope)
     if output == "json":
@@ -127,8 +126,8 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.operations.checkpoints.upkeep import verify
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
 
     record, found, now, failed = _find(scope)
     wanted = named(found, arguments[0] if arguments else None, all_of_them=every)
@@ -150,10 +149,11 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.operations.checkpoints import chosen
     from dtctl.operations.checkpoints.local import FOR_KERAS
     from dtctl.operations.checkpoints.pull import pull
+    from dtctl.operations.checkpoints.upkeep import refuse_damaged
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
@@ -166,7 +166,8 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
         scope.on_interrupt(f"what has arrived is kept in {directory}, without its final name", again),
         UpProgress(one.hosts) as progress,
     ):
-        _refuse_damaged(scope, record, one)
+        if unchecked := refuse_damaged(record, scope.transport, one):
+            errors.note(unchecked)
         pulled = pull(record, scope.transport, one, directory, progress)
     if output == "json":
         document.print_json("Pulled", {"run": record.run, **machine.pulled(pulled)})
@@ -176,35 +177,13 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
         errors.note(f"checkpoints push takes no file of Keras; to begin with this one, {FOR_KERAS}")
 
 
-def _refuse_damaged(scope: Scope, record: RunRecord, one: Found) -> None:
-    """Raises DtctlError where its host finds it damaged; what was not read is reported."""
-    from dtctl.operations.checkpoints.upkeep import verify
-    from dtctl.render import errors
-
-    if one.scattered or one.is_url:
-        why = "nobody reads it there" if one.is_url else "no host has all of it"
-        errors.note(f"{why}: its checksums are read here, when it has arrived")
-        return
-    outcome = verify(record, scope.transport, [one], limit_s=600.0)
-    for error in outcome.errors.values():
-        raise error
-    for checked in outcome.checked:
-        if problems := checked.report["problems"]:
-            raise DtctlError(
-                f"{one.path} on {one.host} is damaged: {problems[0]}",
-                hint="dtctl checkpoints verify --all    finds one that is sound",
-            )
-        if unread := checked.report["unread"]:
-            errors.note(f"not all of it was checked: {unread}")
-
-
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
     from dtctl.render.format import count
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.terminal import console
 
     if not (dry_run or yes or sys.stdin.isatty()):
@@ -243,20 +222,19 @@ def push(scope: Scope, argument: str, *, into: str | None, local: bool, output: 
     from dtctl.operations.checkpoints import push
     from dtctl.operations.checkpoints.local import find, read
     from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.local import make_local
     from dtctl.operations.run_record import record_of
     from dtctl.operations.up.launch import make_plan
     from dtctl.render import checkpoints as shown
     from dtctl.render import errors
-    from dtctl.render.machine import checkpoints as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     if scope.run is not None:
         raise UsageError("push is for the next run, so it takes no --run", hint="dtctl checkpoints push PATH")
     cluster = scope.cluster()
-    plan = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
-    record, last = record_of(plan), scope.memory.newest_of(cluster.file)
+    plan = make_plan(cluster, scope.transport.hostname, local=local)
+    record, last = record_of(plan), scope.memory.newest_of(cluster.file, cluster.name)
     if last is not None and last.is_local and not record.is_local:
         errors.note("the last run of this file was on this machine; this goes to its hosts", "--local    keeps it here")
     where = push.targets(plan, into)

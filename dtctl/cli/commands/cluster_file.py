@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -21,9 +21,6 @@ from dtctl.cli.options import (
     with_ports_from,
 )
 from dtctl.errors import ConfigError
-
-if TYPE_CHECKING:
-    pass
 
 
 @on_cluster
@@ -95,7 +92,7 @@ def show_plan(
     output: OutputOption,
 ) -> None:
     from dtctl.operations.environments import environment_files
-    from dtctl.operations.local import exposure, make_local, scan_code
+    from dtctl.operations.local import exposure, scan_code
     from dtctl.operations.run_record import record_of
     from dtctl.operations.selection import select_tasks
     from dtctl.operations.up.launch import make_plan
@@ -107,7 +104,7 @@ def show_plan(
     checked.findings.or_raise_all()
     cluster = checked.cluster
     errors.show_doubts(checked.findings.doubts)
-    planned = make_plan(make_local(cluster) if local else cluster, scope.transport.hostname)
+    planned = make_plan(cluster, scope.transport.hostname, local=local)
     chosen = select_tasks(record_of(planned), words) if words else None
     bundle, files = scan_code(cluster), environment_files(cluster)
     if output == "json":

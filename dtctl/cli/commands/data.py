@@ -54,19 +54,14 @@ def data(
 
 def _found(scope: Scope, overrides: list[str] | None, action: str, *, shows: bool) -> tuple[RunRecord, DataSet]:
     """What the source holds is read where it matters."""
-    from dtctl.operations.data import data_set
+    from dtctl.operations.data import data_set, source_of
     from dtctl.operations.run_record import record_of
     from dtctl.plan.roster import plan_roster
     from dtctl.render import errors
     from dtctl.render.data import SourceProgress
 
     cluster = scope.cluster(None, overrides)
-    source = cluster.data.source
-    if source is None:
-        raise UsageError(
-            f"{cluster.file} names no data that dtctl brings to the hosts",
-            hint="data: {from: ~/datasets/digits}    and dirs: {data: /data/digits}, where it is to be on the hosts",
-        )
+    source = source_of(cluster)
     record = record_of(plan_roster(cluster))
     if action == "status" and not source.is_dir():
         errors.note(f"there is no {source} here: whether hosts have what it holds is unknown")
@@ -79,8 +74,8 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     from dtctl.operations.push import push_data
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.plan import show_left_out
     from dtctl.render.progress import UpProgress
 
@@ -92,8 +87,8 @@ def _push(scope: Scope, record: RunRecord, found: DataSet, *, overwrite: bool, s
     ):
         outcome = push_data(record, found, scope.transport, progress, overwrite=overwrite)
     if output == "json":
-        places = machine.pushed(outcome.results)
-        fields = {**machine.source(found), **document.not_pushed(found.bundle), "places": places}
+        places = machine.data_pushed(outcome.results)
+        fields = {**machine.data_source(found), **document.not_pushed(found.bundle), "places": places}
         document.print_json("DataPush", {**fields, "errors": document.errors(outcome.errors)})
     else:
         shown.show_data_pushed(outcome.results)
@@ -106,8 +101,8 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
     from dtctl.operations.data import status, verify
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.progress import UpProgress
 
     if verifies:
@@ -117,7 +112,7 @@ def _show(scope: Scope, record: RunRecord, found: DataSet, *, verifies: bool, sh
         outcome = status(record, found, scope.transport)
     states = [one for each in outcome.results.values() for one in each]
     if output == "json":
-        fields = {**machine.source(found), "places": machine.states(outcome.results)}
+        fields = {**machine.data_source(found), "places": machine.data_states(outcome.results)}
         kind = "DataVerification" if verifies else "DataStatus"
         document.print_json(kind, {**fields, "errors": document.errors(outcome.errors)})
     elif states:
@@ -136,8 +131,8 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     from dtctl.operations.data import drop, status
     from dtctl.render import data as shown
     from dtctl.render import errors
-    from dtctl.render.machine import data as machine
     from dtctl.render.machine import document
+    from dtctl.render.machine import files as machine
     from dtctl.render.terminal import console
 
     if not (yes or sys.stdin.isatty()):
@@ -150,7 +145,7 @@ def _drop(scope: Scope, record: RunRecord, found: DataSet, *, yes: bool, output:
     with scope.on_interrupt("hosts that were asked already remove theirs", "dtctl data status    shows what is left"):
         outcome = drop(record, found, scope.transport)
     if output == "json":
-        fields = {"places": machine.dropped(outcome.results), "errors": document.errors(outcome.errors)}
+        fields = {"places": machine.data_dropped(outcome.results), "errors": document.errors(outcome.errors)}
         document.print_json("DataDrop", fields)
     else:
         shown.show_data_dropped(outcome.results)

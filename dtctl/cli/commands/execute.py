@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,10 +12,6 @@ from dtctl.cli.completion import complete_places, complete_tasks
 from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Raw, Scope, on_run
 from dtctl.errors import UsageError
-
-if TYPE_CHECKING:
-    from dtctl.operations.execute import Target
-    from dtctl.operations.run_record import RunRecord
 
 
 @on_run
@@ -35,13 +31,14 @@ def exec(  # noqa: A001 (the command's own name)
 ) -> None:
     """Run a command in the environment of tasks, or on hosts, without a shell."""
     from dtctl.operations.execute import execute as run
+    from dtctl.operations.execute import exit_code, targets
     from dtctl.render import errors
     from dtctl.render.awaiting import Awaiting, failures_noted
     from dtctl.render.output import OutputPrinter
 
     record = scope.record(for_its_hosts=True)
     where, command = _split(words)
-    places = _targets(record, where)
+    places = targets(record, where)
     printer = OutputPrinter([place.name for place in places], raw=raw)
     on_output = printer.print
     if output == "json":
@@ -61,9 +58,8 @@ def exec(  # noqa: A001 (the command's own name)
     if output == "json":
         document.print_json("Exec", kept.document(outcome))
     errors.show_host_errors(outcome.errors)
-    codes = [128 + done["signal"] if done["signal"] else done["exit_code"] or 0 for done in outcome.results.values()]
     exit_for(outcome.errors, others=outcome.results)
-    raise typer.Exit(max(codes, default=0))
+    raise typer.Exit(max(map(exit_code, outcome.results.values()), default=0))
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -76,15 +72,6 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     if not command:
         raise UsageError("no command to run: write it after --", hint="dtctl exec worker:0 -- nvidia-smi")
     return where, command
-
-
-def _targets(record: RunRecord, where: list[str]) -> list[Target]:
-    from dtctl.operations.execute import Target
-    from dtctl.operations.selection import select_hosts, select_tasks
-
-    if where and not any(word.startswith("@") for word in where):
-        return [Target(record.hosts[record.roster[task]], task) for task in select_tasks(record, where)]
-    return [Target(record.hosts[name]) for name in select_hosts(record, where)]
 
 
 @on_run

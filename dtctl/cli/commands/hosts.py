@@ -5,14 +5,12 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from dtctl.cli.consent import may_start
 from dtctl.cli.ending import exit_for, on_interrupt
 from dtctl.cli.options import (
     ClusterFile,
@@ -25,7 +23,7 @@ from dtctl.cli.options import (
     on_cluster,
     with_ports_from,
 )
-from dtctl.errors import ExitCode, PreflightError, UsageError
+from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
     from dtctl.model import Host
@@ -157,31 +155,28 @@ def check(
 ) -> None:
     """Check every host before a start: network, storage, software and machine."""
     from dtctl.operations.checks.checking import check as look
-    from dtctl.operations.checks.checking import context_of
-    from dtctl.operations.local import known_secrets, make_local
-    from dtctl.operations.run_record import record_of
-    from dtctl.operations.up.launch import make_plan
+    from dtctl.operations.consent import may_start
+    from dtctl.operations.up.launch import make_plan, prepare_check
     from dtctl.render import checks, errors
     from dtctl.render.machine import diagnosis as machine
     from dtctl.render.machine import document
     from dtctl.render.progress import UpProgress
 
     cluster = scope.cluster(cluster_file, with_ports_from(overrides, ports_from))
-    hostname = scope.transport.hostname
-    plan = make_plan(make_local(cluster) if local else cluster, hostname)
     if print_firewall is not None:
         from dtctl.operations.checks.network.firewall import rules_of
-        from dtctl.render import checks
 
-        return checks.show_rules(rules_of(plan, print_firewall), print_firewall, output)
-    allowed = may_start(cluster, overrides, local=local)
-    known: Mapping[str, str] = {}
-    with suppress(PreflightError):  # `up` reports an env file that cannot be used
-        known = known_secrets(cluster, os.environ)
-    context = context_of(
-        plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed, secrets=known
+        rules = rules_of(make_plan(cluster, scope.transport.hostname, local=local), print_firewall)
+        return checks.show_rules(rules, print_firewall, output)
+    context, record = prepare_check(
+        cluster,
+        scope.transport.hostname,
+        os.environ,
+        local=local,
+        deep=deep,
+        network_speed=network_speed,
+        allowed_here=may_start(cluster, overrides, local=local),
     )
-    record = record_of(plan)
     with (
         scope.on_interrupt("nothing was started; what was written to try is removed"),
         UpProgress(record.hosts, quiet=quiet or output == "json") as progress,

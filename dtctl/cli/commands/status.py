@@ -114,9 +114,9 @@ def compare(
     """Show runs side by side: their settings, outcome, speed and metrics."""
     from dtctl.operations.compare import compare as put_together
     from dtctl.render import errors
-    from dtctl.render.compare import show_comparison
     from dtctl.render.machine import document
     from dtctl.render.machine import results as machine
+    from dtctl.render.status import show_comparison
 
     if len(named := list(dict.fromkeys(runs))) < 2:
         raise UsageError("compare takes two runs or more", hint="dtctl runs    lists them")
@@ -127,9 +127,8 @@ def compare(
         document.print_json("Comparison", machine.comparison(found))
     elif found.runs:
         show_comparison(found)
-    failed = {**found.errors, **{host: error for one in found.runs.values() for host, error in one.errors.items()}}
-    errors.show_host_errors(failed)
-    exit_for(failed, others=found.runs)
+    errors.show_host_errors(found.failed)
+    exit_for(found.failed, others=found.runs)
 
 
 @on_run
@@ -180,10 +179,10 @@ def top(scope: Scope) -> None:
     """Watch the run, its tasks and their logs on a full screen (needs dtctl[top])."""
     from dtctl.operations.client.streams import Feed
     from dtctl.operations.follow import follow_log
-    from dtctl.operations.losses import follow_loss
+    from dtctl.operations.metrics import follow_loss
     from dtctl.operations.snapshot import RunStatus
     from dtctl.operations.watch import watch_run
-    from dtctl.render.top.running import need_screen, show
+    from dtctl.render.top import need_screen, show
 
     record, transport = scope.record(), scope.transport
     need_screen()

@@ -1,14 +1,15 @@
-"""dtctl stop, down, restart, gc"""
+"""dtctl stop, down, gc"""
 
 from __future__ import annotations
 
 import dataclasses
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.completion import complete_tasks
 from dtctl.cli.ending import exit_for
 from dtctl.cli.options import OutputOption, Scope, Tasks, on_cluster, on_run, seconds
 from dtctl.cli.scope import Announced, facts
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from dtctl.operations.down import DownResult
     from dtctl.operations.gc import GcResult
     from dtctl.operations.run_record import RunRecord
+    from dtctl.operations.stop import StopOrder
     from dtctl.render.progress import StopProgress
 
 
@@ -33,19 +35,14 @@ Grace = Annotated[
 @on_run
 def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputOption = "text") -> None:
     """Stop tasks (all, if none is named), and check that no process is left."""
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.stop import StopOrder
     from dtctl.operations.stop import stop as end
     from dtctl.render import errors, result
     from dtctl.render.machine import document
-    from dtctl.render.progress import StopProgress
 
     record = scope.record()
-    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
-    some = chosen(record, tasks)
+    order, some = stop_order(grace), chosen(record, tasks)
     before = Announced(scope, record, "stopping", say=output == "text")
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
-    with scope.on_interrupt(lambda: still_stopping(progress), LOOK, announced=before):
+    with ending_tasks(scope, output, before) as progress:
         with progress:
             outcome = end(record, scope.transport, some, order, progress, before)
         if not tasks and outcome.stopped and not (outcome.errors or outcome.survivors) and outcome.known:
@@ -61,11 +58,29 @@ def stop(scope: Scope, tasks: Tasks = None, grace: Grace = None, output: OutputO
     raise typer.Exit(ExitCode.OK)
 
 
-def still_stopping(progress: StopProgress) -> str:
-    """What an interrupt leaves to the hosts."""
-    if progress.heard:
-        return "the hosts have been asked to end the tasks; that is still carried out there"
-    return "requests that have reached the hosts are still carried out there"
+def stop_order(grace: str | None, why: str = "stopped_by") -> StopOrder:
+    from dtctl.operations.client.conversation import controller_name
+    from dtctl.operations.stop import StopOrder
+
+    return StopOrder(controller_name(), seconds(grace) if grace is not None else None, why)
+
+
+@contextmanager
+def ending_tasks(
+    scope: Scope, output: OutputOption, before: Announced, also_left: str = "", next_step: str = LOOK
+) -> Iterator[StopProgress]:
+    """Shows how tasks end; an interrupt says what it leaves to the hosts."""
+    from dtctl.render.progress import StopProgress
+
+    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
+
+    def left() -> str:
+        if progress.heard:
+            return f"the hosts have been asked to end the tasks; that is still carried out there{also_left}"
+        return f"requests that have reached the hosts are still carried out there{also_left}"
+
+    with scope.on_interrupt(left, next_step, announced=before):
+        yield progress
 
 
 @on_run
@@ -76,19 +91,15 @@ def down(
     output: OutputOption = "text",
 ) -> None:
     """Stop the run and remove its logs and code; what the trainers wrote is kept."""
-    import sys
-
-    from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.down import down as take_down
-    from dtctl.operations.stop import Ending, StopOrder
+    from dtctl.operations.stop import Ending
     from dtctl.render.format import fold
-    from dtctl.render.progress import StopProgress
     from dtctl.render.terminal import console
 
     record = scope.record()
     if not yes and not sys.stdin.isatty():
         raise UsageError("down removes the run's logs, so it asks first", hint="dtctl down --yes")
-    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None, "taken_down")
+    order = stop_order(grace, "taken_down")
 
     def agreed(found: Ending) -> None:
         if not yes:
@@ -96,15 +107,8 @@ def down(
             console.confirm(f"{stop} and remove its logs on {fold(record.hosts)}?")
 
     before = Announced(scope, record, "stopping", say=yes and output == "text", agreed=agreed)
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
-    with (
-        scope.on_interrupt(
-            lambda: f"{still_stopping(progress)}; files may be left",
-            "dtctl down    removes the rest",
-            announced=before,
-        ),
-        progress,
-    ):
+    rest = "dtctl down    removes the rest"
+    with ending_tasks(scope, output, before, "; files may be left", rest) as progress, progress:
         outcome = take_down(record, scope.transport, order, progress, before)
     with scope.on_interrupt("the run has been taken down", "dtctl runs    shows what is left of it"):
         _report(scope, record, outcome, output)
@@ -147,35 +151,6 @@ def _report(scope: Scope, record: RunRecord, outcome: DownResult, output: Output
         raise typer.Exit(code)
 
 
-@on_run
-def restart(
-    scope: Scope,
-    tasks: Annotated[
-        list[str], typer.Argument(metavar="TASK...", help="worker:1, worker, @HOST.", autocompletion=complete_tasks)
-    ],
-    output: OutputOption = "text",
-) -> None:
-    """Stop tasks and start them again within their run, on the same addresses."""
-    from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.restart import restart as start_again
-    from dtctl.render import errors
-    from dtctl.render.machine import document, results
-    from dtctl.render.result import show_away, show_restarted
-
-    record = scope.record()
-    some, before = chosen(record, tasks), Announced(scope, record, "restarting", say=output == "text")
-    again = "the hosts start again what they were asked to"
-    with scope.on_interrupt(again, "dtctl status    shows how far it is", announced=before):
-        outcome = start_again(record, scope.transport, some, by=controller_name(), before=before)
-        if output == "json":
-            document.print_json("Restart", results.restart(outcome))
-        else:
-            show_restarted(outcome)
-            show_away(outcome)
-        errors.show_host_errors(outcome.errors)
-    exit_for(outcome.errors, others=outcome.tasks)
-
-
 @on_cluster
 def gc(
     scope: Scope,
@@ -190,8 +165,8 @@ def gc(
     """Remove processes, old runs and unused code that finished runs have left."""
     from dtctl.operations.gc import collect
     from dtctl.render import errors
-    from dtctl.render.gc import show_remains
     from dtctl.render.machine import document
+    from dtctl.render.result import show_remains
 
     record = scope.record()
     record = dataclasses.replace(record, hosts={**record.others, **record.hosts})  # those without a task, too
@@ -221,7 +196,7 @@ def gc(
 
 def _ask(found: GcResult) -> None:
     """Without a terminal, files of dead runs are removed without a question; processes and trainers' files stay."""
-    from dtctl.render.gc import show_remains
+    from dtctl.render.result import show_remains
     from dtctl.render.terminal import console
 
     if not found.anything:

@@ -101,7 +101,7 @@ def up(
             )
 
     try:
-        previous = scope.memory.newest_of(cluster.file)
+        previous = scope.memory.newest_of(cluster.file, cluster.name)
         outcome = start(
             scope,
             launch,
@@ -205,9 +205,6 @@ def push(
     exit_for(outcome.errors, others=outcome.results)
 
 
-LOOK = "dtctl status    shows what is left"
-
-
 @on_cluster
 def replace(
     scope: Scope,
@@ -224,32 +221,20 @@ def replace(
     """Move the tasks of a host to another; all restart from the checkpoints."""
     from dtctl.cli.starting import await_tasks, start
     from dtctl.operations.local import exposure
-    from dtctl.operations.replace import check_same, plan_replacement
+    from dtctl.operations.replace import check_replaceable, plan_replacement, prepare_replacement
     from dtctl.operations.status import status
-    from dtctl.operations.up.launch import prepare_launch
     from dtctl.render import errors, plan, starting
     from dtctl.render.machine import document, results
 
     cluster = scope.cluster(None, overrides, needs_files=True)
     exchange = plan_replacement(cluster, host, new)
     found = status(scope.record(), scope.transport)
-    if not found.time:
-        if found.errors:  # who did not answer may well know a run
-            errors.show_host_errors(found.errors)
-            exit_for(found.errors, others=found.without_run)
-        raise UsageError(f"there is no run of {cluster.name} whose tasks could move", hint="dtctl up    starts one")
-    check_same(cluster, found.record)
-    absent = [name for name in (found.coordination.absent_hosts if found.coordination else ()) if name != host]
+    if not found.time and found.errors:
+        errors.show_host_errors(found.errors)
+        exit_for(found.errors, others=found.without_run)
+    check_replaceable(cluster, found)
     require_consent(exchange.cluster, overrides, local=found.record.is_local)
-    launch = prepare_launch(
-        exchange.cluster,
-        scope.transport.hostname,
-        os.environ,
-        local=found.record.is_local,
-        replace=True,
-        allow_missing=len(absent) or None,
-    )
-    launch = dataclasses.replace(launch, record=dataclasses.replace(launch.record, replaced={host: exchange.new}))
+    launch = prepare_replacement(exchange, found, scope.transport.hostname, os.environ)
     plan.show_left_out(launch.bundle, launch.plan.cluster.file)
     plan.show_exposure(exposure(cluster))
 
@@ -274,14 +259,13 @@ def replace(
 
 def _bring_data(scope: Scope, exchange: Replacement, launch: Start, *, quiet: bool) -> None:
     """The new host gets what its tasks read, while the run goes on as far as it does."""
-    from dtctl.operations.data import data_set
     from dtctl.operations.push import push_data
+    from dtctl.operations.replace import data_to_move
     from dtctl.render.progress import UpProgress
 
-    source = exchange.cluster.data.source
-    if launch.record.is_local or source is None or not source.is_dir():
+    data = data_to_move(exchange, launch)
+    if data is None:
         return
-    data = data_set(exchange.cluster).only(exchange.new)
     with (
         scope.on_interrupt("the run is as it was; the new host keeps what has arrived"),
         UpProgress(data.hosts, quiet=quiet, rates=True) as progress,

@@ -127,6 +127,25 @@ def verify(record: RunRecord, transport: Transport, wanted: Sequence[Found], *, 
     return Verification((*checked, *at_urls), {**outcomes.errors, **failed})
 
 
+def refuse_damaged(record: RunRecord, transport: Transport, one: Found) -> str:
+    """Before it is pulled: raises DtctlError where its host finds it damaged. Returns what was not checked there."""
+    if one.scattered or one.is_url:
+        why = "nobody reads it there" if one.is_url else "no host has all of it"
+        return f"{why}: its checksums are read here, when it has arrived"
+    outcome = verify(record, transport, [one], limit_s=600.0)
+    for error in outcome.errors.values():
+        raise error
+    for checked in outcome.checked:
+        if problems := checked.report["problems"]:
+            raise DtctlError(
+                f"{one.path} on {one.host} is damaged: {problems[0]}",
+                hint="dtctl checkpoints verify --all    finds one that is sound",
+            )
+        if unread := checked.report["unread"]:
+            return f"not all of it was checked: {unread}"
+    return ""
+
+
 def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified], dict[str, DtctlError]]:
     """Those at storage URLs, one after the other: they are brought here to be read."""
     checked: list[Verified] = []

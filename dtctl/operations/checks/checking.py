@@ -18,16 +18,29 @@ from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.config.ranges import fold
 from dtctl.errors import DtctlError, PreflightError
 from dtctl.model import Host, SshSettings
-from dtctl.operations.checks import data, machine, software, speed, ssh, storage, urls
+from dtctl.operations.checks import (
+    Answers,
+    CheckContext,
+    Line,
+    Statement,
+    Topic,
+    data,
+    fails,
+    machine,
+    software,
+    speed,
+    ssh,
+    storage,
+    urls,
+)
 from dtctl.operations.checks.network import tasks
 from dtctl.operations.checks.network.exposure import dial, is_exposed
 from dtctl.operations.checks.programs import needs_of
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, fails
 from dtctl.operations.client.conversation import Conversations, Progress, Report, Request
 from dtctl.operations.client.persistent import Greeted, RecordingTransport
 from dtctl.operations.client.plausible import wrong
 from dtctl.operations.data import data_set
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis import Finding
 from dtctl.operations.environments import environment_files
 from dtctl.operations.local import local_python
 from dtctl.operations.run_record import RunRecord

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from dtctl.agent.records.checks import DataFacts, DataHeld, DataQuestion
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.model import grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.data import state_of
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.operations.diagnosis import Finding
 from dtctl.plan.data import DataPlace
 
 MISSING = ("data_not_pushed", "data_incomplete", "data_outdated")
@@ -46,9 +47,7 @@ def describe(context: CheckContext, heard: Answers[DataFacts]) -> Iterator[Line]
     data = context.data
     if data is None or context.brief:
         return
-    states: dict[str, list[str]] = {}
-    for place, held in _held(context, heard):
-        states.setdefault(place.host, []).append(state_of(held, data.wanted(place)))
+    states = grouped((place.host, state_of(held, data.wanted(place))) for place, held in _held(context, heard))
     yield Line("pushed data", {host: ", ".join(dict.fromkeys(each)) for host, each in states.items()})
 
 

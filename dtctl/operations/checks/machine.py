@@ -10,10 +10,10 @@ from dtctl.agent.records.checks import MachineFacts, MachineQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import HOME, paths_of
 from dtctl.agent.records.vitals import Disk, Gpu
-from dtctl.model import TaskId
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.model import TaskId, grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
+from dtctl.operations.diagnosis import FULL_BYTES, FULL_SHARE, Finding, commonness, versions
 from dtctl.operations.diagnosis.gpus import used_by
-from dtctl.operations.diagnosis.signature import FULL_BYTES, FULL_SHARE, Finding, commonness, grouped, versions
 from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
 

@@ -9,10 +9,10 @@ from typing import TypeVar
 from dtctl.agent.records.checks import MOST_FILES, PythonAsked, PythonFound, SoftwareFacts, SoftwareQuestion
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import CODE
-from dtctl.model import TaskId
+from dtctl.model import TaskId, grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
 from dtctl.operations.checks.programs import Needs, runs_python
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once, shown
-from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
+from dtctl.operations.diagnosis import Finding, commonness
 from dtctl.operations.diagnosis.signatures import PACKAGES
 from dtctl.plan.roster import TaskPlan
 from dtctl.plan.spec import environment_of

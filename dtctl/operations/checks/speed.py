@@ -9,9 +9,9 @@ from typing import Any
 
 from dtctl.agent.records.checks import GpuSpeed, SpeedFacts, SpeedQuestion
 from dtctl.agent.records.kinds import made
-from dtctl.operations.checks import software
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.model import grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, software
+from dtctl.operations.diagnosis import Finding
 
 SHARE = 0.8
 _SPREADS = 3.0

@@ -7,8 +7,9 @@ from statistics import median
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import SshFacts, SshQuestion
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, found, once
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.model import grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, found, once
+from dtctl.operations.diagnosis import Finding
 from dtctl.transport.fanout import WIDTH
 
 Facts = SshFacts

@@ -9,10 +9,10 @@ from dtctl.agent.records.checks import Data, LookFor, StorageFacts, StorageQuest
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import paths_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS, Strategy
-from dtctl.model import TaskId
+from dtctl.model import TaskId, grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, found, shown
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, found, shown
-from dtctl.operations.diagnosis.signature import Finding, commonness, grouped
+from dtctl.operations.diagnosis import Finding, commonness
 from dtctl.plan.hosts import brought_along
 from dtctl.plan.roster import RunPlan
 

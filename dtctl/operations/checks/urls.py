@@ -9,10 +9,11 @@ from dtctl.agent.records.checks import UrlAsked, UrlsFacts, UrlsQuestion, UrlTri
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.values import urls_of
 from dtctl.config.strategies import KVSTORE_JOBS, PS
+from dtctl.model import grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once
 from dtctl.operations.checks.programs import Needs, runs_python
 from dtctl.operations.checks.storage import savers
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Topic, found, once
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.operations.diagnosis import Finding
 from dtctl.plan.hosts import output_places
 from dtctl.plan.spec import environment_of
 

@@ -7,8 +7,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.config.strategies import CPU_JOBS
-from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.signature import Facts, Match, grouped
+from dtctl.model import TaskId, TaskState, grouped
+from dtctl.operations.diagnosis import Facts, Match
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu, GpuUser

@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from dtctl.model import TaskState
-from dtctl.operations.diagnosis.signature import (
+from dtctl.model import TaskState, grouped
+from dtctl.operations.diagnosis import (
     ENDED,
     FULL_BYTES,
     FULL_SHARE,
     Facts,
     Match,
     commonness,
-    grouped,
     versions,
 )
 

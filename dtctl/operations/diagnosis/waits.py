@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis.signature import ENDED, LIVING, Facts, Find, Match, Wait
+from dtctl.operations.diagnosis import ENDED, LIVING, Facts, Find, Match, Wait
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Unreached

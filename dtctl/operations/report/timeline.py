@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import Fact, why_of
 from dtctl.agent.records.whole_run import HistoryEvent
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskId, TaskState, grouped
 from dtctl.operations.snapshot import TaskStatus
 
 
@@ -67,10 +67,7 @@ _WAITS = (TaskState.PENDING, TaskState.BACKOFF)
 
 def timeline(events: Sequence[HistoryEvent], tasks: Iterable[TaskStatus], now: float, *, cut: bool) -> Timeline:
     """`events`: the event history in order; `now` is the end of what still runs."""
-    by_task: dict[str, list[HistoryEvent]] = {}
-    for one in events:
-        if one["kind"] == "task" and one["task"] is not None:
-            by_task.setdefault(one["task"], []).append(one)
+    by_task = grouped((one["task"], one) for one in events if one["kind"] == "task")
     lines = tuple(
         TaskLine(task.id, task.host, task.state, tuple(_attempts(task, by_task.get(str(task.id), []), now)))
         for task in tasks

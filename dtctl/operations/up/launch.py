@@ -11,6 +11,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -18,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 from dtctl.agent.records.hooks import Post
 from dtctl.bundle import Bundle
 from dtctl.config.cluster import Cluster
+from dtctl.errors import PreflightError
 from dtctl.model import Host, SshSettings
 from dtctl.operations.client.conversation import controller_name, request
 from dtctl.operations.environments import environment_files
-from dtctl.operations.local import find_hooks, find_secrets, local_python, make_local, scan_code
+from dtctl.operations.local import find_hooks, find_secrets, known_secrets, local_python, make_local, scan_code
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.up.conflicts import check_may_go_without
 from dtctl.plan.hosts import output_places
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     from dtctl.agent.records.spec import Spec
-    from dtctl.operations.checks.topic import CheckContext
+    from dtctl.operations.checks import CheckContext
 
 
 Hostname = Callable[[SshSettings], str]
@@ -89,13 +91,38 @@ class Start:
         return not self.record.is_local and self.plan.cluster.recovery.reboot == "auto"
 
 
-def make_plan(cluster: Cluster, hostname: Hostname) -> RunPlan:
+def make_plan(cluster: Cluster, hostname: Hostname, *, local: bool = False) -> RunPlan:
+    """`local`: with all hosts on this machine."""
+    cluster = make_local(cluster) if local else cluster
     names = {
         host.name: hostname(host.reach)
         for host in cluster.hosts.values()
         if isinstance(host.reach, SshSettings) and not host.address
     }
     return plan_run(cluster, names, local_python=local_python(os.environ))
+
+
+def prepare_check(
+    cluster: Cluster,
+    hostname: Hostname,
+    environ: Mapping[str, str],
+    *,
+    local: bool = False,
+    deep: bool = False,
+    network_speed: bool = False,
+    allowed_here: bool = False,
+) -> tuple[CheckContext, RunRecord]:
+    """Of a cluster that is not started. `local`: on this machine. The others: see CheckContext."""
+    from dtctl.operations.checks.checking import context_of
+
+    plan = make_plan(cluster, hostname, local=local)
+    known: Mapping[str, str] = {}
+    with suppress(PreflightError):  # `up` reports an env file that cannot be used
+        known = known_secrets(cluster, environ)
+    context = context_of(
+        plan, deep=deep, network_speed=network_speed, hostname=hostname, allowed_here=allowed_here, secrets=known
+    )
+    return context, record_of(plan)
 
 
 def prepare_launch(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from dtctl.operations.checks.topic import Line, Statement, fails
+from dtctl.operations.checks import Line, Statement, fails
 from dtctl.render.diagnosis import filled, happened, last_lines, remedies, words
 from dtctl.render.machine.document import errors, picked, plain
 
 if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
     from dtctl.operations.checks.checking import Checked
+    from dtctl.operations.diagnosis import Finding
     from dtctl.operations.diagnosis.diagnose import Diagnosis
-    from dtctl.operations.diagnosis.signature import Finding
     from dtctl.operations.up.result import UpResult
 
 

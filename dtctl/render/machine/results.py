@@ -115,8 +115,8 @@ class Outputs:
                 {
                     "place": place,
                     **picked(done, "exit_code signal"),
-                    "stdout": self._text(place, 1),
-                    "stderr": self._text(place, 2),
+                    "stdout": self.text(place, 1),
+                    "stderr": self.text(place, 2),
                     "cut": any((place, stream) in self._cut for stream in (1, 2)),
                 }
                 for place, done in outcome.results.items()
@@ -124,7 +124,7 @@ class Outputs:
             "errors": document.errors(outcome.errors),
         }
 
-    def _text(self, place: str, stream: int) -> str:
+    def text(self, place: str, stream: int) -> str:
         return bytes(self._data.get((place, stream), b"")).decode("utf-8", "replace")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from dtctl.operations.metrics import Series
-from dtctl.operations.report.gathering import Report
+from dtctl.operations.report import Report
 from dtctl.render.format import count
 from dtctl.render.report.html import Html, curves, joined, scaled, tag
 
@@ -17,8 +18,21 @@ _FIRST = ("loss", "steps/s", "global_step/sec")
 
 
 def figures(report: Report) -> Html | None:
-    """Losses and rates first; None where there is no scalar."""
-    by_tag = tags(report)
+    """None where there is no scalar."""
+    return _figures(tags(report))
+
+
+def figures_of_runs(runs: Mapping[str, Iterable[Series]]) -> Html | None:
+    """With a curve for each run that has the tag."""
+    named = [
+        dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
+        for run, series in runs.items()
+        for one in series
+    ]
+    return _figures(_by_tag(named))
+
+
+def _figures(by_tag: Mapping[str, Sequence[Series]]) -> Html | None:
     if not by_tag:
         return None
     shown = list(by_tag.items())[:MOST_FIGURES]
@@ -31,8 +45,13 @@ def figures(report: Report) -> Html | None:
 
 def tags(report: Report) -> dict[str, list[Series]]:
     """The series of each tag that has a point, in the order to show them."""
+    return _by_tag([*report.scalars.series, *report.rates])
+
+
+def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
+    """Losses and rates first."""
     found: dict[str, list[Series]] = {}
-    for one in [*report.scalars.series, *report.rates]:
+    for one in series:
         if one.points:
             found.setdefault(one.tag, []).append(one)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from dtctl import __version__
 from dtctl.agent.host.secrets import hide_text
 from dtctl.agent.records.reasons import sentence
-from dtctl.operations.report.gathering import Report
-from dtctl.operations.report.writing import MARK
+from dtctl.operations.report import MARK, Report
 from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.events import event_line
@@ -18,8 +18,11 @@ from dtctl.render.format import count
 from dtctl.render.metrics import sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.render.terminal.safe import lines_of, one_line
+
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
 
 CURVE_WIDTH = 24
 MOST_LINES = 100
@@ -29,16 +32,18 @@ _SPECIAL = re.compile(r"([\\`*_\[\]|#~])")
 _FENCE = "````"
 
 
-def markdown(report: Report) -> str:
-    return "\n".join(_lines(report)) + "\n"
+def markdown(report: Report, compared: Comparison | None = None) -> str:
+    """`compared`: with other runs."""
+    return "\n".join(_lines(report, compared)) + "\n"
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: Report, compared: Comparison | None) -> Iterator[str]:
     run = report.status.record.run or report.status.record.cluster
     yield f"# {_text(run)}"
     yield f"{MARK} -->"
     for heading, lines in (
         ("Result", _result(report)),
+        *([] if compared is None else [("Side by side", _compared(compared))]),
         ("Goodput", _goodput(report)),
         ("Tasks", _tasks(report)),
         ("Curves", _curves(report)),
@@ -51,6 +56,11 @@ def _lines(report: Report) -> Iterator[str]:
     if report.errors:
         yield from ("", "## What is missing here", "")
         yield from (f"- {_text(text)}" for text in gaps(report))
+
+
+def _compared(found: Comparison) -> Iterator[str]:
+    yield from _table(["", *map(_text, found.runs)], [[name, *values] for name, values in comparison_rows(found)])
+    yield from (f"- {_text(run)}: {_text(error.summary)}" for run, error in found.errors.items())
 
 
 def _result(report: Report) -> Iterator[str]:

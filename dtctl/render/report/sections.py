@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from dtctl import __version__
 from dtctl.agent.records.reasons import sentence
 from dtctl.agent.records.whole_run import HistoryEvent
-from dtctl.operations.report.gathering import HostFacts, Report
+from dtctl.operations.report import HostFacts, Report
 from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.errors import note
 from dtctl.render.events import event_line
-from dtctl.render.format import count, duration, fold, local_time, size
+from dtctl.render.format import by_value, count, duration, fold, local_time, size
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.html import Column, Html, bars, joined, key, preformatted, scrolled, tag
-from dtctl.render.status import restarts_lines
+from dtctl.render.status import comparison_rows, restarts_lines
 from dtctl.transport.group_errors import rows
+
+if TYPE_CHECKING:
+    from dtctl.operations.compare import Comparison
 
 MOST_INCIDENTS = 50
 MOST_LINES = 300
@@ -39,9 +43,20 @@ HEADINGS = {
 """By the names of the anchors."""
 
 
-def sections(report: Report) -> list[Section]:
-    """What is missing is one where something is."""
-    return [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+def sections(report: Report, compared: Comparison | None = None) -> list[Section]:
+    """What is missing is one where something is, and the comparison where there are other runs."""
+    parts = [(at, HEADINGS[at], held) for at, held in contents(report).items() if at != "gaps" or report.errors]
+    if compared is None:
+        return parts
+    return [*parts[:1], ("compared", "Side by side", _compared(compared)), *parts[1:]]
+
+
+def _compared(found: Comparison) -> Html:
+    rows = [[name, *values] for name, values in comparison_rows(found)]
+    table = scrolled("Runs side by side; of their settings those that differ", ["", *found.runs], rows)
+    drawn = curves.figures_of_runs({run: one.series for run, one in found.runs.items()})
+    unknown = [f"{run}: {error.summary}" for run, error in found.errors.items()]
+    return joined(table, drawn, [tag("p", text) for text in unknown])
 
 
 def contents(report: Report, *, headed: bool = False) -> dict[str, Html]:
@@ -265,8 +280,5 @@ def show_unasked(unasked: Mapping[str, Sequence[str]]) -> None:
 
 
 def _spared(unasked: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for host, left in unasked.items():
-        groups.setdefault(tuple(left), []).append(host)
-    for parts, hosts in groups.items():
+    for parts, hosts in by_value({host: tuple(left) for host, left in unasked.items()}).items():
         yield f"{fold(hosts)}: not asked for {' and '.join(parts)} any more"

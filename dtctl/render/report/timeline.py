@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskState
-from dtctl.operations.report.gathering import Report
+from dtctl.operations.report import Report
 from dtctl.operations.report.timeline import Attempt, Bar, TaskLine, by_trouble, restarted
 from dtctl.render.format import count, duration, local_time
 from dtctl.render.report.html import Column, Html, bars, joined, key, scrolled, tag

@@ -6,13 +6,12 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskId, grouped
 from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
-from dtctl.operations.losses import Losses
-from dtctl.operations.metrics import Point, Series
+from dtctl.operations.metrics import Losses, Point, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import Over
 from dtctl.render.diagnosis import ended_in_problem, problem_lines
@@ -83,18 +82,9 @@ class Choice:
         return dataclasses.replace(self, folded=frozenset() if self.folded >= jobs else jobs)
 
 
-WORST_FIRST = (
-    *(TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF, TaskState.STARTING, TaskState.PENDING),
-    *(TaskState.RUNNING, TaskState.STOPPED, TaskState.SUCCEEDED),
-)
-
-
 def jobs_of(snapshot: Snapshot) -> dict[str, list[TaskId]]:
     """In the order of the run."""
-    found: dict[str, list[TaskId]] = {}
-    for task in snapshot.status.tasks:
-        found.setdefault(task.job, []).append(task)
-    return found
+    return grouped((task.job, task) for task in snapshot.status.tasks)
 
 
 def safe(text: str) -> str:
@@ -187,11 +177,6 @@ def rates_of(points: Sequence[Point]) -> list[tuple[float, float]]:
         )
         for before, after in itertools.pairwise(points)
     ]
-
-
-def latest(values: Iterable[float], most: int) -> list[float]:
-    """The last so many."""
-    return list(values)[-most:]
 
 
 class Model:

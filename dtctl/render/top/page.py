@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import sentence
-from dtctl.model import TaskId, TaskState
+from dtctl.model import TaskId, grouped
 from dtctl.operations.metrics import Point
-from dtctl.operations.snapshot import Outcome, TaskStatus, how_it_ended
+from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.format import count, duration, fold
-from dtctl.render.roster import STATE_STYLE, note
+from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
-from dtctl.render.top.model import WORST_FIRST, Choice, Histories, History, Line, Snapshot, rates_of, safe
+from dtctl.render.top.model import Choice, Histories, History, Line, Snapshot, rates_of, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
 
@@ -176,9 +176,6 @@ def spread(values: Values, most: int) -> list[float]:
     return found
 
 
-_WRONG = (TaskState.FAILED, TaskState.LOST, TaskState.STALLED, TaskState.BACKOFF)
-
-
 def problems(snapshot: Snapshot, most: int) -> list[Line]:
     """At most so many lines; the last of them counts those that have no room."""
     lines = [
@@ -228,10 +225,8 @@ def _task_lines(snapshot: Snapshot) -> Iterator[Line]:
     """Tasks with the same note share a line."""
     status = snapshot.status_now
     said = snapshot.problem.ended | ({status.verdict.cause} if _has_failed(snapshot) else set())
-    alike: dict[tuple[TaskState, str], list[TaskStatus]] = {}
-    for task in status.tasks.values():
-        if task.state in _WRONG and task.id not in said:
-            alike.setdefault((task.state, note(task, status)), []).append(task)
+    wrong = [task for task in status.tasks.values() if task.state in TROUBLE and task.id not in said]
+    alike = grouped(((task.state, note(task, status)), task) for task in wrong)
     for (state, why), tasks in sorted(alike.items(), key=lambda pair: WORST_FIRST.index(pair[0][0])):
         who = ", ".join(map(str, _first_tasks([task.id for task in tasks])))
         where = fold(dict.fromkeys(task.host for task in tasks))
@@ -255,7 +250,7 @@ def _run_lines(snapshot: Snapshot) -> Iterator[Line]:
     if coordination.drained_hosts:
         command = f"dtctl undrain {coordination.drained_hosts[0]}"
         yield _line("yellow", f"{fold(coordination.drained_hosts)} drained", "", command)
-    named = {task.id for task in status.tasks.values() if task.state in _WRONG or task.id in snapshot.problem.ended}
+    named = {task.id for task in status.tasks.values() if task.state in TROUBLE or task.id in snapshot.problem.ended}
     open_ones = [one for one in coordination.view["incidents"] if one["recovered"] is None and one["closed"] is None]
     for incident in open_ones[-2:]:
         if TaskId.parse(incident["task"]) in named:

@@ -16,8 +16,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.snapshot import RunStatus, TaskStatus
 from dtctl.render import roster
 from dtctl.render.metrics import sparkline
-from dtctl.render.roster import STATE_STYLE, note
-from dtctl.render.top.model import WORST_FIRST, Choice, Histories, Line, Snapshot, jobs_of, latest, number, safe
+from dtctl.render.roster import STATE_STYLE, WORST_FIRST, note
+from dtctl.render.top.model import Choice, Histories, Line, Snapshot, jobs_of, number, safe
 
 CURVE = 10
 """Characters of a task's curve."""
@@ -79,7 +79,7 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
     """The latest of them; empty where there is nothing that could move. `from_zero`: small changes stay small."""
     if len(values) < 2:
         return ""
-    some = latest(values, width)
+    some = values[-width:]
     return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
 
 

@@ -13,7 +13,7 @@ from dtctl.agent.host.errors import Refused
 from tests.agent.bundles.pushing import content, left_in, placed, push
 
 
-def test_a_file_that_a_trainer_changed_is_mended_and_the_trainer_keeps_its_own(code: Path, root: Path) -> None:
+def test_a_file_changed_by_a_trainer_is_restored_and_the_change_kept(code: Path, root: Path) -> None:
     bundle, tree = placed(code, root)
     before = (tree / "weights.bin").stat().st_ino
     with (tree / "train.py").open("r+") as trainers_own:
@@ -35,7 +35,7 @@ def test_a_change_that_keeps_size_and_modification_time_is_noticed(code: Path, r
     assert push(bundle, root)[1] == ["train.py"]
 
 
-def test_what_is_lost_or_replaced_is_mended_and_what_a_trainer_wrote_stays(code: Path, root: Path) -> None:
+def test_lost_and_replaced_files_are_restored_and_trainer_files_kept(code: Path, root: Path) -> None:
     bundle, tree = placed(code, root)
     (tree / "run me.sh").chmod(0o600)
     (tree / "zeros.bin").unlink()
@@ -53,7 +53,7 @@ def test_what_is_lost_or_replaced_is_mended_and_what_a_trainer_wrote_stays(code:
     assert "weights.bin" not in asked
 
 
-def test_files_in_write_protected_directories_are_sent_mended_and_removed(code: Path, root: Path) -> None:
+def test_files_in_read_only_directories_are_sent_restored_and_removed(code: Path, root: Path) -> None:
     (code / "pkg" / "deep").chmod(0o555)
     try:
         bundle, tree = placed(code, root)
@@ -68,7 +68,7 @@ def test_files_in_write_protected_directories_are_sent_mended_and_removed(code: 
     assert left_in(root) == set()
 
 
-def test_a_bundle_without_its_manifest_is_mended_where_it_stands(code: Path, root: Path) -> None:
+def test_a_bundle_without_its_manifest_is_repaired_in_place(code: Path, root: Path) -> None:
     bundle, tree = placed(code, root)
     (tree / "notes").write_text("a trainer's")
     (tree.parent / "manifest.json").unlink()

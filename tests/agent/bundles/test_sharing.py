@@ -39,9 +39,7 @@ def test_many_hosts_with_one_home_get_one_transfer(code: Path, root: Path) -> No
     assert left_in(root) == {bundle.id}
 
 
-def test_a_transfer_that_stands_still_does_not_hold_up_another(
-    code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stalled_transfer_does_not_block_another(code: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.3)
     bundle = scan(code)
     with conversation(lambda wire: store.ensure(str(root), bundle.id, wire)) as (suspended, outcome):
@@ -85,7 +83,7 @@ def test_an_unchanged_file_of_another_bundle_is_neither_sent_nor_copied_nor_read
     assert read == []
 
 
-def test_what_is_written_into_a_shared_file_is_noticed_in_every_bundle_and_mended(code: Path, root: Path) -> None:
+def test_a_change_of_a_shared_file_is_repaired_in_every_bundle(code: Path, root: Path) -> None:
     old, first = placed(code, root)
     (code / "empty" / "more.py").write_text("second\n")
     new, second = placed(code, root)

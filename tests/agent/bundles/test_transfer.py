@@ -62,7 +62,7 @@ def test_progress_is_reported_on_both_sides(code: Path, root: Path, monkeypatch:
         assert message["total_bytes"] == total
 
 
-def test_an_agent_process_of_its_own_receives_mends_and_prunes(code: Path, root: Path, agent_python: str) -> None:
+def test_a_separate_agent_process_receives_repairs_and_prunes(code: Path, root: Path, agent_python: str) -> None:
     bundle = scan(code)
     with agent_process(agent_python, ENSURE, str(root), bundle.id) as (session, _):
         asked = serve(bundle, session)

@@ -6,16 +6,9 @@ import struct
 from collections.abc import Iterable, Mapping
 
 from dtctl.agent.host.crc32c import masked_crc32c
+from tests.event_files import varint
 
 MAGIC = struct.pack("<Q", 0xDB4775248B80FB57)
-
-
-def varint(value: int) -> bytes:
-    found = bytearray()
-    while value > 0x7F:
-        found.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*found, value])
 
 
 def message(fields: Mapping[int, int]) -> bytes:

@@ -23,6 +23,7 @@ from tests import impostors
 from tests.agent.checkpoints import tables
 from tests.agent.checkpoints.test_checkpoints import DATA, complete, look
 from tests.agent.link.ends import agent_process
+from tests.event_files import varint
 from tests.waiting import PATIENCE_S, eventually
 
 pytestmark = pytest.mark.timeout(120)
@@ -102,7 +103,7 @@ CRAFTED: dict[str, tuple[bytes, str]] = {
         "the index ends within an entry",
     ),
     "a value beyond the block": (
-        tables.index(1, tables.varint(0) + tables.varint(1) + tables.varint(1 << 40) + b"x"),
+        tables.index(1, varint(0) + varint(1) + varint(1 << 40) + b"x"),
         "the index ends within an entry",
     ),
     "a key of megabytes": (tables.index(1, tables.entry(b"x" * 100_000, b"")), "the index ends within an entry"),
@@ -178,7 +179,7 @@ def test_of_names_without_end_only_so_many_are_looked_at(output: Path, monkeypat
     assert found["problem"] == f"{output}: only part of it was searched: there are more than 2000 names"
 
 
-def test_a_look_ends_when_its_time_is_over(output: Path) -> None:
+def test_an_inspection_ends_at_its_deadline(output: Path) -> None:
     found = reading.inspect(str(output), time.monotonic() - 1)
     assert found["problem"] == f"{output}: only part of it was searched: it took too long"
     assert found["newest_complete"] is None
@@ -229,7 +230,7 @@ def test_a_file_system_that_hangs_is_waited_for_once_and_not_for_long(output: Pa
     assert complete(look(output))["step"] == 100
 
 
-def test_what_awakes_too_late_touches_nothing(output: Path, hung: Hung) -> None:
+def test_a_reader_that_resumes_too_late_changes_nothing(output: Path, hung: Hung) -> None:
     (output / "model.ckpt-200.index").write_bytes(b"a save that was cut off")
     assert len(repair_directory(str(output))) == 1
     time.sleep(0.5)

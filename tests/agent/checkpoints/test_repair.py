@@ -66,7 +66,7 @@ def test_the_state_file_names_the_newest_complete_one_in_the_same_way(directory:
     ]
 
 
-def test_each_directory_is_mended_by_what_is_complete_in_it(directory: Path) -> None:
+def test_each_directory_is_repaired_from_its_own_complete_checkpoints(directory: Path) -> None:
     below = directory / "worker_1"
     below.mkdir()
     for path in list(directory.glob("model.ckpt-200*")):
@@ -82,7 +82,7 @@ def test_without_a_complete_checkpoint_nothing_is_touched(directory: Path) -> No
     assert names(directory) == before
 
 
-def test_a_directory_that_does_not_exist_needs_no_mending(tmp_path: Path) -> None:
+def test_a_missing_directory_needs_no_repair(tmp_path: Path) -> None:
     assert repair_directory(str(tmp_path / "output")) == []
 
 
@@ -140,7 +140,7 @@ def test_without_any_checkpoint_nothing_is_lost(tmp_path: Path) -> None:
     assert loss([]) is None
 
 
-def test_only_who_may_start_over_has_the_only_one_set_aside(flipped: Path) -> None:
+def test_the_only_checkpoint_is_set_aside_only_with_allow_scratch(flipped: Path) -> None:
     for path in flipped.glob("model.ckpt-100*"):
         path.unlink()
     assert repair_directory(str(flipped), distrust=True) == []

@@ -142,7 +142,7 @@ def test_what_was_read_is_reported(directory: Path) -> None:
     assert result["unread"] is not None
 
 
-def test_who_has_asked_and_is_gone_ends_the_reading(directory: Path) -> None:
+def test_reading_ends_when_the_controller_is_gone(directory: Path) -> None:
     def gone() -> None:
         raise KeyboardInterrupt
 

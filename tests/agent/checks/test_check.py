@@ -28,7 +28,7 @@ def add_package(host: AgentHost, name: str, version: str) -> None:
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
 
 
-def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> None:
+def test_versions_are_read_without_importing_the_packages(host: AgentHost) -> None:
     add_package(host, "tensorflow", "2.19.0")
     add_package(host, "nvidia", "12.5")
     (host.home / "lib" / "nvidia" / "__init__.py").unlink()
@@ -49,7 +49,7 @@ def test_a_python_tells_what_it_has_without_importing_it(host: AgentHost) -> Non
         }
 
 
-def test_a_python_that_is_none_is_reported_as_it_is(host: AgentHost) -> None:
+def test_an_interpreter_that_is_not_python_is_reported(host: AgentHost) -> None:
     broken = host.home / "python"
     broken.write_text("#!/bin/sh\necho it is broken >&2\nexit 3\n")
     broken.chmod(0o755)

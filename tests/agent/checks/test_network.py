@@ -66,7 +66,7 @@ def test_the_ports_are_free_again_when_the_conversation_is_over(host: AgentHost)
         socket.create_connection(("127.0.0.1", port))
 
 
-def test_who_does_not_show_the_nonce_hears_nothing(host: AgentHost) -> None:
+def test_a_client_without_the_nonce_receives_nothing(host: AgentHost) -> None:
     with host.open() as talk:
         (port,) = listen(talk, host, 0)
         for command in (
@@ -85,7 +85,7 @@ def test_who_does_not_show_the_nonce_hears_nothing(host: AgentHost) -> None:
         assert reach(talk, host, peer(port)) == [""]
 
 
-def test_a_crowd_of_strangers_keeps_nobody_out(host: AgentHost) -> None:
+def test_many_strangers_block_no_host(host: AgentHost) -> None:
     with host.open() as talk:
         (port,) = listen(talk, host, 0)
         crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(500)]
@@ -105,7 +105,7 @@ def test_a_crowd_of_strangers_keeps_nobody_out(host: AgentHost) -> None:
         ("dtctl check h1\\n" + "." * 99, "cut_off"),
     ],
 )
-def test_what_answers_in_a_tasks_place_is_distinguished(host: AgentHost, banner: str, problem: str) -> None:
+def test_foreign_servers_on_a_task_port_are_distinguished(host: AgentHost, banner: str, problem: str) -> None:
     script = (
         "import socket, sys\n"
         "listener = socket.create_server(('127.0.0.1', 0)); print(listener.getsockname()[1], flush=True)\n"

@@ -94,7 +94,7 @@ def test_threads_are_distinguished_and_the_trainer_continues(host: AgentHost) ->
     assert (host.attempt(spec, "worker:0") / "stacks").stat().st_size == 0
 
 
-def test_one_that_hangs_in_c_with_the_lock_tells_where(host: AgentHost) -> None:
+def test_a_trainer_that_hangs_in_c_with_the_gil_shows_its_frame(host: AgentHost) -> None:
     up(host, python("worker:0", HANGS_IN_C))
     ((process,),) = [one["processes"] for one in dumped(host)]
     assert calls(process) == ["<module>", "wait_in_c"]
@@ -102,7 +102,7 @@ def test_one_that_hangs_in_c_with_the_lock_tells_where(host: AgentHost) -> None:
     assert (again["pid"], calls(again)) == (process["pid"], ["<module>", "wait_in_c"]), "it hangs as before"
 
 
-def test_nobody_is_sent_a_signal_that_it_would_not_answer(host: AgentHost) -> None:
+def test_processes_without_a_handler_are_sent_no_signal(host: AgentHost) -> None:
     reasons = {
         "worker:0": (python("worker:0", REPLACES), "replaced"),
         "worker:1": (python("worker:1", TAKES_AWAY), "replaced"),
@@ -131,7 +131,7 @@ def test_a_stopped_trainer_is_reported_as_such(host: AgentHost) -> None:
     eventually(lambda: dumped(host)[0]["processes"][0]["way"] == "faulthandler")
 
 
-def test_children_of_a_trainer_tell_theirs_each_for_itself(host: AgentHost) -> None:
+def test_each_child_of_a_trainer_shows_its_own_stacks(host: AgentHost) -> None:
     script = "import os, time\ndef child(): time.sleep(1000)\ndef parent():\n print('here', flush=True); os.wait()\n"
     up(host, python("worker:0", script + "child() if os.fork() == 0 else parent()"))
     first, second = eventually(lambda: (both := dumped(host)[0]["processes"])[1]["stacks"] and both, 60, "the child")

@@ -17,7 +17,7 @@ from tests.agent.link.links import Links, hello, mark_of, state, write_credentia
 LIE = "its hello names 'h2', but its certificate names another host"
 
 
-def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(links: Links) -> None:
+def test_a_hello_as_another_host_is_refused_without_effect_on_it(links: Links) -> None:
     true = links.agent("h2")
     for _ in range(3):
         liar = links.keyholder("h1")
@@ -31,7 +31,7 @@ def test_who_says_hello_as_another_host_is_refused_and_that_one_does_not_notice(
 
 
 @pytest.mark.parametrize("what", [*FORGERIES, "none"])
-def test_who_knocks_and_has_no_certificate_of_the_run_receives_nothing(links: Links, tmp_path: Path, what: str) -> None:
+def test_a_peer_without_a_certificate_of_the_run_receives_nothing(links: Links, tmp_path: Path, what: str) -> None:
     forged = None
     if what != "none":
         own = links.authority.issue("h1", coordinates=False)
@@ -91,7 +91,7 @@ def test_an_agent_talks_to_no_coordinator_but_its_own(links: Links, tmp_path: Pa
     [{"ps:0": 7}, {"ps:0": {"want": "run", "version": "x"}}, {"ps:0": None}],
     ids=["a number", "a version that is none", "null"],
 )
-def test_what_an_agent_of_a_past_run_says_ends_its_own_connection_at_most(links: Links, intents: object) -> None:
+def test_an_agent_of_a_past_run_ends_its_own_connection_at_most(links: Links, intents: object) -> None:
     before = links.agent("h2")
     liar = links.intruder()
     past = links.past("h1")

@@ -83,7 +83,7 @@ def test_an_agent_finds_the_coordinator_that_comes_back(links: Links) -> None:
     links.hub.expect_type("hello", "h1")
 
 
-def test_one_that_is_frozen_is_gone_and_one_that_has_nothing_to_say_is_not(links: Links) -> None:
+def test_a_frozen_peer_is_disconnected_and_an_idle_one_is_not(links: Links) -> None:
     quiet, frozen = links.agent("h1"), links.agent("h2")
     os.kill(frozen.process.pid, signal.SIGSTOP)
     try:
@@ -145,7 +145,7 @@ def test_an_agent_that_does_not_read_is_given_up(links: Links) -> None:
     assert links.hub.expect_type("gone", "h1")["reason"] == "it does not read what it is sent"
 
 
-def test_who_breaks_the_protocol_is_informed_and_nobody_else_notices(links: Links) -> None:
+def test_a_protocol_violation_ends_one_connection_with_a_reason(links: Links) -> None:
     agent = links.agent("h2")
     for what, line in CANNOT_BE_A_MESSAGE.items():
         breaker = links.keyholder()
@@ -164,7 +164,7 @@ def test_who_breaks_the_protocol_is_informed_and_nobody_else_notices(links: Link
 @pytest.mark.parametrize(
     "message", [state(), hello("h1", v=99), {**hello("h1"), "host": None}], ids=["none", "another version", "no host"]
 )
-def test_who_does_not_begin_with_a_proper_hello_is_not_heard(links: Links, message: Message) -> None:
+def test_connections_without_a_valid_hello_are_ignored(links: Links, message: Message) -> None:
     breaker = links.keyholder()
     breaker.say(message)
     breaker.say(hello("h1"))
@@ -191,7 +191,7 @@ def test_an_agent_of_a_past_run_is_informed_that_it_is_over(links: Links) -> Non
     assert len(links.hub.said("hello", "h1")) == 1
 
 
-def test_a_past_run_has_no_say_in_the_new_one(links: Links) -> None:
+def test_a_past_run_has_no_effect_on_the_new_one(links: Links) -> None:
     late = links.dialer(links.past("h1"))
     late.expect_type("connected")
     late.ask("send", hello("h1", run="r1", intents={"ps:0": RUNNING}))
@@ -241,7 +241,7 @@ def test_a_knock_that_was_seen_on_the_network_is_of_no_use(links: Links) -> None
 @pytest.mark.parametrize(
     "garbage", [b"x" * 1000, b"\x16\x03\x01\x40\x00" + bytes(10)], ids=["text", "an endless record"]
 )
-def test_who_knocks_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, garbage: bytes) -> None:
+def test_a_knock_without_tls_receives_an_alert_at_most(links: Links, garbage: bytes) -> None:
     intruder = links.intruder()
     intruder.knock(links.directory)
     with suppress(OSError):
@@ -251,7 +251,7 @@ def test_who_knocks_and_does_not_speak_tls_hears_an_alert_at_most(links: Links, 
     links.agent("h1")
 
 
-def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
+def test_silent_strangers_are_disconnected(links: Links) -> None:
     silent = [links.intruder() for _ in range(100)]
     knocked = links.intruder()
     knocked.knock(links.directory)
@@ -259,11 +259,11 @@ def test_strangers_who_say_nothing_are_sent_away(links: Links) -> None:
     assert knocked.receive() == b""
 
 
-def test_who_has_the_key_and_does_not_say_hello_is_sent_away(links: Links) -> None:
+def test_a_peer_without_a_hello_is_disconnected(links: Links) -> None:
     assert links.keyholder().receive() == b""
 
 
-def test_a_lack_of_descriptors_is_waited_out_without_spinning(links: Links) -> None:
+def test_the_hub_waits_out_a_lack_of_descriptors_without_spinning(links: Links) -> None:
     before = links.agent("h1")
     links.hub.ask("fill", 64)
     links.hub.expect(lambda _: True, "filled")

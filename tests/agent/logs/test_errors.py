@@ -159,7 +159,7 @@ def test_errors_of_all_attempts(run: Run) -> None:
     assert text(run.serve(errors=True)) == b""
 
 
-def test_an_attempt_that_dies_without_a_word_has_last_words(run: Run) -> None:
+def test_an_attempt_without_an_error_shows_its_last_lines(run: Run) -> None:
     run.log(STEPS.encode())
     last = "".join(STEPS.splitlines(keepends=True)[-10:]).encode()
     assert text(run.serve(errors=True, lines=100)) == b""
@@ -170,7 +170,7 @@ def test_an_attempt_that_dies_without_a_word_has_last_words(run: Run) -> None:
     assert text(run.serve(errors=True, lines=100)) == b""
 
 
-def test_an_attempt_that_was_stopped_has_no_last_words(run: Run) -> None:
+def test_a_stopped_attempt_shows_no_last_lines(run: Run) -> None:
     run.log(STEPS.encode())
     died(run, 1, signal=15)
     state = run.state()

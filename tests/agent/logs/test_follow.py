@@ -72,7 +72,7 @@ def test_follow_continues_with_the_next_attempts(run: Run) -> None:
     assert places == [(1, 6, b"old 2\n"), (1, 12, b"crash"), (2, 0, b"second\n"), (3, 0, b"third\n")]
 
 
-def test_follow_stops_when_nobody_listens(run: Run) -> None:
+def test_follow_ends_when_the_reader_is_gone(run: Run) -> None:
     with run.follow() as following:
         run.gone = True
         eventually(following.ended)

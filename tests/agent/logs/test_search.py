@@ -141,7 +141,7 @@ def test_plain_words_need_no_other_process(run: Run, monkeypatch: pytest.MonkeyP
     assert text(run.serve(grep="")) != b""
 
 
-def test_a_search_does_not_tell_what_is_behind_a_mask(run: Run) -> None:
+def test_a_search_does_not_reveal_masked_text(run: Run) -> None:
     run.log(b"the password is correct-horse\n")
     (run.directory / "secrets.json").write_text(json.dumps({"KEY": "correct-horse"}))
     assert text(run.serve(grep="horse")) == b""

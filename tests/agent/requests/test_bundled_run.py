@@ -138,7 +138,7 @@ def test_a_trainer_continues_from_what_it_wrote_after_a_change_of_its_code(
     assert host.log(second, "worker:0") == f"{tree}\ndigits\nbegins at 100\n"
 
 
-def test_down_tells_what_trainers_wrote_and_everything_else_goes(
+def test_down_reports_what_trainers_wrote_and_removes_the_rest(
     host: AgentHost, trains: Callable[[str], Bundle]
 ) -> None:
     other = trained(host, trains("# other"), cluster="other")

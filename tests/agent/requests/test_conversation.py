@@ -17,7 +17,7 @@ from tests.agent.host import AgentHost, AgentRefused, Conversation, task
 from tests.waiting import eventually
 
 
-def test_the_greeting_tells_the_facts_of_the_host(host: AgentHost) -> None:
+def test_the_greeting_has_the_facts_of_the_host(host: AgentHost) -> None:
     with host.open() as talk:
         facts = talk.greeting
     assert facts["protocol"] == PROTOCOL
@@ -252,7 +252,7 @@ def test_what_is_no_frame_ends_the_conversation_with_a_refusal(host: AgentHost, 
 
 
 @pytest.mark.parametrize("word", [{"type": "keep"}, {"type": "file", "index": -1}, {"type": "start", "bytes": 10**12}])
-def test_a_word_that_was_not_awaited_undoes_what_was_begun(host: AgentHost, word: dict[str, object]) -> None:
+def test_an_unexpected_message_rolls_the_start_back(host: AgentHost, word: dict[str, object]) -> None:
     spec = host.spec(task("worker:0", "sleep", "1000"))
     with host.open() as talk:
         host.prepare(talk, spec)
@@ -263,7 +263,7 @@ def test_a_word_that_was_not_awaited_undoes_what_was_begun(host: AgentHost, word
     assert not host.run_directory(spec).exists()
 
 
-def test_a_session_that_has_nothing_to_tell_beats(host: AgentHost) -> None:
+def test_an_idle_session_sends_beats(host: AgentHost) -> None:
     with host.open() as talk:
         talk.send("exec", cluster="c", host="h1", argv=["sleep", "1000"])
         first, second = talk.receive(), talk.receive()

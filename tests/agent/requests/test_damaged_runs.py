@@ -126,7 +126,7 @@ def test_gc_leaves_a_damaged_run_of_another_cluster_or_machine(host: AgentHost) 
     assert host.run_directory(spec).exists()
 
 
-def test_runs_tells_of_damaged_ones_beside_the_others(host: AgentHost) -> None:
+def test_runs_lists_damaged_runs_beside_the_others(host: AgentHost) -> None:
     damaged, other = host.finished(shell("worker:0", "true")), host.finished(shell("worker:0", "true"))
     damage(host, damaged, "spec.json", "{")
     answer = host.ask("runs", cluster=None)

@@ -8,7 +8,7 @@ from tests.agent.host import AgentHost, AgentRefused, kill, shell, task
 from tests.waiting import eventually
 
 
-def test_status_tells_of_a_command_its_program_and_nothing_of_environments(host: AgentHost) -> None:
+def test_status_shows_a_commands_program_and_no_environment(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000.125", env={"PASSWORD": "hunter2"}))
     status = host.ask("status")
     assert status["run"] == spec["run"]
@@ -33,7 +33,7 @@ def test_status_of_a_finished_run_starts_no_supervisor(host: AgentHost) -> None:
     assert status["state"]["finished"] is True
 
 
-def test_status_tells_what_is_wanted_of_the_tasks_by_which_an_end_is_judged(host: AgentHost) -> None:
+def test_status_reports_the_intents_that_decide_the_outcome(host: AgentHost) -> None:
     host.up(host.spec(task("worker:0", "sleep", "1000")))
     assert host.ask("status")["intents"]["worker:0"]["want"] == "run"
     host.ask("stop", by="me")
@@ -41,7 +41,7 @@ def test_status_tells_what_is_wanted_of_the_tasks_by_which_an_end_is_judged(host
     assert (stopped["want"], stopped["by"]) == ("stop", "me")
 
 
-def test_status_of_a_run_that_cannot_tell_its_intents_any_more_tells_the_rest(host: AgentHost) -> None:
+def test_status_of_a_run_with_damaged_intents_reports_the_rest(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "true"))
     eventually(lambda: not host.processes())
     (host.run_directory(spec) / "intent.json").write_text("{")
@@ -50,7 +50,7 @@ def test_status_of_a_run_that_cannot_tell_its_intents_any_more_tells_the_rest(ho
     assert status["state"]["tasks"]["worker:0"]["state"] == "succeeded"
 
 
-def test_watch_tells_every_change_until_the_end(host: AgentHost) -> None:
+def test_watch_reports_every_change_until_the_end(host: AgentHost) -> None:
     host.started(shell("worker:0", "until [ -e $HOME/go ]; do sleep 0.05; done"))
     with host.open() as talk:
         talk.send("watch", **host.about({"since_serial": 0, "until_final": True}))

@@ -228,7 +228,7 @@ def test_a_process_with_the_number_of_an_earlier_trainer_is_not_signalled(host: 
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["coordinated", "host by host"])
-def test_a_stop_tells_who_still_saves_and_what_had_to_be_killed(host: AgentHost, alone: bool) -> None:
+def test_stop_reports_which_tasks_save_and_which_were_killed(host: AgentHost, alone: bool) -> None:
     """Frames before the result: what has changed, and nothing of a task whose news were told."""
     if alone:
         host.up_by_order(spec := host.led_from_elsewhere(shell("worker:0", IGNORES_SIGTERM)))
@@ -252,7 +252,7 @@ def test_a_stop_tells_who_still_saves_and_what_had_to_be_killed(host: AgentHost,
     assert len(ended) == len({(one["tasks"]["worker:0"]["way"], one["tasks"]["worker:0"]["signal"]) for one in ended})
 
 
-def test_a_stop_that_is_quickly_over_has_nothing_to_tell_but_its_result(host: AgentHost) -> None:
+def test_a_quick_stop_reports_its_result_only(host: AgentHost) -> None:
     spec = host.started(shell("worker:0", "echo ready; exec sleep 1000"))
     ready(host, spec)
     with host.open() as talk:

@@ -22,7 +22,7 @@ from tests.waiting import eventually
 SLEEP = ("sleep", "1000")
 
 
-def test_started_tells_of_a_running_process(host: AgentHost) -> None:
+def test_started_reports_a_running_process(host: AgentHost) -> None:
     spec = host.spec(task("worker:0", *SLEEP), task("ps:0", *SLEEP))
     started = host.up(spec)
     assert {name: entry["state"] for name, entry in started["tasks"].items()} == {

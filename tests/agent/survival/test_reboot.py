@@ -169,7 +169,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
         command = line.removeprefix(f"{when} ")
         subprocess.run(["/bin/sh", "-c", command], env={"PATH": "/usr/bin:/bin"}, check=True)
         assert (account.home / "told").read_text() == repr([str(program), "revive"])
-    assert os.listdir(program) == ["__main__.py"], "Python leaves nothing there, nor makes it again once it is removed"
+    assert [path.name for path in program.iterdir()] == ["__main__.py"], "and no cache is made beside it"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_line_does_what_it_says(account: Account) -> None:
     ],
     ids=["no crontab", "no daemon", "unreadable", "not allowed", "not kept"],
 )
-def test_where_there_is_neither_it_is_said_why(
+def test_without_systemd_and_cron_the_reason_is_reported(
     account: Account, monkeypatch: pytest.MonkeyPatch, spoil: Callable[[Account, pytest.MonkeyPatch], None], why: str
 ) -> None:
     (account.home / "table").write_text("17 4 * * * true\n")
@@ -259,7 +259,7 @@ def test_the_entry_goes_when_the_last_run_that_needs_it_has_ended(account: Accou
     assert not (account.root / "agent" / "current").is_symlink()
 
 
-def test_a_run_that_came_back_to_life_needs_it_again(account: Account) -> None:
+def test_a_restarted_run_needs_its_entry_again(account: Account) -> None:
     run = account.keep_run("r1")
     account.offer()
     finish(run)

@@ -118,7 +118,7 @@ def test_up_is_refused_where_the_agent_would_be_killed(strict: AgentHost) -> Non
     assert "systemctl --user does not work here" in refused.value.frame["detail"]
 
 
-def test_without_lingering_the_users_own_systemd_is_no_way_out(strict: AgentHost) -> None:
+def test_without_lingering_user_systemd_is_not_used(strict: AgentHost) -> None:
     (strict.home / "has-systemd").touch()
     with strict.open() as talk, pytest.raises(AgentRefused) as refused:
         strict.prepare(talk, strict.spec(task("worker:0", "sleep", "1000")))
@@ -136,7 +136,7 @@ def test_with_lingering_the_agent_is_started_below_the_users_own_systemd(strict:
     assert str(strict.run_directory(spec)) in ran
 
 
-def test_a_user_who_is_excluded_is_let_alone(strict: AgentHost) -> None:
+def test_an_excluded_user_is_left_alone(strict: AgentHost) -> None:
     busctl = strict.directory / "bin" / "busctl"
     busctl.write_text(busctl.read_text().replace("somebody", "root"))
     strict.up(strict.spec(task("worker:0", "sleep", "1000")))

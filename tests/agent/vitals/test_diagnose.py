@@ -11,7 +11,7 @@ from tests.waiting import eventually
 SAYS = "echo step 1; echo UNAVAILABLE: no way to /job:ps/replica:0/task:0 by hunter2; exec sleep 1000"
 
 
-def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
+def test_an_agent_reports_the_vitals_of_its_host_and_tasks(host: AgentHost) -> None:
     spec = host.started(task("worker:0", "sleep", "1000"), dirs=["\0HOME/out"])
     pid = host.wait_entry(spec, "worker:0", lambda entry: entry["pid"])["pid"]
     os.kill(pid, signal.SIGSTOP)
@@ -29,7 +29,7 @@ def test_an_agent_tells_how_its_host_and_its_tasks_do(host: AgentHost) -> None:
     os.kill(pid, signal.SIGCONT)
 
 
-def test_a_complaint_is_kept_until_a_step_and_its_secrets_are_masked(host: AgentHost) -> None:
+def test_an_error_line_is_kept_until_a_step_with_secrets_masked(host: AgentHost) -> None:
     spec = host.spec(shell("worker:0", SAYS, secrets=["PASSWORD"]))
     host.up(spec, secrets={"PASSWORD": "hunter2"})
     entry = host.wait_entry(spec, "worker:0", lambda entry: entry["complaint"])

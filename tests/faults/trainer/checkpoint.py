@@ -14,6 +14,8 @@ import struct
 from collections.abc import Iterable
 from pathlib import Path
 
+from event_files import masked, number, piece, varint  # type: ignore[import-not-found]  # is pushed beside this
+
 _MAGIC = 0xDB4775248B80FB57
 _DT_FLOAT, _DT_INT64 = 1, 9
 _WEIGHTS = 256
@@ -92,7 +94,7 @@ def _delete(paths: Iterable[Path]) -> None:
 
 def _contents(step: int, shards: int) -> dict[str, bytes]:
     """The files of a checkpoint, by the ends of their names."""
-    table = [(b"", _number(1, shards) + _bytes(3, _number(1, 1)))]  # BundleHeaderProto
+    table = [(b"", number(1, shards) + piece(3, number(1, 1)))]  # BundleHeaderProto
     data = [b""] * shards
     tensors: list[tuple[bytes, int, tuple[int, ...], int, bytes]]
     tensors = [(b"global_step", _DT_INT64, (), 0, struct.pack("<q", step))]
@@ -111,63 +113,31 @@ def _weights(step: int, shard: int) -> bytes:
 
 def _entry(dtype: int, shape: tuple[int, ...], shard: int, offset: int, values: bytes) -> bytes:
     """A BundleEntryProto."""
-    dimensions = b"".join(_bytes(2, _number(1, size)) for size in shape)
-    checksum = _varint(6 << 3 | 5) + struct.pack("<I", _masked_crc32c(values))
-    place = _number(3, shard) + _number(4, offset) + _number(5, len(values))
-    return _number(1, dtype) + _bytes(2, dimensions) + place + checksum
+    dimensions = b"".join(piece(2, number(1, size)) for size in shape)
+    checksum = varint(6 << 3 | 5) + struct.pack("<I", masked(values))
+    place = _unless_0(3, shard) + _unless_0(4, offset) + number(5, len(values))
+    return bytes(number(1, dtype) + piece(2, dimensions) + place + checksum)
 
 
 def _table(entries: list[tuple[bytes, bytes]]) -> bytes:
     """A table of a single block of entries, which come in the order of their keys."""
     content = _block(entries)
-    handle = _varint(0) + _varint(len(content) - 5)
+    handle = varint(0) + varint(len(content) - 5)
     meta = _block([])
-    meta_handle = _varint(len(content)) + _varint(len(meta) - 5)
+    meta_handle = varint(len(content)) + varint(len(meta) - 5)
     index = _block([(entries[-1][0], handle)])
-    index_handle = _varint(len(content) + len(meta)) + _varint(len(index) - 5)
+    index_handle = varint(len(content) + len(meta)) + varint(len(index) - 5)
     footer = (meta_handle + index_handle).ljust(40, b"\0") + struct.pack("<Q", _MAGIC)
-    return content + meta + index + footer
+    return bytes(content + meta + index + footer)
 
 
 def _block(entries: list[tuple[bytes, bytes]]) -> bytes:
     """With its trailer of five bytes: not compressed, checksum. Keys share no prefixes, so one restart is enough."""
-    body = b"".join(_varint(0) + _varint(len(key)) + _varint(len(value)) + key + value for key, value in entries)
+    body = b"".join(varint(0) + varint(len(key)) + varint(len(value)) + key + value for key, value in entries)
     body += struct.pack("<II", 0, 1) + b"\0"
-    return body + struct.pack("<I", _masked_crc32c(body))
+    return body + struct.pack("<I", masked(body))
 
 
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3) + _varint(value) if value else b""
-
-
-def _bytes(field: int, value: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(value)) + value
-
-
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _masked_crc32c(data: bytes) -> int:
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = _CRC_TABLE[(crc ^ byte) & 0xFF] ^ crc >> 8
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def _crc_table() -> list[int]:
-    table = []
-    for number in range(256):
-        for _ in range(8):
-            number = number >> 1 ^ (0x82F63B78 if number & 1 else 0)  # Castagnoli, reflected
-        table.append(number)
-    return table
-
-
-_CRC_TABLE = _crc_table()
+def _unless_0(field: int, value: int) -> bytes:
+    """As protocol buffers are written, which have no zeros."""
+    return bytes(number(field, value)) if value else b""

@@ -50,13 +50,13 @@ LIVED = [
 
 
 @pytest.mark.parametrize(("log", "text"), DIED)
-def test_the_last_words_say_what_a_program_died_of(log: str, text: str) -> None:
+def test_the_cause_is_read_from_the_last_lines(log: str, text: str) -> None:
     assert cause(log) == text
     assert cause(CUDA_NOISE + "step 7\n" * 100 + log) == text
 
 
 @pytest.mark.parametrize("log", LIVED)
-def test_a_log_without_last_words_says_nothing(log: str) -> None:
+def test_a_log_without_an_error_has_no_cause(log: str) -> None:
     assert cause(log) == ""
 
 
@@ -69,7 +69,7 @@ def test_a_log_without_last_words_says_nothing(log: str) -> None:
         "'lr' is not a key of config.json",
     ],
 )
-def test_who_exits_with_a_message_died_of_what_it_says(message: str) -> None:
+def test_a_message_at_exit_is_the_cause(message: str) -> None:
     log = f"loading\nstep 1 loss 2.0\n{message}\n\n"
     assert cause_of_end(log, 1) == message
     assert cause_of_end(log, 3) == ""
@@ -78,7 +78,7 @@ def test_who_exits_with_a_message_died_of_what_it_says(message: str) -> None:
 
 
 @pytest.mark.parametrize("log", [*LIVED[:3], LIVED[-1], "a.py:3: UserWarning: old\n", "[1,0] it is\n", "ended\n"])
-def test_who_exits_after_a_usual_line_has_given_no_reason(log: str) -> None:
+def test_an_ordinary_last_line_is_no_cause(log: str) -> None:
     assert cause_of_end(log, 1) == ""
 
 
@@ -93,7 +93,7 @@ def test_a_long_message_is_cut() -> None:
 
 @cases
 @given(st.text(alphabet=st.sampled_from("abE :\n\t./'()[]0123TracebkErofil"), max_size=400))
-def test_no_log_is_too_odd(log: str) -> None:
+def test_any_log_has_a_cause_or_none(log: str) -> None:
     found = cause(FRAMES + log)
     assert "\n" not in found
     assert len(found) <= MOST
@@ -140,7 +140,7 @@ LINES = [
 EXCEPTION = re.compile(r"[\w.]+(?:: .*|)\Z")
 
 
-def test_there_are_two_hundred_of_them() -> None:
+def test_at_least_two_hundred_real_errors_are_tried() -> None:
     assert len(LINES) >= 200
 
 
@@ -152,5 +152,5 @@ def test_an_error_is_classified(kind: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(("text", "kind"), [("", "own"), ("MyTypeError: connection", "own"), ("Timeouts", "own")])
-def test_what_no_signature_knows_is_the_programs_own(text: str, kind: str) -> None:
+def test_unrecognised_errors_are_the_programs(text: str, kind: str) -> None:
     assert kind_of_error(text) == kind

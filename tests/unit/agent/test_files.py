@@ -78,7 +78,7 @@ LENIENT: list[tuple[str, Callable[[str], Any], Any]] = [
 
 @pytest.mark.parametrize("what", [*impostors.NO_FILES, "sparse"])
 @pytest.mark.parametrize("use", range(len(LENIENT)))
-def test_readers_that_go_on_without_a_file_go_on_without_a_proper_one(place: Path, what: str, use: int) -> None:
+def test_optional_files_that_are_invalid_count_as_absent(place: Path, what: str, use: int) -> None:
     name, read, expected = LENIENT[use]
     (place / "log").write_text("step 1\n")
     path = place / name

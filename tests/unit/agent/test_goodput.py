@@ -53,7 +53,7 @@ def started() -> Run:
     return Run().pass_(5, "wait").pass_(10, "start")
 
 
-def test_a_run_waits_then_starts_then_trains() -> None:
+def test_time_is_split_into_waiting_starting_and_training() -> None:
     run = started().train(1, 80)
     assert run.parts == {"wait": 5, "start": 11, "kept": 79}
     assert run.in_short == "goodput 83 %: starts 12 %, waits 5 %"
@@ -285,9 +285,7 @@ def test_parts_are_what_was_before_the_spans_the_spans_and_what_came_since() -> 
         ({"kept": 99.6, "wait": 0.4}, "goodput 100 %"),
     ],
 )
-def test_in_short_the_largest_parts_come_first_and_the_smallest_not_at_all(
-    seconds: dict[str, float], expected: str
-) -> None:
+def test_the_summary_has_the_largest_parts_only(seconds: dict[str, float], expected: str) -> None:
     assert sentence(goodput.summary(seconds)) == expected  # type: ignore[arg-type]
 
 

@@ -344,7 +344,7 @@ def test_those_in_a_row_count_and_not_what_was_asked_to_end(history: list[Past],
         (None, "other", False, False, True, True),
     ],
 )
-def test_who_waits_for_whom_follows_from_the_strategy(
+def test_dependencies_follow_from_the_strategy(
     strategy: str | None, role: str, serves: bool, alone: bool, waited_for: bool, by_progress: bool
 ) -> None:
     member = made(Member, task="worker:1", host="a", role=role, serves=serves)

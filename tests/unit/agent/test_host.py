@@ -11,12 +11,15 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from dtctl.agent.host import outputs, ports, processes
+from dtctl.agent.records.kinds import made
+from dtctl.agent.records.spec import Member
 from dtctl.agent.records.values import can_be_given
 from dtctl.agent.requests.starting import most_ports
 from dtctl.agent.run import environment
@@ -215,26 +218,23 @@ def test_a_storage_url_has_the_owner_that_wrote_last_and_no_directory_is_made(
     assert [path.name for path in tmp_path.iterdir()] == ["root"]
 
 
-@pytest.mark.parametrize("text", ["", "{}", '{"path": "/else"}', "[" * 100_000])
-def test_a_mark_that_another_process_has_damaged_is_none(root: str, output: Path, text: str) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
-    mark.write_text(text)
-    assert owners(root, output) == []
-
-
-def test_a_mark_that_was_moved_to_another_directorys_place_is_none(root: str, output: Path) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
-    mark.write_text(json.dumps({**json.loads(mark.read_text()), "path": "/else"}))
-    assert owners(root, output) == []
-
-
-def test_nobody_waits_for_a_fifo_in_place_of_a_mark(root: str, output: Path) -> None:
-    write(root, output)
-    (mark,) = Path(root, "outputs").iterdir()
+def as_fifo(mark: Path) -> None:
     mark.unlink()
     os.mkfifo(mark)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    **{text[:20]: partial(Path.write_text, data=text) for text in ("", "{}", '{"path": "/else"}', "[" * 100_000)},
+    "moved": lambda mark: mark.write_text(json.dumps({**json.loads(mark.read_text()), "path": "/else"})),
+    "fifo": as_fifo,
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_mark_counts_as_none(root: str, output: Path, damage: str) -> None:
+    write(root, output)
+    (mark,) = Path(root, "outputs").iterdir()
+    DAMAGES[damage](mark)
     assert owners(root, output) == []
 
 
@@ -320,6 +320,21 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
         "\\0HOME",
     ]
     assert environment.Marks(None).text("\0CODE") == "/home/u"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("--ps_hosts=\0ADDRESS(ps:0),\0ADDRESS(ps:1)", "--ps_hosts=b:2222,[fe80::1]:2223"),
+        ("tcp://\0HOST(ps:1)/\0PORT(ps:1)", "tcp://fe80::1/2223"),
+        ("\0ADDRESS(worker:0)\0ADDRESS(gone:0)", ""),
+        ("ADDRESS(ps:0)", "ADDRESS(ps:0)"),
+    ],
+)
+def test_an_address_mark_is_replaced_by_that_of_the_roster(text: str, expected: str) -> None:
+    places = {"ps:0": "b:2222", "ps:1": "[fe80::1]:2223", "worker:0": None}
+    roster = [made(Member, task=task, host="b", address=address) for task, address in places.items()]
+    assert environment.Marks(None, {"PATH": ""}, roster).text(text) == expected
 
 
 def test_the_environment_is_inherited_then_the_tasks_then_secrets_then_ours() -> None:

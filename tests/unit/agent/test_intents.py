@@ -39,13 +39,13 @@ def reading(files: RunFiles, *more: Any) -> intents.IntentFollower:
     return followed
 
 
-def test_the_higher_version_holds() -> None:
+def test_the_intent_with_the_higher_version_wins() -> None:
     mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3)}
     theirs = {"a": intent("stop", 2), "b": intent("stop", 3), "c": intent("stop", 4), "d": intent("stop", 9)}
     assert intents.newer(mine, theirs) == {"c": theirs["c"]}
 
 
-def test_two_that_say_something_else_with_the_same_version_contradict_each_other() -> None:
+def test_different_intents_of_one_version_are_a_conflict() -> None:
     mine = {"a": intent("run", 3), "b": intent("run", 3), "c": intent("run", 3), "d": intent("run", 3)}
     theirs = {"a": intent("run", 3), "b": intent("hold", 3), "c": intent("hold", 4), "e": intent("stop", 3)}
     assert intents.contradicted(mine, theirs) == ["b"]
@@ -107,7 +107,7 @@ def test_an_intent_of_an_earlier_dtctl_has_every_field(files: RunFiles) -> None:
     assert (read["generation"], read["version"], read["restarts"]) == (2, 1, 0)
 
 
-def test_a_session_that_ended_without_a_word_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_that_ended_unexpectedly_is_lost(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     paths.write_json(files.intent_path, {**on_disk(files), "session": SESSION})
     living = dict(SESSION)
     monkeypatch.setattr(processes, "find", lambda session: living or None)
@@ -276,7 +276,9 @@ class Looks:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.number = 1
-        monkeypatch.setattr(paths, "version", lambda path: (self.number, 1, 1))
+        monkeypatch.setattr(
+            paths, "version", lambda path: (self.number, 1, 1) if path.endswith("intent.json") else None
+        )
 
 
 def test_a_file_that_looks_like_the_one_before_an_order_is_read(

@@ -113,7 +113,7 @@ def test_a_run_that_cannot_be_read_is_reported_with_the_reason(
     assert found.record() == {"run": "r-1", "host": "h1", "cluster": "c", "problem": problem}
 
 
-def test_it_may_be_whole_so_that_it_stays_and_who_takes_it_down_hears_why(
+def test_a_run_that_may_be_whole_stays_and_down_reports_why(
     talk: Any, spec: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (spec.parent / "machine").write_text(machine.identity())

@@ -101,7 +101,7 @@ def test_the_outcome(case: str) -> None:
     assert kind_and_cause(outcome.decided(known)) == expected
 
 
-def test_a_success_says_whose() -> None:
+def test_a_success_names_its_task() -> None:
     alone = outcome.decided(facts({"worker:0": "succeeded"}))
     every = outcome.decided(facts(dict.fromkeys(COLLECTIVE, "succeeded"), deciding=COLLECTIVE))
     assert alone is not None
@@ -118,13 +118,13 @@ def test_a_success_says_whose() -> None:
         (failed(7.0, exit=None), "ps:0 failed: its exit is unknown"),
     ],
 )
-def test_a_failure_says_how_the_task_ended(entry: dict[str, Any], reason: str) -> None:
+def test_a_failure_has_the_exit_of_its_task(entry: dict[str, Any], reason: str) -> None:
     found = outcome.decided(facts({"ps:0": entry}))
     assert found is not None
     assert sentence(found.why) == reason
 
 
-def test_a_stop_says_what_the_last_of_those_who_asked_said() -> None:
+def test_a_stop_has_the_reason_of_the_last_request() -> None:
     wants = {task: {"want": "stop", "version": 2, "reason": "first"} for task in ROSTER}
     last = {**wants, "worker:1": {"want": "stop", "version": 5, "reason": "last"}}
     silent = {**wants, "worker:1": {"want": "stop", "version": 5}}
@@ -182,7 +182,7 @@ def reached(step: int | None) -> Checkpoint:
         (9, reached(8), True),
     ],
 )
-def test_a_success_short_of_its_target_is_odd(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
+def test_a_success_below_its_target_step_is_marked(target: int | None, newest: Checkpoint | None, warned: bool) -> None:
     assert outcome.target_warning(target, newest) == (fact("short_of_target", step=8, of=9) if warned else None)
 
 

@@ -311,7 +311,7 @@ tensorflow.python.framework.errors_impl.OutOfRangeError: End of sequence
 
 
 @pytest.mark.parametrize("ending", [code(2), code(126), code(127, "cannot run x: No such file or directory")])
-def test_what_would_only_be_repeated_may_not(ending: Ending) -> None:
+def test_permanent_exits_are_not_retried(ending: Ending) -> None:
     assert not verdict(ending, "", USUAL).retry
 
 
@@ -340,7 +340,7 @@ def test_code_that_cannot_be_imported_is_not_tried_again() -> None:
     "line",
     ["SyntaxError: invalid syntax", "ImportError: cannot import name 'x' from 'y'", "TabError: inconsistent use"],
 )
-def test_so_is_code_that_cannot_be_read(line: str) -> None:
+def test_code_with_a_syntax_error_is_not_retried(line: str) -> None:
     assert not verdict(code(1), cause(f"training\n  File 'x.py', line 1\n    if:\n      ^\n{line}\n"), USUAL).retry
 
 
@@ -360,11 +360,11 @@ def test_an_import_error_that_was_only_reported_does_not_count(tail: str) -> Non
 
 
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGINT, signal.SIGKILL, signal.SIGTERM])
-def test_who_is_killed_by_somebody_did_not_die_of_what_it_wrote(number: int) -> None:
+def test_a_killed_task_does_not_have_its_log_as_cause(number: int) -> None:
     assert verdict(killed(number), cause(OUT_OF_RANGE), USUAL).cause == ""
 
 
-def test_who_aborts_did() -> None:
+def test_an_aborted_task_has_its_log_as_cause() -> None:
     log = "F0000 00:00:17.1  99 tensor.cc:852] Check failed: x\n"
     assert verdict(killed(signal.SIGABRT), cause(log), USUAL).cause == "Check failed: x (tensor.cc:852)"
 

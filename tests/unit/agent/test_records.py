@@ -254,6 +254,11 @@ LED: dict[str, Any] = {
         ({"roster": [MEMBER, MEMBER]}, "roster"),
         ({"stages": [{"name": "x", "tasks": [], "after": [0]}]}, "stages.0"),
         ({"recovery": {**RECOVERY, "retry": [256]}}, "recovery.retry.0"),
+        ({"seats": {"a": []}}, "seats.a"),
+        ({"seats": {"b": [WORKER]}}, "seats.b"),
+        ({"seats": {"a": [{**WORKER, "argv": []}]}}, "seats.a.worker:0.argv"),
+        ({"spares": {"c": {"address": "c", "addresses": {"worker:1": "c:1"}}}}, "spares.c.addresses"),
+        ({"absent": ["c"]}, "absent"),
     ],
 )
 def test_a_spec_that_cannot_be_carried_out_is_refused_with_the_place(fields: dict[str, Any], where: str) -> None:

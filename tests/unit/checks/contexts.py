@@ -8,9 +8,9 @@ from typing import Any
 from dtctl.agent.records.checks import MachineFacts, PythonFound, SoftwareFacts, StorageFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.config.cluster import Cluster
+from dtctl.operations.checks import Answers, CheckContext, Topic
 from dtctl.operations.checks.programs import Needs
-from dtctl.operations.checks.topic import Answers, CheckContext, Topic
-from dtctl.operations.diagnosis.signature import Finding
+from dtctl.operations.diagnosis import Finding
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import filled, words
 from tests.unit.clusters import cluster

@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
+from dtctl import operations
 from dtctl.agent.records.answers import Facts, Prepared
 from dtctl.agent.records.checks import CheckFacts
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.agent.records.network import NetworkFacts, SshFacts
 from dtctl.errors import DtctlError, TransportError
-from dtctl.operations.checks import topic
+from dtctl.operations.checks import CheckContext, Line, Statement
 from dtctl.operations.checks.checking import TOPICS, Checked, InPassing, check
-from dtctl.operations.checks.topic import CheckContext, Line, Statement
 from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.run_record import record_of
 from dtctl.render import checks
@@ -32,7 +32,7 @@ SAVED = {"path": "/saved", "at": "/saved", "free_bytes": 100 * GB}
 OF_THE_NETWORK = ("network", "ssh")
 """Topics with tests of their own: tests/unit/checks/network."""
 GONE = TransportError("cannot reach b")
-OPERATIONS = Path(topic.__file__).parent.parent
+OPERATIONS = Path(str(operations.__file__)).parent
 
 
 class Hosts:

@@ -10,9 +10,9 @@ import pytest
 from dtctl.agent.records.checks import DataFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.bundle import Bundle, FileEntry, Manifest
+from dtctl.operations.checks import Answers, CheckContext
 from dtctl.operations.checks.checking import STOPPING
 from dtctl.operations.checks.data import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext
 from dtctl.operations.data import DataSet
 from dtctl.plan.data import DataPlace
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence

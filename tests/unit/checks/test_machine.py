@@ -10,6 +10,7 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.vitals import Gpu
+from dtctl.operations.checks import Answers, CheckContext, Line
 from dtctl.operations.checks.machine import (
     FEW_FILES,
     FEW_INODES,
@@ -26,9 +27,8 @@ from dtctl.operations.checks.machine import (
     gpu_findings,
     gpu_text,
 )
-from dtctl.operations.checks.topic import Answers, CheckContext, Line
 from dtctl.operations.client.persistent import Greeted
-from dtctl.operations.diagnosis.signature import FULL_BYTES, Finding
+from dtctl.operations.diagnosis import FULL_BYTES, Finding
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, disk, hosts_by_signature, judged, machine, sentence
 from tests.unit.clusters import cluster, job, ssh_host
@@ -117,7 +117,7 @@ def test_the_gpus_of_the_plan_have_to_be_there_and_free(has: dict[str, Any], sig
     assert [one.signature.name for one in found] == ([signature] if signature else [])
 
 
-def test_who_uses_a_gpu_is_named() -> None:
+def test_the_user_of_a_gpu_is_named() -> None:
     user = {"pid": 7, "name": "python", "user": "ada", "used_bytes": 2 * GB}
     (found,) = judged(TOPIC, with_gpus(2), {"a": machine(gpus=gpus(0, 2, users=[user]))})
     assert sentence(found) == (
@@ -161,7 +161,7 @@ def test_of_two_halves_that_differ_one_is_off_from_the_other() -> None:
     assert found.seen.fields["here"] == "this machine"
 
 
-def test_a_late_answer_accuses_nobody() -> None:
+def test_a_late_answer_makes_no_clock_wrong() -> None:
     """As of hosts that were reached only when a passphrase had been typed."""
     late = dict.fromkeys("abc", (-0.2, 12.0))
     assert list(clock_findings(late)) == []
@@ -232,7 +232,7 @@ def test_a_clock_is_off_from_five_seconds_on_and_wrong_from_a_minute_on(off_s: f
     assert found(a=(0, 0), b=(0, 0), c=(OFF_S - 0.1, OFF_S)) == []
 
 
-def test_one_host_is_told_to_differ_from_this_machine() -> None:
+def test_a_single_host_with_another_clock_differs_from_this_machine() -> None:
     assert found(a=(8.0, 8.0)) == [("clock_off", ("a",), 8.0, "ahead of", (HERE,))]
     assert found(a=(OFF_S - 0.1, 9.0)) == []
 
@@ -250,7 +250,7 @@ def test_hosts_that_are_off_alike_are_reported_together_and_are_no_others_of_any
     ]
 
 
-def test_a_clock_that_is_just_off_speaks_for_nobody() -> None:
+def test_a_clock_that_is_slightly_off_is_no_reference() -> None:
     findings = found(a=(0, 0), b=(0, 0), c=(0, 0), d=(OFF_S, OFF_S), e=(90.0, 90.0))
     assert [one[-1] for one in findings] == [("a", "b", "c", HERE)] * 2
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from dtctl.config.cluster import Environment, Launch, Trainer
+from dtctl.operations.checks import Answers, CheckContext, fails
 from dtctl.operations.checks.programs import Needs, broken_line, needs_of, program_of
 from dtctl.operations.checks.software import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, fails
 from dtctl.plan.run import plan_run
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, python, sentence, software
@@ -248,12 +248,12 @@ def test_the_environment_may_ask_for_keras_2(tmp_path: Path) -> None:
     assert "keras_2" in needs(tmp_path, "model.fit(data)", TF_USE_LEGACY_KERAS="1").uses
 
 
-def test_nothing_is_known_of_other_programs(tmp_path: Path) -> None:
+def test_programs_that_are_no_python_are_not_inspected(tmp_path: Path) -> None:
     assert needs(tmp_path, "import numpy", command=("bash", "train.sh")) == Needs()
 
 
 @pytest.mark.parametrize("template", sorted(Path("templates").glob("*/train.py")), ids=lambda path: path.parent.name)
-def test_no_template_walks_into_a_trap_of_its_own(template: Path, tmp_path: Path) -> None:
+def test_no_template_has_a_known_trap(template: Path, tmp_path: Path) -> None:
     value = cluster(job("worker", ["a"], [2222]), trainer=Trainer(code=template.parent.absolute()))
     value = dataclasses.replace(value, name="own")
     uses = needs_of(plan_run(value, {"a": "a"}, local_python="python3"))["worker"].uses

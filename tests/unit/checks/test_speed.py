@@ -8,8 +8,8 @@ import pytest
 
 from dtctl.agent.records.checks import SpeedFacts
 from dtctl.agent.records.kinds import checked
+from dtctl.operations.checks import Answers, Line, fails
 from dtctl.operations.checks.speed import SHARE, TOPIC, least_usual
-from dtctl.operations.checks.topic import Answers, Line, fails
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, machine, sentence
 
 DEEP = context(deep=True)

@@ -8,8 +8,8 @@ import pytest
 
 from dtctl.agent.records.values import HOME
 from dtctl.errors import DtctlError
+from dtctl.operations.checks import Answers, Line, Statement, fails
 from dtctl.operations.checks.storage import TOPIC, data_findings, data_places, data_text
-from dtctl.operations.checks.topic import Answers, Line, Statement, fails
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import GB, context, hosts_by_signature, judged, sentence, storage
 from tests.unit.clusters import cluster, job, ssh_host

@@ -11,8 +11,8 @@ import pytest
 from dtctl.agent.records.checks import UrlsFacts
 from dtctl.agent.records.kinds import checked
 from dtctl.config.cluster import Launch, Trainer
+from dtctl.operations.checks import Answers, CheckContext
 from dtctl.operations.checks.checking import STOPPING
-from dtctl.operations.checks.topic import Answers, CheckContext
 from dtctl.operations.checks.urls import TOPIC
 from dtctl.render.diagnosis import remedies
 from tests.unit.checks.contexts import context, judged, sentence

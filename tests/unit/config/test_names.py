@@ -218,7 +218,7 @@ def test_a_range_stands_for_names_in_the_order_written(text: str, names: list[st
         ("n[1-999999999999999999]", "'n[1-999999999999999999]' expands to more than 10000 names"),
     ],
 )
-def test_an_invalid_range_is_refused_with_a_reason(text: str, summary: str) -> None:
+def test_an_invalid_host_range_is_refused_with_a_reason(text: str, summary: str) -> None:
     with pytest.raises(UsageError) as caught:
         expand(text)
     assert caught.value.summary == summary

@@ -231,7 +231,7 @@ def test_ports_count_from_where_the_file_says(
 
 
 @pytest.mark.parametrize("setting", ["ports=0", "ports=70000", "ports=any"])
-def test_what_is_no_port_is_a_mistake(setting: str, tmp_path: Path) -> None:
+def test_an_invalid_port_is_a_mistake(setting: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, setting)
     assert "expected auto or a whole number from 1 to 65535" in caught.value.problems[0].summary

@@ -159,7 +159,7 @@ def test_every_example_of_the_schema_is_valid() -> None:
     assert [example for body, example in examples if not accepts(body, example, schema)] == []
 
 
-def test_a_slip_is_recognised_and_a_stranger_is_not() -> None:
+def test_misspelled_keys_have_a_suggestion_and_unknown_ones_none() -> None:
     assert closest("prot", ["port", "hosts"]) == "port"
     assert closest("Hosts", ["port", "hosts"]) == "hosts"
     assert closest("zebra", ["port", "hosts"]) is None

@@ -253,7 +253,7 @@ def test_a_directory_of_a_project_is_fine(home: Path, code: str) -> None:
 
 
 @pytest.mark.parametrize("code", ["~/", "..", "/"])
-def test_code_anywhere_allows_it(home: Path, code: str) -> None:
+def test_trainer_code_elsewhere_allows_a_file_in_a_home(home: Path, code: str) -> None:
     load(home / "project" / "cluster.yaml", code, "  code_anywhere: true\n")
     with pytest.raises(ConfigError):
         load(home / "project" / "cluster.yaml", code, "  code_anywhere: false\n")

@@ -17,12 +17,12 @@ from dtctl.agent.records.reasons import fact
 from dtctl.errors import AgentError, DtctlError, TransportError
 from dtctl.model import TaskState
 from dtctl.operations import dashboard as server
+from dtctl.operations import report as module
 from dtctl.operations.dashboard import Board, looks, messages
-from dtctl.operations.report import gathering as module
-from dtctl.operations.report.gathering import Following, Report
+from dtctl.operations.report import Following, Report
 from dtctl.operations.snapshot import Outcome, Verdict
 from dtctl.render.dashboard import STYLE, entered, parts, policy, script, unknown, whole
-from dtctl.render.report.page import known_by_hash
+from dtctl.render.report import known_by_hash
 from tests.unit.agent.poisons import left_in
 from tests.unit.coordinated import entry, record, viewed
 from tests.unit.fakes import FakeSession, FakeTransport

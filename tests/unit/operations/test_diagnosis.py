@@ -13,8 +13,8 @@ from dtctl.agent.records.whole_run import Contact, Incident
 from dtctl.bundle import LeftOut
 from dtctl.errors import TransportError
 from dtctl.model import TaskId, TaskState
+from dtctl.operations.diagnosis import Facts, Level
 from dtctl.operations.diagnosis.diagnose import findings, in_short
-from dtctl.operations.diagnosis.signature import Facts, Level
 from dtctl.operations.diagnosis.signatures import SIGNATURES
 from dtctl.operations.snapshot import CoordinatorUnreachable, Outcome, Verdict
 from dtctl.render.diagnosis import advice_lines, last_lines, paragraph

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from dtctl.agent.records.vitals import Machine
-from dtctl.operations.diagnosis import gpus
+from dtctl.operations.diagnosis import Facts, gpus
 from dtctl.operations.diagnosis.diagnose import in_short
-from dtctl.operations.diagnosis.signature import Facts
 from dtctl.render.diagnosis import paragraph
 from dtctl.render.gpus import rows
 from dtctl.render.machine.status import run_status

@@ -11,8 +11,7 @@ import pytest
 
 from dtctl.agent.records.vitals import Machine
 from dtctl.model import TaskId, TaskState
-from dtctl.operations.diagnosis import hosts
-from dtctl.operations.diagnosis.signature import FULL_BYTES, Facts, Match
+from dtctl.operations.diagnosis import FULL_BYTES, Facts, Match, hosts
 from dtctl.operations.snapshot import TaskStatus
 from tests.unit.diagnosing import NOW, decided, facts, host, machine, of_record, running, vitals, who
 from tests.unit.tasks import changed, changed_attempt, past_attempt

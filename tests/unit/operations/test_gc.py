@@ -12,9 +12,8 @@ from dtctl.model import TaskId, TaskState
 from dtctl.operations.gc import Written, collect, told_once
 from dtctl.operations.metrics import Series, follow_metrics, read_metrics
 from dtctl.operations.snapshot import Progress, TaskStatus, progress_of
-from dtctl.render.gc import show_remains, written_line
 from dtctl.render.machine import document
-from dtctl.render.result import show_kept
+from dtctl.render.result import show_kept, show_remains, written_line
 from tests.unit.coordinated import record
 from tests.unit.fakes import FakeSession, FakeTransport
 from tests.unit.tasks import task_status

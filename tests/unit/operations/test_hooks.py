@@ -59,7 +59,7 @@ def test_each_event_runs_the_command_once_and_in_order(monkeypatch: pytest.Monke
     assert runs.received == ["1", "2"]
 
 
-def test_who_comes_later_receives_nothing_of_the_past_but_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_late_follower_receives_only_the_end_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs()
     made, _ = commands(monkeypatch, runs, fresh=False)
     made.see([happened("1"), happened("end", "failed")])
@@ -68,7 +68,7 @@ def test_who_comes_later_receives_nothing_of_the_past_but_the_end(monkeypatch: p
     assert runs.received == ["end", "2"]
 
 
-def test_a_command_that_hangs_holds_nobody_up_and_its_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_hook_delays_nothing_and_its_queue_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     runs = Runs()
     runs.go.clear()
     made, _ = commands(monkeypatch, runs)

@@ -190,7 +190,7 @@ def test_a_port_that_is_taken_keeps_it_from_joining(launch: Start) -> None:
     assert "start" not in live.said_to("d")
 
 
-def test_nobody_joins_a_run_that_has_other_addresses(launch: Start) -> None:
+def test_a_host_cannot_join_a_run_with_other_addresses(launch: Start) -> None:
     roster = [{**member, "address": "elsewhere:1"} for member in inventory_of(spec_in_run(launch))["roster"]]
     live = Live(launch, joining(launch, roster=roster))
     result, _ = again(launch, live)
@@ -198,7 +198,7 @@ def test_nobody_joins_a_run_that_has_other_addresses(launch: Start) -> None:
     assert live.said_to("d") == ["up", "abort"]
 
 
-def test_a_host_that_nobody_keeps_a_place_for_is_an_error(launch: Start) -> None:
+def test_a_host_without_a_reserved_place_cannot_join(launch: Start) -> None:
     with pytest.raises(PreflightError, match="digits-0 continues on a,b,c, but not on d"):
         again(launch, Live(launch, None))
 
@@ -246,12 +246,12 @@ def test_workers_of_asynchronous_training_that_do_not_lead_can_be_done_without()
 
 
 @pytest.mark.parametrize("strategy", ["sync-ps", "in-graph", "ps-strategy"])
-def test_where_every_worker_is_waited_for_nobody_can(strategy: str) -> None:
+def test_no_worker_may_be_missing_where_all_are_waited_for(strategy: str) -> None:
     with pytest.raises(UsageError, match=f"with {strategy} every task waits for the others"):
         check_may_go_without(roster(strategy=strategy))
 
 
-def test_a_gang_is_no_gang_without_one() -> None:
+def test_a_gang_needs_every_host() -> None:
     with pytest.raises(UsageError, match="--allow-missing cannot help here"):
         check_may_go_without(roster(recovery=Recovery(mode="gang")))
 
@@ -293,11 +293,11 @@ def test_without_the_option_it_is_offered_where_it_would_help() -> None:
 
 
 @pytest.mark.parametrize("code", ["disk_full", "setup_failed", "python_too_old"])
-def test_what_is_wrong_with_the_host_makes_it_a_missing_one(code: str) -> None:
+def test_errors_of_a_host_make_it_missing(code: str) -> None:
     errors: dict[str, DtctlError] = {"gpu-1": AgentError(code, "no")}
     assert left_out(roster(), 1, "prepare", errors, {}) == errors
 
 
 @pytest.mark.parametrize("code", ["changed_run", "locked", "internal"])
-def test_what_concerns_the_run_or_dtctl_does_not(code: str) -> None:
+def test_errors_of_the_run_or_dtctl_make_no_host_missing(code: str) -> None:
     assert refusal(roster(), 1, {"gpu-1": AgentError(code, "no")}).hint == ""

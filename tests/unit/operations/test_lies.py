@@ -206,11 +206,11 @@ def test_one_liar_among_four_decides_nothing(lie: Callable[[Answer], Answer]) ->
     assert not found.verdict.outcome.decided
 
 
-def test_who_tells_something_else_of_the_same_run_is_named() -> None:
+def test_a_host_with_a_contradicting_run_record_is_named() -> None:
     assert list(everywhere(the_same_run_told_otherwise).errors) == ["d"]
 
 
-def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_trusted() -> None:
+def test_the_newer_run_that_several_hosts_report_is_trusted() -> None:
     """As when somebody else has started one on fewer hosts."""
 
     class Two(Agents):
@@ -221,7 +221,7 @@ def test_the_newer_of_two_runs_that_several_hosts_tell_of_is_trusted() -> None:
     assert status_of_hosts(record(run=None), FakeTransport(Two())).record.run == "digits-2"  # type: ignore[arg-type]
 
 
-def test_of_two_hosts_that_disagree_that_of_the_lead_is_trusted() -> None:
+def test_of_two_contradicting_hosts_the_leads_is_trusted() -> None:
     transport = FakeTransport(Liar("d", "status", a_run_of_its_own), {name: TransportError("off") for name in "ab"})
     assert status_of_hosts(dataclasses.replace(record(), run=None), transport).record.run == "digits-1"
 
@@ -237,7 +237,7 @@ VIEWS = [
 
 
 @pytest.mark.parametrize(("field", "spoil"), VIEWS, ids=[field for field, _ in VIEWS])
-def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_trusted(field: str, spoil: Any) -> None:
+def test_a_coordinator_that_reports_unknown_tasks_is_not_trusted(field: str, spoil: Any) -> None:
     def lie(answer: Answer) -> Answer:
         if answer["coordination"]:
             spoil(answer["coordination"])
@@ -250,7 +250,7 @@ def test_a_coordinator_that_speaks_of_what_is_not_there_is_not_trusted(field: st
     assert sum(one.state is TaskState.RUNNING for one in found.tasks.values()) == 3
 
 
-def test_only_the_leads_host_speaks_for_the_run() -> None:
+def test_only_the_leads_host_reports_the_whole_run() -> None:
     asked = dataclasses.replace(record(), lead=TaskId("worker", 1))
     transport = FakeTransport(Liar("d", "status", put(viewed(), "coordination"), viewed()))
     found = status(asked, transport)
@@ -258,7 +258,7 @@ def test_only_the_leads_host_speaks_for_the_run() -> None:
     assert found.coordination is not None
 
 
-def test_two_hosts_that_send_each_other_the_question_are_asked_once() -> None:
+def test_two_hosts_that_redirect_to_each_other_are_queried_once() -> None:
     def elsewhere(answer: Answer) -> Answer:
         lead = {"c": "worker:1", "d": "worker:0"}[answer["state"]["host"]]
         answer["inventory"]["lead"] = lead
@@ -283,7 +283,7 @@ STOPS = [
 
 
 @pytest.mark.parametrize(("field", "lie"), STOPS, ids=[field for field, _ in STOPS])
-def test_who_speaks_of_others_tasks_at_a_stop_is_not_trusted(field: str, lie: Callable[[Answer], Answer]) -> None:
+def test_a_host_that_stops_tasks_of_others_is_not_trusted(field: str, lie: Callable[[Answer], Answer]) -> None:
     result = stop(record(), FakeTransport(Liar("d", "stop", lie), {"c": TransportError("off")}), ALL, ORDER)
     assert set(result.errors) == {"c", "d"}
     assert field in result.errors["d"].summary
@@ -431,12 +431,12 @@ def test_runs_of_every_cluster_are_told_once_by_the_hosts_that_were_asked() -> N
     assert {str(task): state.value for task, state in run.tasks.items()} == {"ps:0": "running", "worker:0": "failed"}
 
 
-def test_who_removes_where_it_was_to_look_is_named() -> None:
+def test_a_host_that_removes_in_a_dry_run_is_named() -> None:
     transport = FakeTransport(Talker("gc", lambda: [{**GC, "dry_run": False}]))
     assert list(collect(record(), transport, dry_run=True, every_cluster=False).errors) == ["d"]
 
 
-def test_a_host_tells_only_its_own_story() -> None:
+def test_a_host_reports_its_own_events_only() -> None:
     line = {"type": "event", "n": 0, "time": 1.0, "host": "a", "task": "ps:0", "from": "running", "to": "failed"}
 
     class Teller(Agents):

@@ -104,7 +104,7 @@ def test_a_host_of_which_nothing_waits_may_always_add() -> None:
         assert list(merged) == []
 
 
-def test_whoever_does_not_read_to_the_end_keeps_nobody_waiting() -> None:
+def test_an_abandoned_log_reader_blocks_no_host() -> None:
     with Merging(["a"], most_bytes=1) as merging:
 
         def many() -> None:
@@ -162,7 +162,7 @@ def test_each_attempt_is_saved_in_a_file_of_its_own_that_nobody_else_reads(tmp_p
     ],
     ids=["lost", "another task", "another run", "an earlier attempt"],
 )
-def test_of_a_host_that_does_not_tell_all_nothing_is_left(tmp_path: Path, last: Any) -> None:
+def test_incomplete_logs_of_a_host_are_not_saved(tmp_path: Path, last: Any) -> None:
     def script_of(task: str) -> Script:
         own: Script = [log(task, b"one\n"), log(task, b"two\n", attempt=2)]
         return [*own, last if task == "worker:1" else dict(END)]
@@ -215,5 +215,5 @@ def test_a_full_disk_is_reported_and_leaves_no_half_file(tmp_path: Path, monkeyp
     (LogRequest(ALL, lines=5), 1010),
     (LogRequest(ALL, lines=5, grep="x", context=10), 1210),
 ])  # fmt: skip
-def test_a_host_may_tell_what_was_asked_for_and_its_context(wanted: LogRequest, most: int | None) -> None:
+def test_a_host_may_send_requested_lines_and_their_context(wanted: LogRequest, most: int | None) -> None:
     assert wanted.most_lines() == most

@@ -163,7 +163,7 @@ def test_a_record_that_was_saved_is_read_as_it_was(state: Path) -> None:
     assert (memory.current(), [one.run for one in memory.runs()]) == (None, ["digits-1"])
 
 
-def test_every_way_to_a_host_is_remembered(state: Path) -> None:
+def test_every_kind_of_route_is_recorded(state: Path) -> None:
     a, b, c, *_ = record().hosts
     ways: dict[str, Reach] = {
         a: Local(),
@@ -194,7 +194,7 @@ def test_a_record_of_an_earlier_version_is_read(state: Path, saved: object, reac
     assert {host.reach for host in loaded.hosts.values()} == {reach}
 
 
-def test_a_run_that_came_to_nothing_leaves_the_memory_as_it_was(state: Path) -> None:
+def test_a_cancelled_run_leaves_the_history_unchanged(state: Path) -> None:
     memory = Memory()
     memory.save(record("digits-1"))
     again = Memory()
@@ -294,7 +294,7 @@ def test_fields_that_later_versions_have_added_to_a_record_are_passed_over(state
 
 
 @pytest.mark.timeout(120)
-def test_nobody_waits_for_a_record_that_is_a_fifo_or_has_no_end(state: Path) -> None:
+def test_a_fifo_or_endless_record_is_not_waited_for(state: Path) -> None:
     memory = Memory()
     memory.save(record())
     (state / "current").unlink()
@@ -362,7 +362,7 @@ def test_a_file_where_the_directory_should_be_is_reported(tmp_path: Path, state:
         memory.save(record())
 
 
-def test_what_is_opened_is_a_regular_file_or_nothing(tmp_path: Path) -> None:
+def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "file").write_text("x")
     (tmp_path / "link").symlink_to("file")

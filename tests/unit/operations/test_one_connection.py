@@ -39,7 +39,7 @@ def test_status_opens_one_connection() -> None:
     assert found.away is None
 
 
-def test_the_coordinators_word_counts_whatever_the_tasks_look_like() -> None:
+def test_the_outcome_is_the_coordinators_whatever_the_task_states() -> None:
     view = viewed("Failed", "ps:1 failed: exit code 3", "ps:1", tasks={"ps:1": entry("stopped")})
     found = status(record(), FakeTransport(Agents(view)))
     assert (found.verdict.outcome, found.verdict.cause) == (Outcome.FAILED, TaskId("ps", 1))
@@ -52,19 +52,19 @@ def test_tasks_of_a_lost_host_are_lost_since_it_was_last_heard_and_never_failed(
     assert "d is away" in sentence(lost.why)
 
 
-def test_a_host_that_the_coordinator_has_lost_is_asked_itself_which_revives_its_agent() -> None:
+def test_a_disconnected_host_is_queried_directly_and_its_agent_restarted() -> None:
     transport = FakeTransport(Agents(viewed(hosts={"d": {"connected": False, "heard": 1004.0}})))
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.RUNNING
     assert transport.opened == ["c", "d"]
 
 
-def test_an_end_stays_certain_when_the_host_is_lost() -> None:
+def test_a_task_that_ended_keeps_its_state_when_its_host_is_unreachable() -> None:
     view = viewed(tasks={"worker:1": entry("succeeded")}, hosts={"d": {"connected": False}})
     transport = FakeTransport(Agents(view), {"d": GONE})
     assert status(record(), transport).tasks[TaskId("worker", 1)].state is TaskState.SUCCEEDED
 
 
-def test_a_host_that_was_never_heard_has_pending_tasks() -> None:
+def test_tasks_of_a_host_that_never_connected_are_pending() -> None:
     view = viewed(hosts={"d": {"connected": False, "heard": None, "state": None}})
     assert status(record(), FakeTransport(Agents(view))).tasks[TaskId("worker", 1)].state is TaskState.PENDING
 
@@ -88,7 +88,7 @@ def test_an_agent_that_cannot_be_revived_is_no_coordinator() -> None:
     assert "cannot revive" in found.away.summary
 
 
-def test_a_file_that_has_changed_leads_to_the_coordinator_all_the_same() -> None:
+def test_the_coordinator_is_found_after_the_cluster_file_changed() -> None:
     moved = dataclasses.replace(record(), lead=TaskId("worker", 1))
     transport = FakeTransport(Agents(viewed()))
     found = status(moved, transport)
@@ -96,7 +96,7 @@ def test_a_file_that_has_changed_leads_to_the_coordinator_all_the_same() -> None
     assert transport.opened == ["d", "c"]
 
 
-def test_a_run_that_was_moved_to_another_host_is_found_by_those_that_stayed() -> None:
+def test_a_moved_run_is_found_through_the_remaining_hosts() -> None:
     moved = record(created=2000.0)
     here = dataclasses.replace(
         moved, roster={**moved.roster, TaskId("worker", 0): "e"}, hosts={**moved.hosts, "e": moved.hosts["d"]}
@@ -122,7 +122,7 @@ def test_stop_asks_the_coordinator_alone() -> None:
     assert agents.asked[0][2]["tasks"] is None
 
 
-def test_what_is_about_to_end_is_found_out_in_the_same_conversation_and_is_what_ends() -> None:
+def test_what_a_stop_will_end_is_reported_before_it_over_the_same_connection() -> None:
     agents = Agents(viewed(tasks={"worker:1": entry("succeeded")}))
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0")]
     transport = FakeTransport(agents)
@@ -147,7 +147,7 @@ ENDS: list[Callable[[FakeTransport], object]] = [
 
 
 @pytest.mark.parametrize("end", ENDS)
-def test_a_word_against_it_leaves_everything_as_it_is(end: Callable[[FakeTransport], object]) -> None:
+def test_refused_confirmation_changes_nothing(end: Callable[[FakeTransport], object]) -> None:
     for agents, unreachable in ((Agents(viewed()), {}), (Agents(), {"c": GONE})):
         with pytest.raises(UsageError, match="not digits-1"):
             end(FakeTransport(agents, unreachable))
@@ -160,7 +160,7 @@ def test_without_a_coordinator_what_is_about_to_end_is_reported_once() -> None:
     assert [(one.run, len(one.tasks)) for one in heard] == [("digits-1", 4)]
 
 
-def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
+def test_hosts_unreachable_for_the_coordinator_are_queried_directly() -> None:
     agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
     transport = FakeTransport(agents)
@@ -170,7 +170,7 @@ def test_hosts_that_the_coordinator_does_not_reach_are_asked_directly() -> None:
     assert not result.errors
 
 
-def test_what_nobody_reaches_is_named_with_a_promise() -> None:
+def test_unreachable_hosts_are_named_and_stopped_when_they_connect() -> None:
     agents = Agents(viewed())
     agents.extra["stop"] = [stopped("ps:0", "ps:1", "worker:0", unreached=["d"])]
     result = stop(record(), FakeTransport(agents, {"d": GONE}), ALL, ORDER)
@@ -205,7 +205,7 @@ def test_ps_alone_are_stopped_at_once() -> None:
     assert (agents.asked_of("stop"), [str(task) for task in result.stopped]) == (["a"], ["ps:0"])
 
 
-def test_a_host_that_coordinates_no_more_has_done_its_part_and_is_not_asked_again() -> None:
+def test_a_former_coordinator_is_queried_once() -> None:
     """The cluster file has changed: the lead is elsewhere than it says."""
     moved = dataclasses.replace(record(run=None), lead=TaskId("worker", 1))  # type: ignore[arg-type]
     agents = Agents(viewed())
@@ -275,7 +275,7 @@ def test_down_of_one_run_leaves_hosts_without_a_task_alone() -> None:
     assert agents.asked_of("gc") == []
 
 
-def test_restart_tells_of_hosts_that_are_away() -> None:
+def test_restart_names_unreachable_hosts() -> None:
     agents = Agents(viewed())
     agents.extra["restart"] = [restarted("worker:0", unreached=["d"])]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")
@@ -287,7 +287,7 @@ WITHOUT_D = viewed(hosts={"d": {"connected": False, "heard": None, "state": None
 """The run was started without d."""
 
 
-def test_tasks_of_a_host_that_the_run_continues_without_are_pending_and_it_is_not_asked() -> None:
+def test_tasks_of_an_absent_host_are_pending_and_it_is_not_queried() -> None:
     transport = FakeTransport(Agents(WITHOUT_D), {"d": GONE})
     found = status(record(), transport)
     assert transport.opened == ["c"]
@@ -305,7 +305,7 @@ def test_a_run_of_one_host_that_is_there_is_not_isolated() -> None:
     assert not found.coordination.isolated
 
 
-def test_down_asks_no_host_that_the_run_went_on_without() -> None:
+def test_down_does_not_query_absent_hosts() -> None:
     agents = Agents(WITHOUT_D)
     without_d = stopped("ps:0", "ps:1", "worker:0")
     agents.extra["stop"] = [{**without_d, "coordination": WITHOUT_D}]
@@ -317,7 +317,7 @@ def test_down_asks_no_host_that_the_run_went_on_without() -> None:
     assert (result.stop.absent, result.stop.errors) == (("d",), {})
 
 
-def test_a_restart_says_which_hosts_have_no_part_yet() -> None:
+def test_restart_names_hosts_that_have_not_joined() -> None:
     agents = Agents(WITHOUT_D)
     agents.extra["restart"] = [{**restarted("worker:0", unreached=["d"]), "coordination": WITHOUT_D}]
     result = restart(record(), FakeTransport(agents), (TaskId("worker", 0), TaskId("worker", 1)), by="me")

@@ -121,7 +121,7 @@ def of_the_controller(spec: Spec, tasks: Tasks, hosts: list[str]) -> Verdict:
 
 @cases
 @given(run=runs(), lost=st.sets(st.sampled_from("abcd"), max_size=2))
-def test_where_either_decides_both_say_the_same_of_the_same_facts(run: tuple[Spec, Tasks], lost: set[str]) -> None:
+def test_agent_and_controller_judge_the_same_facts_alike(run: tuple[Spec, Tasks], lost: set[str]) -> None:
     spec, tasks = run
     hosts = [host for host in dict.fromkeys(member["host"] for member in spec["roster"]) if host not in lost]
     coordinator, controller = (of(spec, tasks, hosts) for of in (of_the_coordinator, of_the_controller))
@@ -139,7 +139,7 @@ def is_of_reachable_hosts(verdict: Verdict) -> bool:
 
 @cases
 @given(run=runs(), lost=st.sets(st.sampled_from("abcd"), min_size=1, max_size=3))
-def test_what_is_said_of_a_run_with_lost_hosts_is_no_guess(run: tuple[Spec, Tasks], lost: set[str]) -> None:
+def test_an_outcome_with_unreachable_hosts_holds_when_all_answer(run: tuple[Spec, Tasks], lost: set[str]) -> None:
     spec, tasks = run
     every = list(dict.fromkeys(member["host"] for member in spec["roster"]))
     here = of_the_controller(spec, tasks, [host for host in every if host not in lost])
@@ -204,7 +204,9 @@ def test_an_evaluator_that_has_failed_is_no_failure_of_the_run() -> None:
         ("running failed running running", "b", (Outcome.RUNNING, "3 of 4 tasks run", None)),
     ],
 )
-def test_the_words_of_a_run(states: str, unreachable: str, verdict: tuple[Outcome, str, TaskId | None]) -> None:
+def test_a_run_is_described_by_its_outcome(
+    states: str, unreachable: str, verdict: tuple[Outcome, str, TaskId | None]
+) -> None:
     how = {"backoff": {"exit": made(Exit, code=3)}}
     tasks = {
         task: entry(state, **how.get(state, {}))
@@ -213,7 +215,7 @@ def test_the_words_of_a_run(states: str, unreachable: str, verdict: tuple[Outcom
     assert verdict_of(asked(tasks, *unreachable)) == verdict
 
 
-def test_what_is_final_and_decided_is_said_once() -> None:
+def test_a_final_outcome_is_reported_once() -> None:
     assert {state.value for state in TaskState if state.final} == set(FINAL)
     assert {state.value for state in TaskState} == {*STATES, "lost"}
     assert {outcome.value for outcome in Outcome if outcome.decided} == set(DECIDED)

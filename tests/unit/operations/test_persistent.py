@@ -30,7 +30,7 @@ def test_a_host_that_is_asked_again_and_again_has_one_connection() -> None:
     assert transport.sessions["c"].closed
 
 
-def test_a_connection_that_was_lost_meanwhile_is_opened_anew_without_a_word() -> None:
+def test_a_lost_idle_connection_is_reopened_silently() -> None:
     agents = Agents(viewed())
     transport = FakeTransport(agents)
     with PersistentTransport(transport) as kept:
@@ -40,7 +40,7 @@ def test_a_connection_that_was_lost_meanwhile_is_opened_anew_without_a_word() ->
     assert transport.opened == ["c", "c"]
 
 
-def test_one_that_is_lost_within_an_answer_is_said_to_be() -> None:
+def test_a_connection_lost_during_an_answer_is_an_error() -> None:
     class Breaks(Agents):
         def __call__(self, session: FakeSession, fields: Mapping[str, Any]) -> list[dict[str, Any] | DtctlError]:
             return [ConnectionLost("c has gone")] if session.host.name == "c" else super().__call__(session, fields)
@@ -63,7 +63,7 @@ def test_an_error_of_the_agent_ends_a_conversation_and_the_next_is_another() -> 
     assert all(session.closed for session in transport.sessions.values())
 
 
-def test_a_host_that_cannot_be_reached_is_left_alone_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_host_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     away = {"c": TransportError("cannot reach c")}
@@ -106,7 +106,7 @@ def test_a_host_that_only_beats_costs_one_patience_and_the_others_are_asked_agai
     assert transport.opened.count("c") == 1
 
 
-def test_a_host_that_says_something_else_all_the_time_is_left_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_with_invalid_answers_is_skipped_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     transport = FakeTransport(Agents(viewed()))
@@ -126,7 +126,7 @@ def test_of_many_hosts_few_conversations_are_kept() -> None:
         assert [session.closed for session in transport.sessions.values()].count(False) == 2
 
 
-def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_waiting(
+def test_a_slow_host_is_queried_after_as_long_as_it_delayed_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [100.0]
@@ -147,7 +147,7 @@ def test_who_looks_again_and_again_asks_it_after_as_long_as_it_has_kept_others_w
         assert status(record(), kept).coordination is not None
 
 
-def test_conversations_that_are_expected_begin_before_anybody_asks_and_are_closed_if_nobody_does() -> None:
+def test_expected_connections_open_early_and_close_if_unused() -> None:
     transport = FakeTransport(Agents(viewed()), {"d": TransportError("cannot reach d")})
     with PersistentTransport(transport) as kept:
         kept.expect(record().hosts.values())

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.cli.consent import is_allowed, may_start
+from dtctl.cli.consent import is_allowed
 from dtctl.config import load_cluster
 from dtctl.config.cluster import Cluster, Trainer
 from dtctl.errors import PreflightError
-from dtctl.operations.consent import Consents, Program, programs_here
+from dtctl.operations.consent import Consents, Program, may_start, programs_here
 from dtctl.operations.init import template_names, templates_directory
 from dtctl.operations.local import exposure, find_secrets, read_env_file
 from tests.fuzz import cases

@@ -14,9 +14,10 @@ from dtctl.errors import DtctlError, PreflightError, TransportError, UsageError
 from dtctl.model import Host, Local, TaskId
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.push import push
-from dtctl.operations.replace import check_same, plan_replacement
+from dtctl.operations.replace import check_replaceable, plan_replacement
 from dtctl.operations.run_record import RunRecord, record_of
 from dtctl.operations.selection import select_hosts, select_tasks
+from dtctl.operations.snapshot import Outcome, RunStatus, Verdict
 from dtctl.operations.stop import StopOrder, Stopping, listener, stop
 from dtctl.operations.up import readying
 from dtctl.operations.up.readying import converse
@@ -40,7 +41,7 @@ def heard(host: str, progress: Mapping[str, Any]) -> list[Stopping]:
     return found
 
 
-def test_the_coordinator_speaks_of_all_tasks() -> None:
+def test_the_coordinator_reports_all_tasks() -> None:
     [told_of] = heard("c", frame(ps_0=("waits", None, None), worker_1=("ended", 3.0, 9)))
     assert told_of == Stopping(
         30.0,
@@ -51,7 +52,7 @@ def test_the_coordinator_speaks_of_all_tasks() -> None:
     )
 
 
-def test_another_host_speaks_of_its_own_alone() -> None:
+def test_other_hosts_report_their_own_tasks_only() -> None:
     [told_of] = heard("d", frame(worker_0=("ended", 1.0, None), worker_1=("saving", 1.0, None)))
     assert set(told_of.tasks) == {TaskId("worker", 1)}
     assert heard("d", frame(worker_0=("ended", 1.0, None))) == []
@@ -76,7 +77,7 @@ def answering(*frames: Mapping[str, Any]) -> FakeTransport:
     return FakeTransport(answer)
 
 
-def test_what_comes_before_the_answer_is_passed_on_in_its_order() -> None:
+def test_progress_is_passed_on_in_order_before_the_answer() -> None:
     found: list[Stopping] = []
     transport = answering(frame(worker_0=("saving", 1.0, None)), frame(worker_0=("ended", 4.0, None)), STOPPED)
     result = stop(record(), transport, tuple(record().roster), StopOrder("me@here"), found.append)
@@ -95,7 +96,7 @@ def test_what_comes_before_the_answer_is_passed_on_in_its_order() -> None:
     ],
     ids=["way", "seconds", "signal", "grace", "another frame"],
 )
-def test_what_no_agent_says_is_refused_at_the_seam(lie: Mapping[str, Any]) -> None:
+def test_invalid_agent_messages_are_refused(lie: Mapping[str, Any]) -> None:
     transport = answering(lie, STOPPED)
     found: list[Stopping] = []
     order = StopOrder("me@here")
@@ -148,7 +149,7 @@ def need_block(index: int, number: int) -> dict[str, Any]:
         ([{"type": "log", "task": "a:0", "attempt": 1, "offset": 0, "end": 0, "time": 0}], "gpu-3 sent a `log`"),
     ],
 )
-def test_what_no_bundle_has_is_not_sent(frames: Frames, why: str, sender: Sender) -> None:
+def test_files_outside_the_bundle_are_not_sent(frames: Frames, why: str, sender: Sender) -> None:
     with sender, pytest.raises(TransportError, match=why):
         conversation(frames, sender)
 
@@ -229,12 +230,18 @@ def test_without_a_spare_a_host_has_to_be_named() -> None:
         plan_replacement(with_spares(spares=()), "b", None)
 
 
+def found(run: RunRecord, time: float = 1.0) -> RunStatus:
+    return RunStatus(run, {}, Verdict(Outcome.RUNNING, ()), (), time)
+
+
 def test_a_file_that_does_not_agree_with_the_run_is_refused() -> None:
     run = record_of(plan_roster(plan_replacement(with_spares(), "b", "e").cluster))
     with pytest.raises(PreflightError, match="does not agree") as refused:
-        check_same(with_spares(), run)
+        check_replaceable(with_spares(), found(run))
     assert "ps:1: b in the file, e in the run" in refused.value.detail
-    check_same(with_spares(), record_of(plan_roster(with_spares())))
+    check_replaceable(with_spares(), found(record_of(plan_roster(with_spares()))))
+    with pytest.raises(UsageError, match="there is no run of"):
+        check_replaceable(with_spares(), found(run, time=0.0))
 
 
 RECORD = record_of(
@@ -255,7 +262,7 @@ RECORD = record_of(
         (["worker:3", "ps", "worker:3"], "ps:0 ps:1 worker:3"),
     ],
 )
-def test_words_mean_tasks_in_the_order_of_the_file(args: list[str], tasks: str) -> None:
+def test_selectors_expand_to_tasks_in_file_order(args: list[str], tasks: str) -> None:
     assert " ".join(map(str, select_tasks(RECORD, args))) == tasks
 
 
@@ -269,7 +276,7 @@ def test_words_mean_tasks_in_the_order_of_the_file(args: list[str], tasks: str) 
         ("worker:", "'worker:' is not a task", "worker:1"),
     ],
 )
-def test_a_word_that_means_nothing_says_what_would(word: str, message: str, hint: str) -> None:
+def test_an_unknown_selector_lists_valid_ones(word: str, message: str, hint: str) -> None:
     with pytest.raises(UsageError) as error:
         select_tasks(RECORD, [word])
     assert message in error.value.summary

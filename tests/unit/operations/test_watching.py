@@ -21,8 +21,7 @@ from dtctl.operations.client import streams
 from dtctl.operations.client.streams import MOST, Disconnected, Feed, Reconnected
 from dtctl.operations.follow import follow_log
 from dtctl.operations.logs import LogLines
-from dtctl.operations.losses import follow_loss
-from dtctl.operations.metrics import Series
+from dtctl.operations.metrics import Series, follow_loss
 from dtctl.operations.snapshot import Coordination, RunStatus
 from dtctl.operations.up.result import awaited, failed_exits, failed_start, has_begun, not_listening, present
 from dtctl.operations.watch import Over, watch_run
@@ -230,7 +229,7 @@ def test_the_loss_comes_from_the_host_of_the_lead_alone() -> None:
     assert transport.opened == ["c"]
 
 
-def test_a_feed_keeps_what_is_reported_until_it_is_taken_and_the_error_last() -> None:
+def test_a_feed_queues_reports_and_delivers_the_error_last() -> None:
     def tell() -> Generator[object, None, None]:
         yield from (1, None, 2)
         raise TransportError("gone")
@@ -244,7 +243,7 @@ def test_a_feed_keeps_what_is_reported_until_it_is_taken_and_the_error_last() ->
     assert feed.take() == []
 
 
-def test_a_stream_that_tells_more_than_is_taken_has_to_wait() -> None:
+def test_a_stream_waits_for_a_slow_consumer() -> None:
     steps: list[int] = []
 
     def tell() -> Generator[object, None, None]:
@@ -329,7 +328,7 @@ def test_tasks_of_hosts_that_the_run_continues_without_are_not_waited_for() -> N
     assert has_begun(Coordination.of(checked(RunView, view), record().roster))
 
 
-def test_those_are_named_that_run_and_do_not_listen() -> None:
+def test_running_tasks_that_do_not_listen_are_named() -> None:
     now = known(ps0=entry(ready=False), worker1=entry("starting", ready=False))
     assert not_listening(now) == (PS,)
     assert awaited(present(now)) == "ps:0 running, does not listen yet; worker:1 starting"

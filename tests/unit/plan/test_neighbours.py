@@ -219,30 +219,35 @@ def mistakes(directory: Path, text: str) -> str:
     return "\n".join(f"{problem.place} {problem.summary} | {problem.hint}" for problem in error.value.problems)
 
 
-def test_no_directory_is_passed_without_platform(tmp_path: Path) -> None:
-    ps, worker = planned(tmp_path, "args: {}").tasks
-    assert flags(ps) == flags(worker) == []
-    assert variables(worker) == {}
+OUTPUT = "~/dtctl/digits/out"
+PORT = "port: 2222"
+FLAGS = ["--data_dir=/mnt/digits", f"--output_dir={OUTPUT}", "--num_gpus=2"]
 
 
-def test_flags_are_those_of_the_directories_that_are_set_and_the_gpus(tmp_path: Path) -> None:
-    ps, worker = planned(tmp_path, "platform: flags").tasks
-    assert flags(ps) == ["--data_dir=/data/digits", "--output_dir=~/dtctl/digits/out", "--num_gpus=0"]
-    assert flags(worker) == ["--data_dir=/mnt/digits", "--output_dir=~/dtctl/digits/out", "--num_gpus=2"]
-    assert variables(worker) == {}
-
-
-def test_variables_are_their_twins(tmp_path: Path) -> None:
-    _, worker = planned(tmp_path, "platform: env").tasks
-    assert flags(worker) == []
-    assert variables(worker) == {"DATA_DIR": "/mnt/digits", "OUTPUT_DIR": "~/dtctl/digits/out", "NUM_GPUS": "2"}
-
-
-def test_single_names_may_be_chosen_and_one_job_may_have_none(tmp_path: Path) -> None:
-    ps, worker = planned(tmp_path, "platform: [data_dir, num_gpu, OUTPUT_DIR]", job="platform: []").tasks
-    assert (flags(ps), variables(ps)) == ([], {})
-    assert flags(worker) == ["--data_dir=/mnt/digits", "--num_gpu=2"]
-    assert variables(worker) == {"OUTPUT_DIR": "~/dtctl/digits/out"}
+@pytest.mark.parametrize(
+    ("trainer", "job", "flags_of_ps", "flags_of_worker", "variables_of_worker"),
+    [
+        ("args: {}", PORT, [], [], {}),
+        ("platform: flags", PORT, ["--data_dir=/data/digits", f"--output_dir={OUTPUT}", "--num_gpus=0"], FLAGS, {}),
+        ("platform: env", PORT, [], [], {"DATA_DIR": "/mnt/digits", "OUTPUT_DIR": OUTPUT, "NUM_GPUS": "2"}),
+        (
+            *("platform: [data_dir, num_gpu, OUTPUT_DIR]", "platform: []"),
+            *([], ["--data_dir=/mnt/digits", "--num_gpu=2"], {"OUTPUT_DIR": OUTPUT}),
+        ),
+    ],
+    ids=["nothing", "flags", "variables", "single names, and none for one job"],
+)
+def test_directories_and_gpus_are_passed_as_platform_says(
+    tmp_path: Path,
+    trainer: str,
+    job: str,
+    flags_of_ps: list[str],
+    flags_of_worker: list[str],
+    variables_of_worker: dict[str, str],
+) -> None:
+    ps, worker = planned(tmp_path, trainer, job=job).tasks
+    assert (flags(ps), flags(worker), variables(worker)) == (flags_of_ps, flags_of_worker, variables_of_worker)
+    assert trainer == "platform: env" or variables(ps) == {}
 
 
 def test_explicit_flags_and_variables_take_precedence(tmp_path: Path) -> None:

@@ -299,6 +299,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "vital": True,
         "decides": True,
         "serves": False,
+        "seat": None,
     }
     assert (spec["tasks"][0]["ready"], spec["tasks"][0]["own"]) == ("listening", False)
     assert spec["recovery"] == {
@@ -315,6 +316,7 @@ def test_the_spec_of_every_host_holds_the_policies_of_the_run() -> None:
         "first_step_s": None,
         "host_timeout_s": 60.0,
         "reboot": "auto",
+        "replace_s": None,
     }
     policies = {name: spec[name] for name in ("strategy", "ttl_s", "keep", "target_step", "fail_fast", "settle_s")}
     assert policies == {

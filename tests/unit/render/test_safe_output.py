@@ -40,16 +40,16 @@ from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
 from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
 from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
+from dtctl.operations.checks import Line, Statement, found
 from dtctl.operations.checks.checking import Checked
 from dtctl.operations.checks.network.firewall import Rules
-from dtctl.operations.checks.topic import Line, Statement, found
 from dtctl.operations.client.conversation import Progress
 from dtctl.operations.client.streams import Disconnected, Reconnected
 from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.consent import Program
 from dtctl.operations.data import DataState, PlaceState
+from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.diagnose import Diagnosis, in_short
-from dtctl.operations.diagnosis.signature import Facts
 from dtctl.operations.dump import Dumped, Dumps
 from dtctl.operations.events import Attempted, EventHistory
 from dtctl.operations.gc import GcResult, Written
@@ -64,7 +64,7 @@ from dtctl.operations.restart import RestartResult
 from dtctl.operations.runs import KnownRun
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
-from dtctl.operations.tensorboard.copies import Location as BoardPlace
+from dtctl.operations.tensorboard import Location as BoardPlace
 from dtctl.operations.up.readying import Left
 from dtctl.operations.up.result import FailedStart, UnusedCheckpoint, UpResult
 from dtctl.plan.data import DataPlace
@@ -76,7 +76,6 @@ from dtctl.render import (
     diagnosis,
     dump,
     errors,
-    gc,
     logs,
     result,
     starting,
@@ -87,18 +86,18 @@ from dtctl.render import (
 from dtctl.render import dashboard as page
 from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
-from dtctl.render.compare import show_comparison
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
-from dtctl.render.machine import checkpoints as machine_checkpoints
 from dtctl.render.machine import diagnosis as machine_checks
 from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document, results
+from dtctl.render.machine import files as machine_checkpoints
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
 from dtctl.render.report import sections
 from dtctl.render.starting import show_programs
+from dtctl.render.status import show_comparison
 from dtctl.render.terminal import console
 from tests.fuzz import cases
 from tests.unit.agent.poisons import POISONS, left_in
@@ -430,7 +429,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_data_dropped": lambda: data.show_data_dropped(poisoned({"a": [made(DataDropped, dir="/data")]})),
     "show_unseen": lambda: starting.show_unseen(poisoned(LOST_SIGHT)),
     "show_unseen host": lambda: starting.show_unseen(poisoned(dataclasses.replace(LOST_SIGHT, checkpoint=None))),
-    "show_remains": lambda: gc.show_remains(poisoned(REMAINS), dry_run=True),
+    "show_remains": lambda: result.show_remains(poisoned(REMAINS), dry_run=True),
     "show_status": lambda: status.show_status(poisoned(run_status())),
     "show_ended": lambda: result.show_ended(poisoned(run_status())),
     "show_started": lambda: starting.show_started(poisoned(UP), poisoned(plan())),

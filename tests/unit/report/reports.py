@@ -14,7 +14,7 @@ from dtctl.agent.run import goodput
 from dtctl.errors import TransportError
 from dtctl.operations.events import EventHistory
 from dtctl.operations.metrics import Metrics, Point, Series
-from dtctl.operations.report.gathering import Report, put_together
+from dtctl.operations.report import Report, put_together
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from tests.unit.coordinated import incident, record, viewed
 from tests.unit.tasks import checkpoint, checkpoint_directory, past_attempt, task_status

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,13 +14,12 @@ from dtctl.errors import DtctlError, TransportError, UsageError
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.coordinator import coordinator_away
 from dtctl.operations.events import read_events
+from dtctl.operations.report import MARK, gather, write_report
 from dtctl.operations.report.configuration import read_configuration
-from dtctl.operations.report.gathering import gather
 from dtctl.operations.report.timeline import by_trouble, timeline
-from dtctl.operations.report.writing import MARK, write_report
 from dtctl.operations.status import status_elsewhere
+from dtctl.render.report import page
 from dtctl.render.report.markdown import markdown
-from dtctl.render.report.page import page
 from dtctl.render.report.sections import show_unasked
 from dtctl.render.report.timeline import described
 from tests.unit.coordinated import Agents, record, viewed
@@ -177,17 +175,6 @@ def test_a_rate_that_trainers_tell_themselves_is_not_made_anew(tag: str) -> None
 TEXT = f"<!DOCTYPE html>\n{MARK} -->\n<html>\u00e4\ud800</html>\n"
 
 
-def test_it_is_for_its_owner_alone_whatever_the_umask(tmp_path: Path) -> None:
-    before = os.umask(0)
-    try:
-        written = write_report(tmp_path / "a.html", TEXT, force=False)
-    finally:
-        os.umask(before)
-    assert stat.S_IMODE((tmp_path / "a.html").stat().st_mode) == 0o600
-    assert (tmp_path / "a.html").stat().st_size == written
-    assert [path.name for path in tmp_path.iterdir()] == ["a.html"]
-
-
 def test_a_report_is_replaced_and_anything_else_only_if_that_is_said(tmp_path: Path) -> None:
     path = tmp_path / "a.html"
     write_report(path, TEXT, force=False)
@@ -216,32 +203,11 @@ def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path, force: bool) -> 
         write_report(tmp_path / "file" / "a.html", TEXT, force=force)
 
 
-@pytest.mark.parametrize("target", ["real.html", "authorized_keys", "not-there"])
-@pytest.mark.parametrize("force", [True, False])
-def test_a_link_is_refused_whatever_it_leads_to(tmp_path: Path, target: str, force: bool) -> None:
-    write_report(tmp_path / "real.html", TEXT, force=False)
-    (tmp_path / "authorized_keys").touch()
-    (tmp_path / "link.html").symlink_to(target)
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()}
-    with pytest.raises(UsageError, match="is a link, which is not followed"):
-        write_report(tmp_path / "link.html", TEXT + "new", force=force)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.exists()} == before
-    assert (tmp_path / "link.html").is_symlink()
-
-
-def test_a_directory_of_the_project_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "out").symlink_to("..")
-    with pytest.raises(UsageError, match=r"out is a link \(to \.\.\), which is not followed"):
-        write_report(tmp_path / "project" / "out" / "a.html", TEXT, tmp_path / "project", force=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["project"]
-
-
 def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("dtctl.operations.report.writing.replace_file", full)
+    monkeypatch.setattr("dtctl.operations.report.replace_file", full)
     with pytest.raises(DtctlError, match="No space left"):
         write_report(tmp_path / "a.html", TEXT, force=False)
 

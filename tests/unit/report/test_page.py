@@ -11,11 +11,13 @@ from pathlib import Path
 import pytest
 
 from dtctl.agent.run.goodput import PARTS as SPENT
+from dtctl.errors import DtctlError
 from dtctl.model import TaskState
-from dtctl.operations.report.writing import MARK
+from dtctl.operations.compare import Comparison, compared
+from dtctl.operations.report import MARK, Report
+from dtctl.render.report import STYLE, page, policy
 from dtctl.render.report.html import Html, bars, curves, joined, scaled, tag
 from dtctl.render.report.markdown import markdown
-from dtctl.render.report.page import STYLE, page, policy
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
 from tests.unit.tasks import changed, checkpoint_directory
@@ -61,7 +63,14 @@ class Read(HTMLParser):
 def read(tmp_path_factory: pytest.TempPathFactory) -> Read:
     file = tmp_path_factory.mktemp("cluster") / "cluster.yaml"
     file.write_text(f"name: digits\ntrainer:\n  env: {{NOTE: {EVIL!r}, API_KEY: hush-hush}}\n", encoding="utf-8")
-    return Read(page(report(file)))
+    made = report(file)
+    return Read(page(made, beside_itself(made)))
+
+
+def beside_itself(made: Report) -> Comparison:
+    """With a run of the same scalars, and with one that no host knows."""
+    one = compared(made.status, made.scalars)
+    return Comparison({"digits-1": one, EVIL: one}, {"digits-3": DtctlError(f"no host knows {EVIL}")})
 
 
 def test_it_is_one_whole_document(read: Read) -> None:
@@ -133,6 +142,19 @@ def test_it_tells_the_result_its_cause_the_goodput_and_what_is_missing(read: Rea
                   "steps not saved at the end", "a checkpoint every 10s in place of 20s", "3.11.2", "2 CPUs, 8.0 GB",
                   "model.ckpt-45", "incomplete", "cannot reach a", "steps/s"):  # fmt: skip
         assert expected in page_text, expected
+
+
+def test_runs_stand_side_by_side_and_each_has_a_curve_in_the_same_figure(tmp_path: Path) -> None:
+    made = report(tmp_path / "cluster.yaml")
+    found = Read(page(made, beside_itself(made)))
+    assert "Side by side" in found.text_in("h2")
+    assert "digits-1" in found.text_in("th")
+    legend = [text for text in found.text_in("li") if text.startswith("digits-1") and ": from " in text]
+    assert legend
+    assert any("digits-3: no host knows" in text for text in found.text_in("p"))
+    text = markdown(made, beside_itself(made))
+    assert "## Side by side" in text
+    assert "## Side by side" not in markdown(made)
 
 
 def test_secrets_of_the_configuration_are_masked(read: Read) -> None:

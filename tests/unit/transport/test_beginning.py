@@ -57,7 +57,7 @@ def frame(fields: object) -> bytes:
     return encode(fields)
 
 
-def test_what_is_asked_for_does_not_wait_for_the_greeting() -> None:
+def test_requests_do_not_wait_for_the_greeting() -> None:
     pipe = Pipe()
     session = begun(pipe)
     session.send(STATUS)
@@ -86,14 +86,14 @@ def test_a_host_that_lacks_the_agent_again_is_not_trusted() -> None:
         session.receive()
 
 
-def test_why_an_agent_does_not_begin_is_reported_by_the_first_answer() -> None:
+def test_the_first_answer_explains_why_an_agent_does_not_start() -> None:
     session = begun(Pipe(b"\x1e" + frame(REFUSAL)))
     session.send(STATUS)
     with pytest.raises(AgentError, match="gpu-3: too old"):
         session.receive()
 
 
-def test_a_host_that_reads_nothing_is_explained_by_how_its_command_has_ended() -> None:
+def test_a_host_that_reads_nothing_is_explained_by_its_exit() -> None:
     session = begun(Pipe(b"sh: no such command", b"", broken=True, exit_code=127))
     session.send(STATUS)
     with pytest.raises(TransportError, match="gpu-3 has no python3"):
@@ -109,7 +109,7 @@ def test_after_the_greeting_what_cannot_be_sent_is_lost_at_once() -> None:
         session.send(STATUS)
 
 
-def test_who_waits_for_news_only_for_a_moment_meets_the_agent_later() -> None:
+def test_a_short_receive_leaves_the_greeting_for_later() -> None:
     pipe = Pipe()
     session = begun(pipe)
     session.send(STATUS)
@@ -122,7 +122,7 @@ def test_who_waits_for_news_only_for_a_moment_meets_the_agent_later() -> None:
     assert session.receive(5.0).type == "result"
 
 
-def test_what_is_closed_takes_nothing_more() -> None:
+def test_a_closed_session_refuses_requests() -> None:
     session = begun(Pipe(broken=True))
     session.close()
     with pytest.raises(ConnectionLost, match="is closed"):

@@ -79,7 +79,7 @@ def test_no_more_than_width_work_at_once() -> None:
     assert most == 4
 
 
-def test_hosts_that_are_down_keep_no_others_waiting() -> None:
+def test_unreachable_hosts_do_not_delay_others() -> None:
     """Those that wait for an answer that does not come take no place: whoever is up is asked meanwhile."""
     asked: list[int] = []
     all_others = threading.Event()
@@ -97,7 +97,7 @@ def test_hosts_that_are_down_keep_no_others_waiting() -> None:
     assert (len(outcomes.errors), len(outcomes.results)) == (8, 20)
 
 
-def test_a_host_that_was_heard_keeps_its_place_until_the_time_that_was_said() -> None:
+def test_a_responding_host_keeps_its_slot_until_its_deadline() -> None:
     """By the thread that reads for the one that waits; then it counts as one that hangs, and others are asked."""
     others = threading.Event()
 
@@ -113,7 +113,7 @@ def test_a_host_that_was_heard_keeps_its_place_until_the_time_that_was_said() ->
     assert len(fan_out(range(2), work, width=1, name=str).results) == 2
 
 
-def test_who_works_is_not_replaced_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_working_host_keeps_its_slot_however_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fanout, "IDLE_S", 0.01)
     monkeypatch.setattr(fanout, "LOOKED_EVERY_S", 0.01)
     begun: list[int] = []
@@ -178,7 +178,7 @@ def test_a_bug_is_raised_and_stops_the_rest() -> None:
     assert len(begun) <= 3
 
 
-def test_an_interrupt_that_leaves_a_lock_amiss_is_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_with_a_broken_lock_is_still_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that comes while threading.Condition waits for its lock ends as a RuntimeError."""
 
     def start(thread: threading.Thread) -> None:
@@ -341,7 +341,7 @@ def test_a_user_for_each_host_does_not_part_those_that_refuse_it() -> None:
     ]
 
 
-def test_logins_that_are_refused_for_different_reasons_are_distinguished() -> None:
+def test_logins_refused_for_different_reasons_are_not_grouped() -> None:
     stories: dict[str, dict[str, Any]] = {
         "the login is refused": {},
         "the login is refused without a key": {"offered": []},
@@ -374,7 +374,7 @@ def test_where_there_is_one_reason_what_to_do_is_the_hint_of_the_whole() -> None
     assert error.hint == "ssh -p 22 train@10.0.0.1 true    should work first    and so for the others"
 
 
-def test_words_that_differ_by_the_hosts_name_alone_are_the_same() -> None:
+def test_errors_that_differ_by_host_name_alone_are_grouped() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": TransportError(f"gpu-{n} sends what no agent sends", hint=f"dtctl ssh gpu-{n}") for n in (1, 2, 12)
     }
@@ -383,7 +383,7 @@ def test_words_that_differ_by_the_hosts_name_alone_are_the_same() -> None:
     assert one.hint == "dtctl ssh gpu-1    and so for the others", "a command takes one host"
 
 
-def test_what_came_back_differently_is_shown_of_the_first() -> None:
+def test_differing_details_are_shown_of_the_first_host() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": AgentError("setup_failed", "the setup failed", detail=f"pip: {n}", host=f"gpu-{n}") for n in (1, 2)
     }
@@ -405,7 +405,7 @@ def test_a_thousand_reasons_do_not_fill_the_screen() -> None:
     assert shown[-1] == "gpu-[21-1000]: for other reasons"
 
 
-def test_what_the_first_line_says_is_not_said_again_below_it() -> None:
+def test_details_do_not_repeat_the_summary() -> None:
     failed: dict[str, DtctlError] = {
         f"gpu-{n}": errors.cannot_connect(to(n), OSError(113, "No route to host"), 10.0) for n in (1, 2)
     }

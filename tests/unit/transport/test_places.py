@@ -125,14 +125,14 @@ def greeted(held: Held) -> StreamSession:
     return session
 
 
-def test_an_agent_that_does_not_greet_keeps_no_place(clock: Clock) -> None:
+def test_an_agent_without_a_greeting_frees_its_slot(clock: Clock) -> None:
     held = Held()
     with beside(clock, lambda: session_of(held).greeted(), lambda: held.coming.put(b"\x1e" + encode(GREETING))) as one:
         held.reading.acquire()
         one.keeps_it_until(BEGIN + ALONE_S)
 
 
-def test_an_agent_that_works_by_itself_keeps_no_place_after_the_last_word_to_it(clock: Clock) -> None:
+def test_a_busy_agent_frees_its_slot_after_the_last_request(clock: Clock) -> None:
     held = Held()
     session = greeted(held)
 
@@ -146,7 +146,7 @@ def test_an_agent_that_works_by_itself_keeps_no_place_after_the_last_word_to_it(
         one.keeps_it_until(BEGIN + 100 + ALONE_S)
 
 
-def test_an_agent_that_sends_content_keeps_its_place_while_it_does(clock: Clock) -> None:
+def test_an_agent_that_sends_content_keeps_its_slot_meanwhile(clock: Clock) -> None:
     held = Held()
     session = greeted(held)
 
@@ -162,7 +162,7 @@ def test_an_agent_that_sends_content_keeps_its_place_while_it_does(clock: Clock)
         one.keeps_it_until(BEGIN + 100 + ALONE_S)
 
 
-def test_mere_words_of_an_agent_are_no_work(clock: Clock) -> None:
+def test_progress_messages_alone_do_not_keep_a_slot(clock: Clock) -> None:
     held = Held()
     session = greeted(held)
 
@@ -214,7 +214,7 @@ def known_hosts(tmp_path: Path) -> Path:
     return file
 
 
-def test_who_accepts_a_connection_and_says_nothing_keeps_no_place(clock: Clock, known_hosts: Path) -> None:
+def test_a_silent_server_frees_its_slot(clock: Clock, known_hosts: Path) -> None:
     door = Door()
     with beside(clock, lambda: log_in(door, known_hosts), door.close) as one:
         heard = door.let_in().recv(1)
@@ -222,7 +222,7 @@ def test_who_accepts_a_connection_and_says_nothing_keeps_no_place(clock: Clock, 
         one.keeps_it_until(BEGIN + IDLE_S)
 
 
-def test_who_greets_has_a_place_for_its_login_and_not_for_ever(clock: Clock, known_hosts: Path) -> None:
+def test_a_login_keeps_its_slot_for_a_limited_time(clock: Clock, known_hosts: Path) -> None:
     """The first word of an SSH server is what tells it from a host that is down."""
     door = Door()
     with beside(clock, lambda: log_in(door, known_hosts), door.close) as one:
@@ -234,7 +234,7 @@ def test_who_greets_has_a_place_for_its_login_and_not_for_ever(clock: Clock, kno
         one.keeps_it_until(BEGIN + ALONE_S)
 
 
-def test_a_login_whose_session_is_not_opened_keeps_no_place(clock: Clock) -> None:
+def test_a_login_without_a_session_frees_its_slot(clock: Clock) -> None:
     begun, released = threading.Event(), threading.Event()
 
     def create_session() -> Any:

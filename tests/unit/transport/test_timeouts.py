@@ -144,7 +144,7 @@ def test_a_host_that_takes_nothing_is_given_up() -> None:
     assert reports == [("gpu-3", 0.1, 0.3)]
 
 
-def test_beats_are_a_sign_of_life_and_nothing_else() -> None:
+def test_beats_prevent_a_timeout_and_nothing_else() -> None:
     result = encode({"type": "result", "run": None, "time": 1.0})
     assert greeted(iter([*(b"", encode({"type": "beat"})) * 20, result])).receive().type == "result"
 
@@ -190,7 +190,7 @@ def test_endless_answer_is_given_up(case: str, monkeypatch: pytest.MonkeyPatch) 
     assert CLOCK.now - begun < 3
 
 
-def test_a_byte_now_and_then_is_no_sign_of_life() -> None:
+def test_occasional_bytes_do_not_prevent_a_timeout() -> None:
     def drops() -> Iterator[bytes]:
         yield b'{"type":"result","x":"'
         while True:
@@ -245,7 +245,7 @@ def test_a_greeting_that_does_not_hold_is_no_greeting() -> None:
         StreamSession(Host("gpu-3", Local()), Scripted(script)).greeted()
 
 
-def test_one_hung_host_withholds_nobodys_answer() -> None:
+def test_one_hung_host_does_not_delay_other_answers() -> None:
     """d never answers; what the others said is there as soon as d is given up."""
     honest = FakeTransport(Agents())
 
@@ -263,7 +263,7 @@ def test_one_hung_host_withholds_nobodys_answer() -> None:
     assert "silent" in found.errors["d"].summary
 
 
-def test_who_tells_more_than_is_read_waits() -> None:
+def test_a_sender_waits_for_a_slow_reader() -> None:
     from dtctl.operations.client.streams import QUEUED_BYTES, Streams
 
     with Streams(FakeTransport(Agents())) as streams:

@@ -1,1 +1,136 @@
 """The network between the hosts of a cluster, before a run: who reaches whom, who else does, and why not."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dtctl.agent.records.network import Bound, NetworkFacts, Resolved
+from dtctl.plan.roster import RunPlan
+
+COORDINATOR = "coordinator"
+"""Whose place it is that is no task's."""
+
+TELLS_ITS_ADDRESS = ("ddp", "kvstore")
+"""Strategies whose tasks send each other what their own names resolve to. They do not speak gRPC."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where a task, or the coordinator, is going to listen."""
+
+    whose: str
+    host: str
+    address: str
+    """HOST:PORT, as the others are given it."""
+    serves: bool = True
+    """Other tasks connect to it, as they do not to an evaluator."""
+
+    @property
+    def name(self) -> str:
+        return self.address.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        port = self.address.rpartition(":")[2]
+        return int(port) if port.isdecimal() else 0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One host connected, or tried to connect, to a place of another."""
+
+    source: str
+    endpoint: Endpoint
+    at: str = ""
+    """What the place's name resolves to on the source."""
+    hindrance: str = ""
+    """As in agent.records.network.Reached; empty: it was reached."""
+    by: str = ""
+    text: str = ""
+
+    @property
+    def target(self) -> str:
+        return self.endpoint.host
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        return self.source, self.target
+
+
+@dataclass(frozen=True)
+class View:
+    """Mappings are by host, of those that have answered."""
+
+    bound: Mapping[str, Sequence[Bound]] = field(default_factory=dict)
+    of_interfaces: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Addresses, as are those of `resolved`."""
+    resolved: Mapping[str, Sequence[Resolved]] = field(default_factory=dict)
+    attempts: tuple[Attempt, ...] = ()
+
+    def addresses(self, host: str) -> frozenset[str]:
+        """By which others can reach it, by its own report."""
+        own = set(self.of_interfaces.get(host, ()))
+        for named in self.resolved.get(host, ()):
+            own |= {address for address in named["addresses"] if named["own"] and not is_loopback(address)}
+        return frozenset(own)
+
+
+def addresses_of(facts: NetworkFacts) -> list[str]:
+    """Of a host's interfaces."""
+    return [one["address"] for one in facts["interfaces"]]
+
+
+def endpoints_of(plan: RunPlan) -> list[Endpoint]:
+    """Of all tasks, and of the coordinator if there is more than one host."""
+    found = [Endpoint(str(task.id), task.host, task.address, task.role != "evaluator") for task in plan.tasks]
+    if len(plan.hosts) > 1:
+        found.append(Endpoint(COORDINATOR, plan.coordinator["host"], plan.coordinator["address"]))
+    return found
+
+
+def open_endpoints(plan: RunPlan, bound: Mapping[str, Iterable[Bound]]) -> dict[Endpoint, bool]:
+    """Those where a program listens now, with the ports that hosts have chosen; True: a trainer of the live run does.
+
+    What a host reports of ports that the plan knows, or of tasks that it does not have, counts for nothing.
+    """
+    known = {(endpoint.host, endpoint.whose): endpoint for endpoint in endpoints_of(plan)}
+    found = {}
+    for host, slots in bound.items():
+        for slot in slots:
+            endpoint = known.get((host, slot["whose"]))
+            if endpoint is None or slot["state"] not in ("bound", "live") or endpoint.port not in (0, slot["port"]):
+                continue
+            address = f"{endpoint.address.rpartition(':')[0]}:{slot['port']}"
+            found[replace(endpoint, address=address)] = slot["state"] == "live"
+    return found
+
+
+def is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
+
+
+def is_public(address: str) -> bool:
+    """One that the internet routes."""
+    try:
+        return ipaddress.ip_address(address).is_global
+    except ValueError:
+        return False
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One cause of whatever many connections have failed of it.
+
+    `hosts`: where it is to be fixed. `others`: whom it concerns there.
+    """
+
+    kind: str
+    hosts: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    fields: Mapping[str, Any] = field(default_factory=dict)

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from dtctl.agent.records.network import NetworkFacts
-from dtctl.model import TaskId
-from dtctl.operations.checks.network.view import (
+from dtctl.model import TaskId, grouped
+from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statement, found
+from dtctl.operations.checks.network import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Endpoint,
@@ -19,8 +20,7 @@ from dtctl.operations.checks.network.view import (
     is_public,
     open_endpoints,
 )
-from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, found
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.operations.diagnosis import Finding
 
 MOST_DOORS = 256
 

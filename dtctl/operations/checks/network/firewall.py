@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from dtctl.errors import PreflightError
-from dtctl.operations.checks.network.view import endpoints_of, is_loopback
-from dtctl.operations.diagnosis.signature import grouped
+from dtctl.model import grouped
+from dtctl.operations.checks.network import endpoints_of, is_loopback
 from dtctl.plan.roster import RunPlan
 
 Kind = Literal["nftables", "iptables", "ufw"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from dtctl.operations.checks.network.view import Attempt, Cause, View, is_loopback
-from dtctl.operations.diagnosis.signature import grouped
+from dtctl.model import grouped
+from dtctl.operations.checks.network import Attempt, Cause, View, is_loopback
 
 MOST_ALIKE = 3
 """Causes of a kind that are shown one by one."""
@@ -295,12 +295,12 @@ def _pairs(rest: set[Attempt], attempts: Sequence[Attempt]) -> list[Cause]:
         found = sorted(rest, key=_key)
         hosts, others = (tuple(dict.fromkeys(one.pair[end] for one in found)) for end in (1, 0))
         return [Cause("scattered", hosts, others, {"failed": len(rest), "tried": len(attempts), **_how(rest)})]
-    groups: dict[tuple[str, bool], list[Attempt]] = {}
-    for one in sorted(rest, key=_key):
-        back = one.pair[::-1] in whole
-        if not back and one.source > one.target and one.pair[::-1] in broken:
-            continue  # shown with the other direction
-        groups.setdefault((one.target, back), []).append(one)
+    groups = grouped(
+        ((one.target, back), one)
+        for one in sorted(rest, key=_key)
+        for back in [one.pair[::-1] in whole]
+        if back or one.source < one.target or one.pair[::-1] not in broken  # else shown with the other direction
+    )
     return [
         Cause(
             "one_way" if back else "pair",

@@ -8,11 +8,11 @@ from typing import Any
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Link, Measured, NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
-from dtctl.operations.checks.network import exchange
+from dtctl.model import grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Statement, found
+from dtctl.operations.checks.network import Endpoint, exchange
 from dtctl.operations.checks.network.exchange import Behind, Pair, least_step_s, rounds, summed
-from dtctl.operations.checks.network.view import Endpoint
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, found
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.operations.diagnosis import Finding
 
 Facts = NetworkFacts
 

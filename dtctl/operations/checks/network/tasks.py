@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import NetworkFacts, NetworkQuestion
 from dtctl.config.strategies import PS
-from dtctl.model import CHOSEN_PORT
-from dtctl.operations.checks.network import exposure, measuring
-from dtctl.operations.checks.network.judging import judge as causes_of
-from dtctl.operations.checks.network.view import (
+from dtctl.model import CHOSEN_PORT, grouped
+from dtctl.operations.checks import Answers, CheckContext, Line, Statement, Topic, fails, found
+from dtctl.operations.checks.network import (
     COORDINATOR,
     TELLS_ITS_ADDRESS,
     Attempt,
@@ -26,10 +25,12 @@ from dtctl.operations.checks.network.view import (
     View,
     addresses_of,
     endpoints_of,
+    exposure,
+    measuring,
     open_endpoints,
 )
-from dtctl.operations.checks.topic import Answers, CheckContext, Line, Statement, Topic, fails, found
-from dtctl.operations.diagnosis.signature import Finding, grouped
+from dtctl.operations.checks.network.judging import judge as causes_of
+from dtctl.operations.diagnosis import Finding
 
 Facts = NetworkFacts
 

@@ -16,6 +16,7 @@ from dtctl.agent.checkpoints.tensor_bundle import Damaged, Index, entries, field
 from dtctl.agent.host import protobuf
 from dtctl.agent.host.crc32c import crc32c, crc_table, masked, masked_crc32c
 from tests.agent.checkpoints import tables
+from tests.event_files import varint
 
 INT32, INT64, FLOAT = 3, 9, 1
 SUFFIX = "/.ATTRIBUTES/VARIABLE_VALUE"
@@ -53,7 +54,7 @@ class Bundle:
 
     @staticmethod
     def _message(place: dict[int, int]) -> bytes:
-        checksum = tables.varint(6 << 3 | 5) + struct.pack("<I", place[6])
+        checksum = varint(6 << 3 | 5) + struct.pack("<I", place[6])
         return tables.message({key: value for key, value in place.items() if key != 6}) + checksum
 
 
@@ -199,7 +200,7 @@ def test_a_shard_that_is_no_file_is_said_to_be_none(tmp_path: Path) -> None:
 
 
 def test_a_number_that_is_text_counts_as_zero(tmp_path: Path) -> None:
-    text = tables.varint(3 << 3 | 2) + tables.varint(1) + b"9"
+    text = varint(3 << 3 | 2) + varint(1) + b"9"
     (tmp_path / "odd.index").write_bytes(tables.index(1, tables.entry(b"a", text)))
     (tmp_path / "odd.data-00000-of-00001").touch()
     assert Index(str(tmp_path / "odd")).problem() is None
@@ -217,7 +218,7 @@ def test_an_index_needs_a_header_of_a_number_of_shards(tmp_path: Path) -> None:
     assert damaged(tmp_path) == "the index has no header"
     assert damaged(tmp_path, tables.entry(b"", b"")) == "the index has no header"
     assert damaged(tmp_path, tables.entry(b"a", header)) == "the index has no header"
-    text = tables.varint(1 << 3 | 2) + tables.varint(1) + b"1"
+    text = varint(1 << 3 | 2) + varint(1) + b"1"
     for none in (tables.message({2: 0}), tables.message({1: 0}), text):
         assert damaged(tmp_path, tables.entry(b"", none)) == "the index's header names no shards"
 
@@ -232,7 +233,7 @@ def test_no_more_shards_than_their_names_have_digits_for(tmp_path: Path) -> None
 def test_one_that_says_little_is_of_one_shard_and_little_endian(tmp_path: Path) -> None:
     prefix = tmp_path / "plain"
     data = struct.pack("<q", 5)
-    row = tables.message({1: INT64, 5: 8}) + tables.varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(data))
+    row = tables.message({1: INT64, 5: 8}) + varint(6 << 3 | 5) + struct.pack("<I", masked_crc32c(data))
     Path(f"{prefix}.index").write_bytes(tables.index(1, tables.entry(b"global_step", row)))
     Path(f"{prefix}.data-00000-of-00001").write_bytes(data)
     index = Index(str(prefix))
@@ -366,7 +367,7 @@ def test_a_place_that_is_none_and_a_block_without_its_end_are_refused(place: byt
 
 
 def test_an_entry_may_end_where_its_block_does_and_not_after() -> None:
-    whole = tables.varint(0) + tables.varint(1) + tables.varint(3) + b"a" + b"123"
+    whole = varint(0) + varint(1) + varint(3) + b"a" + b"123"
     assert read(one(whole)) == [(b"a", b"123")]
     assert refused(one(whole[:-1])) == "the index ends within an entry"
 
@@ -393,18 +394,18 @@ def test_who_reads_is_asked_for_each_block_and_now_and_then_within_it(monkeypatc
 
 def test_fields_of_every_kind_are_read_in_their_order() -> None:
     message = (
-        tables.varint(1 << 3) + tables.varint(300)
-        + tables.varint(2 << 3 | 2) + tables.varint(3) + b"abc"
-        + tables.varint(3 << 3 | 5) + struct.pack("<I", 7)
-        + tables.varint(4 << 3 | 1) + struct.pack("<Q", 1 << 40)
-        + tables.varint(1 << 3) + tables.varint(5)
+        varint(1 << 3) + varint(300)
+        + varint(2 << 3 | 2) + varint(3) + b"abc"
+        + varint(3 << 3 | 5) + struct.pack("<I", 7)
+        + varint(4 << 3 | 1) + struct.pack("<Q", 1 << 40)
+        + varint(1 << 3) + varint(5)
     )  # fmt: skip
     assert fields(message) == {1: [300, 5], 2: [b"abc"], 3: [7], 4: [1 << 40]}
     assert fields(b"") == {}
 
 
 def test_a_field_of_an_unknown_kind_is_refused() -> None:
-    assert refused_message(tables.varint(1 << 3 | 3)) == "an entry of the index is not a protocol buffer"
+    assert refused_message(varint(1 << 3 | 3)) == "an entry of the index is not a protocol buffer"
 
 
 @pytest.mark.parametrize("cut", [b"\x08", b"\x0d\0\0\0", b"\x09\0\0\0\0\0\0\0"])

@@ -21,6 +21,7 @@ from dtctl.agent.records.run_state import Advance, Entry, Intent, Process, State
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
 from dtctl.agent.survival import reboot
+from tests.unit.agent.coordinate.seating import moved
 from tests.unit.agent.coordinate.world import spec_of
 
 TASKS = ("worker:0", "worker:1")
@@ -57,11 +58,11 @@ def host() -> Host:
     return made
 
 
-def test_what_has_not_changed_is_not_told(host: Host) -> None:
+def test_unchanged_state_is_not_sent(host: Host) -> None:
     assert host.tell() is None
 
 
-def test_progress_is_told_alone(host: Host) -> None:
+def test_progress_is_sent_alone(host: Host) -> None:
     assert host.tell("worker:1", step=5, loss="0.1") == {
         "type": "progress",
         "serial": 2,
@@ -71,7 +72,7 @@ def test_progress_is_told_alone(host: Host) -> None:
     assert host.tell() is None
 
 
-def test_another_sample_of_the_machine_is_told_alone(host: Host) -> None:
+def test_a_machine_sample_is_sent_alone(host: Host) -> None:
     busy = {**MACHINE, "load": 9.0}
     assert host.tell(machine=busy) == {"type": "progress", "serial": 2, "tasks": {}, "machine": busy}
 
@@ -87,14 +88,14 @@ def test_another_sample_of_the_machine_is_told_alone(host: Host) -> None:
         ("", {"intent_serial": 3}),
     ],
 )
-def test_where_more_is_new_all_is_told(host: Host, task: str, changed: dict[str, Any]) -> None:
+def test_several_changes_are_sent_as_the_whole_state(host: Host, task: str, changed: dict[str, Any]) -> None:
     told = host.tell(task, **changed)
     assert told["type"] == "state"
     assert told["state"] == host.state
 
 
 @pytest.mark.parametrize("change", ["intent", "kept", "lost session"])
-def test_what_is_wanted_here_is_told_with_all(host: Host, change: str) -> None:
+def test_intents_are_sent_with_the_whole_state(host: Host, change: str) -> None:
     if change == "intent":
         host.intent.value["serial"] += 1
     elif change == "kept":
@@ -104,7 +105,7 @@ def test_what_is_wanted_here_is_told_with_all(host: Host, change: str) -> None:
     assert host.tell("worker:0", step=9)["type"] == "state"
 
 
-def test_a_coordinator_of_an_older_build_is_told_all_each_time() -> None:
+def test_an_older_coordinator_is_sent_the_whole_state_each_time() -> None:
     assert not checked(Welcome, {"type": "welcome", "v": 2, "events_from": 0})["progress"], "it says nothing of that"
     host = Host(brief=False)
     assert [host.tell()["type"], host.tell("worker:0", step=1)["type"]] == ["state", "state"]
@@ -155,7 +156,7 @@ def test_whatever_happens_the_coordinator_has_the_state_that_the_agent_has(seed:
     assert types.count("state") > 1
 
 
-WELCOME = {"type": "welcome", "v": PROTOCOL, "events_from": 0, "progress": False, "may_start": True, "term": 0}
+WELCOME = checked(Welcome, {"type": "welcome", "v": PROTOCOL, "events_from": 0})
 
 
 class Link:
@@ -247,6 +248,15 @@ def test_after_a_restart_of_the_machine_nothing_is_started_before_the_coordinato
 @pytest.mark.parametrize("followed", [True], indirect=True)
 def test_a_welcome_to_a_run_that_goes_on_is_enough(followed: Any) -> None:
     assert followed(WELCOME).may_start
+
+
+def test_newer_moves_are_what_an_agent_begins_anew_with_and_it_reports_nothing_before(followed: Any) -> None:
+    part = followed({"type": "connected"})
+    assert part.moved is None
+    part = followed({**WELCOME, "moved": moved(b="s")})
+    assert part.moved == moved(b="s")
+    assert not part.connected
+    assert part._dialer.sent == ["hello"]
 
 
 GONE = {"type": "gone", "reason": "nothing was heard", "heard": 100.0}

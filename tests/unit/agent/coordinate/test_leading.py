@@ -17,10 +17,12 @@ from dtctl.agent.link import hub, tls
 from dtctl.agent.records.kinds import checked, made
 from dtctl.agent.records.messages import FROM_AGENT, PROTOCOL
 from dtctl.agent.records.run_state import Process, State
+from dtctl.agent.records.spec import Spec
 from dtctl.agent.records.vitals import Machine
 from dtctl.agent.records.whole_run import RunView
 from dtctl.agent.run.intents import IntentFollower
 from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.coordinate.seating import moved, with_spares
 from tests.unit.agent.coordinate.world import Fields, spec_of
 
 PLACES = {"chief:0": "lead", "worker:0": "good", "worker:1": "bad"}
@@ -35,6 +37,7 @@ class Links:
     def __init__(self) -> None:
         self.waiting: list[tuple[str, Any]] = []
         self.refused: list[tuple[str, str]] = []
+        self.redirected: list[str] = []
         self.sent: list[tuple[str, Fields]] = []
 
     def step(self, now: float) -> list[tuple[str, Any]]:
@@ -47,6 +50,9 @@ class Links:
     def refuse(self, host: str, reason: str) -> None:
         self.refused.append((host, reason))
 
+    def redirect(self, host: str, coordinator: str) -> None:
+        self.redirected.append(host)
+
     def due(self) -> None:
         return None
 
@@ -58,6 +64,7 @@ class Voters:
     """In place of the Voter: a majority has what `committed` says, and grants a lease or does not."""
 
     is_over = is_deposed = False
+    place = (1, "lead")
 
     def __init__(self) -> None:
         self.election = self
@@ -81,9 +88,9 @@ class Voters:
 class Desk:
     """A coordinator's part with its files, whose links are in a test's hands."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, spec: Spec | None = None) -> None:
         self.files = RunFiles(str(directory / "runs" / "demo-1" / "lead"))
-        self.spec = spec_of("async-ps", PLACES)
+        self.spec = spec or spec_of("async-ps", PLACES)
         self.files.begin(self.files.stage(self.spec, {}, {}, made(Process, **processes.myself())), self.spec)
         self.now, self.wall = 100.0, WALL
         self.open()
@@ -428,3 +435,76 @@ def test_what_waits_when_the_lease_is_lost_and_the_run_ends_is_sent_as_an_end(vo
     desk.leading.coordinator.end_superseded(desk.now)
     desk.state_of("good")
     assert set(ordered(desk)) == {"stop"}
+
+
+@pytest.fixture
+def seats(tmp_path: Path) -> Iterator[tuple[Desk, Voters]]:
+    """The coordinator has decided that s takes the place of `bad`, and no voter knows it yet."""
+    desk, voters = Desk(tmp_path, with_spares("async-ps", PLACES, "s")), Voters()
+    desk.open(voters)
+    desk.receive("good", desk.hello("good"))
+    desk.leading.coordinator.view.data["moved"] = moved(bad="s")
+    desk.state_of("good")
+    yield desk, voters
+    desk.leading.close()
+
+
+def test_a_move_is_begun_when_a_majority_of_the_voters_knows_it_and_until_then_nothing_happens(
+    seats: tuple[Desk, Voters],
+) -> None:
+    desk, majority = seats
+    desk.links.sent.clear()
+    desk.receive("bad", desk.hello("bad"))
+    assert (desk.leading.moved, desk.leading.may_start, desk.links.redirected) == (None, False, ["bad"])
+    majority.committed = majority.memo
+    desk.receive("good", desk.news("good", intents={"worker:0": {"want": "stop", "version": 9}}))
+    assert desk.leading.moved == moved(bad="s")
+    assert desk.links.sent == []
+
+
+def test_a_move_that_the_disk_does_not_take_is_not_begun(
+    seats: tuple[Desk, Voters], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk, majority = seats
+
+    def full(view: RunView, now: float) -> tuple[int, int]:
+        raise OSError(28, "no space")
+
+    monkeypatch.setattr(majority, "publish", full)
+    desk.leading.coordinator.view.data["moved"] = moved(2, bad="s")
+    desk.state_of("good")
+    majority.committed = majority.memo
+    desk.receive("good")
+    assert desk.leading.moved is None
+
+
+def test_a_coordinator_that_ended_before_it_followed_its_own_move_goes_on_with_it(seats: tuple[Desk, Voters]) -> None:
+    desk, majority = seats
+    desk.leading.close()
+    desk.open(majority)
+    desk.receive("good")
+    assert not desk.leading.may_start
+    majority.committed = majority.memo
+    desk.receive("good")
+    assert desk.leading.moved == moved(bad="s")
+
+
+def test_after_a_move_agents_that_follow_older_ones_are_sent_it_and_are_not_heard(seats: tuple[Desk, Voters]) -> None:
+    desk, majority = seats
+    desk.leading.close()
+    desk.files.write_moved(moved(bad="s"))
+    desk.spec = desk.files.spec()
+    desk.open(majority)
+    desk.receive("bad", desk.hello("bad"))
+    desk.receive("bad", desk.news("bad"))
+    assert [message.get("moved") for host, message in desk.links.sent if host == "bad"] == [moved(bad="s")]
+    assert not desk.leading.coordinator.view.hosts["bad"]["connected"]
+    nothing: Any = {"state": made(State, run="demo-1", host="bad", tasks={}), "intents": {}}
+    desk.receive("bad", {**desk.hello("bad", **nothing), "moved": 1})
+    assert desk.leading.coordinator.view.hosts["bad"]["connected"]
+    stale = [{"time": WALL, "task": "worker:1", "attempt": 1, "from": "running", "to": "stopped"}]
+    desk.receive("bad", checked(FROM_AGENT["events"], {"type": "events", "from": 0, "events": stale}))
+    assert desk.links.refused == [], "what happened to a task there before is still of interest"
+    taken: Any = {"state": made(State, run="demo-1", host="s", tasks={"worker:1": {}}), "intents": {"worker:1": {}}}
+    desk.receive("s", {**desk.hello("s", **taken), "moved": 1})
+    assert desk.leading.coordinator.view.hosts["s"]["connected"]

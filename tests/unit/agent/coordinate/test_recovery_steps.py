@@ -303,30 +303,19 @@ def test_what_was_judged_before_is_passed_over() -> None:
     assert run.incidents == []
 
 
-def test_past_its_budget_a_task_fails_the_run() -> None:
-    run = Run(recovery={"max_restarts": 1})
-    run.dies("ps:0")
-    assert run.step() is None
-    run = Run(recovery={"max_restarts": 1})
-    views.told(run.view, "ps:0", restarts=1)
-    run.dies("ps:0")
-    failure = run.step()
+@pytest.mark.parametrize(
+    ("budget", "task"), [("max_restarts", "ps:0"), ("max_run_restarts", "ps:0"), ("max_run_restarts", "worker:0")]
+)
+def test_a_loss_past_the_budget_of_its_task_or_run_fails_the_run(budget: str, task: str) -> None:
+    for restarts in (1, 2):
+        run = Run(recovery={"max_restarts": 9, budget: 2})
+        views.told(run.view, task, restarts=restarts if budget == "max_restarts" else 0)
+        run.view.data["restarts"] = restarts
+        run.dies(task)
+        failure = run.step()
+        assert (failure is not None) is (restarts == 2)
     assert failure is not None
-    assert (failure.cause, run.held) == ("ps:0", set())
-
-
-@pytest.mark.parametrize("task", ["ps:0", "worker:0"])
-def test_past_its_budget_the_run_fails(task: str) -> None:
-    run = Run(recovery={"max_run_restarts": 2})
-    run.view.data["restarts"] = 1
-    run.dies(task)
-    assert run.step() is None
-    run = Run(recovery={"max_run_restarts": 2})
-    run.view.data["restarts"] = 2
-    run.dies(task)
-    failure = run.step()
-    assert failure is not None
-    assert failure.cause == task
+    assert (failure.cause, run.held) == (task, set())
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dtctl.agent.dump import stacks, threads
+from dtctl.agent import dump
+from dtctl.agent.dump import stacks
 from dtctl.agent.dump.stacks import MOST_FRAMES_IN_ALL, Room
 from dtctl.agent.host import paths, processes
 from dtctl.agent.records.kinds import checked
@@ -32,7 +33,7 @@ Current thread 0x00007f2ce5d4e740 (most recent call first):
 """
 
 
-def test_threads_frames_and_names_are_read() -> None:
+def test_threads_frames_and_names_are_parsed() -> None:
     other, named, main = stacks.read(WRITTEN)
     assert (main["thread"], main["main"], main["omitted"]) == ("0x7f2ce5d4e740", True, 1)
     assert main["frames"] == [
@@ -43,7 +44,7 @@ def test_threads_frames_and_names_are_read() -> None:
     assert (named["name"], named["frames"]) == ("loader", [])
 
 
-def test_what_this_python_writes_is_read() -> None:
+def test_stacks_of_this_python_are_parsed() -> None:
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
     thread.start()
@@ -56,7 +57,7 @@ def test_what_this_python_writes_is_read() -> None:
     idents = {int(stack["thread"], 16) for stack in found}
     assert {threading.get_ident(), thread.ident} <= idents
     own = next(stack for stack in found if int(stack["thread"], 16) == threading.get_ident())
-    assert own["frames"][0]["function"] == "test_what_this_python_writes_is_read"
+    assert own["frames"][0]["function"] == "test_stacks_of_this_python_are_parsed"
 
 
 @cases
@@ -67,7 +68,7 @@ def test_any_text_is_read_as_stacks_that_may_be_reported(text: str) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_what_there_is_no_room_for_is_counted(number: int) -> None:
+def test_omitted_stacks_are_counted(number: int) -> None:
     frame = '  File "/x.py", line 1 in f\n'
     text = "".join(f"Thread 0x{one:x} (most recent call first):\n{frame * 300}" for one in range(40))
     room = Room()
@@ -80,7 +81,7 @@ def test_what_there_is_no_room_for_is_counted(number: int) -> None:
     assert bool(kept) == (number == 1)
 
 
-def test_the_status_of_a_process_tells_what_becomes_of_a_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_handling_is_read_from_the_process_status(monkeypatch: pytest.MonkeyPatch) -> None:
     bit = f"{1 << 56:016x}"
     texts = {
         "status": f"State:\tS (sleeping)\nSigCgt:\t{bit}\nShdPnd:\t{'0' * 16}\n",
@@ -89,9 +90,9 @@ def test_the_status_of_a_process_tells_what_becomes_of_a_signal(monkeypatch: pyt
     }
     monkeypatch.setattr(processes, "proc_text", lambda pid, name: texts.get(name, ""))
     monkeypatch.setattr(paths, "entries", lambda path: ["1", "2", "3"])
-    signals = threads.Signals(7, 57)
+    signals = dump.Signals(7, 57)
     assert (signals.state, signals.is_caught, signals.is_pending, signals.is_blocked) == ("S", True, False, False)
     assert signals.blocked_by == {"1"}
-    assert not threads.Signals(7, 56).is_caught
+    assert not dump.Signals(7, 56).is_caught
     del texts["task/2/status"]
-    assert threads.Signals(7, 57).is_blocked
+    assert dump.Signals(7, 57).is_blocked

@@ -79,7 +79,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Receiver:
     return made
 
 
-def test_each_thing_is_reported_once_and_in_order(receiver: Receiver) -> None:
+def test_each_event_is_posted_once_and_in_order(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", "2", "3")
     desk.runs(5)
@@ -88,7 +88,7 @@ def test_each_thing_is_reported_once_and_in_order(receiver: Receiver) -> None:
     assert desk.events == []
 
 
-def test_only_what_was_asked_for_is_reported(receiver: Receiver) -> None:
+def test_only_requested_events_are_posted(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens("1", kind="recovered")
     desk.runs()
@@ -96,7 +96,7 @@ def test_only_what_was_asked_for_is_reported(receiver: Receiver) -> None:
     assert desk.hook.settled
 
 
-def test_what_may_be_taken_later_is_tried_a_few_times_and_reported_once(receiver: Receiver) -> None:
+def test_temporary_failures_are_retried_and_reported_once(receiver: Receiver) -> None:
     desk = Desk()
     receiver.answer = BUSY
     desk.happens("1")
@@ -109,7 +109,7 @@ def test_what_may_be_taken_later_is_tried_a_few_times_and_reported_once(receiver
     assert len(desk.events) == 1
 
 
-def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
+def test_permanent_refusals_are_not_retried(receiver: Receiver) -> None:
     desk = Desk()
     receiver.answer = GONE
     desk.happens("1")
@@ -118,7 +118,7 @@ def test_what_is_refused_for_good_is_tried_once(receiver: Receiver) -> None:
     assert desk.events == ["hook slack did not receive the message: it answers 404 Not Found"]
 
 
-def test_one_that_works_again_is_reported_and_so_is_its_next_failure(receiver: Receiver) -> None:
+def test_recovery_of_a_hook_and_its_next_failure_are_reported(receiver: Receiver) -> None:
     desk = Desk()
     for answer, name in ((GONE, "1"), (TAKEN, "2"), (GONE, "3")):
         receiver.answer = answer
@@ -146,7 +146,7 @@ def test_a_new_coordinator_continues_where_the_last_one_was_killed(receiver: Rec
     assert receiver.received == ["1", "1", "2"]
 
 
-def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(receiver: Receiver) -> None:
+def test_posts_are_limited_across_coordinator_restarts(receiver: Receiver) -> None:
     delivered: Delivered | None = None
     receiver.answer = None
     for _ in range(10):
@@ -163,7 +163,7 @@ def test_a_coordinator_that_is_killed_again_and_again_does_not_post_for_ever(rec
     assert len(receiver.received) <= 11
 
 
-def test_one_that_is_far_behind_does_not_receive_the_oldest(receiver: Receiver) -> None:
+def test_a_slow_receiver_misses_the_oldest_events(receiver: Receiver) -> None:
     desk = Desk()
     desk.happens(*map(str, range(MOST_WAITING + 7)))
     desk.runs(60)
@@ -171,7 +171,7 @@ def test_one_that_is_far_behind_does_not_receive_the_oldest(receiver: Receiver) 
     assert desk.events == ["hook slack is behind: it does not receive the oldest 7 events"]
 
 
-def test_the_end_of_the_run_leaves_the_rest_untold_and_says_so(receiver: Receiver) -> None:
+def test_unsent_events_at_the_end_of_the_run_are_reported(receiver: Receiver) -> None:
     desk = Desk()
     receiver.answer = None
     desk.happens("1", "2")
@@ -183,7 +183,7 @@ def test_the_end_of_the_run_leaves_the_rest_untold_and_says_so(receiver: Receive
     assert desk.events == ["hook slack did not receive the message: no answer before the end of the run"]
 
 
-def test_what_cannot_be_started_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_post_that_cannot_start_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -207,7 +207,7 @@ def names(found: list[RunEvent]) -> list[tuple[str, ...]]:
     return [one.kinds for one in found]
 
 
-def test_a_loss_and_its_recovery_are_reported_each_at_its_time() -> None:
+def test_loss_and_recovery_are_separate_events() -> None:
     lost, back = events_of(view(incidents=[incident()]))
     assert (lost.kinds, lost.time, lost.task, lost.host, lost.attempt) == (("restarting",), 1002.0, "ps:1", "b", 1)
     assert (back.kinds, back.time, back.condition) == (("recovered",), 1011.4, "Running")
@@ -223,7 +223,7 @@ def test_a_loss_and_its_recovery_are_reported_each_at_its_time() -> None:
         (fact("exited", code=1), ("restarting",)),
     ],
 )
-def test_what_hung_is_stalled_and_restarting_at_once(why: Fact, kinds: tuple[str, ...]) -> None:
+def test_a_hang_posts_stalled_and_restarting(why: Fact, kinds: tuple[str, ...]) -> None:
     found = events_of(view(incidents=[incident(recovered=None, **because([why]))]))
     assert names(found) == [kinds]
 
@@ -278,7 +278,7 @@ def test_a_payload_has_the_cause_and_the_next_command() -> None:
     assert body["text"] == f"digits has failed: {body['reason']}\n{body['next']}"
 
 
-def test_what_a_log_holds_calls_nobody_and_stays_on_its_line() -> None:
+def test_log_text_in_a_post_mentions_nobody_and_stays_on_one_line() -> None:
     text = "bad <!channel> \x1b[2J\n<https://evil|here> @here @everyone" + "x" * 5000
     [end] = events_of(ended("Failed", fact("said", text=text)))
     line, _, then = payload(end, "digits", "")["text"].rpartition("\n")
@@ -293,7 +293,7 @@ def test_facts_that_are_too_long_for_a_post_are_left_out() -> None:
     assert payload(end, "digits", "")["why"] == []
 
 
-def test_every_kind_of_event_has_its_words() -> None:
+def test_every_kind_of_event_has_a_text() -> None:
     from dtctl.agent.records.hooks import EVENTS
 
     assert set(run_events.TEXTS) == set(run_events.NEXT) == set(EVENTS)

@@ -135,7 +135,7 @@ def gather(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         one.hub.close()
 
 
-def test_one_look_serves_several_of_many_agents(gather: Any) -> None:
+def test_one_poll_serves_several_agents(gather: Any) -> None:
     agents = gather(MANY)
     agents.say(0)
     assert agents.heard(100.0) == ["h0"], "who speaks first is heard at once"
@@ -150,7 +150,7 @@ def test_one_look_serves_several_of_many_agents(gather: Any) -> None:
     assert agents.is_awaited
 
 
-def test_of_few_agents_everybody_is_heard_at_once(gather: Any) -> None:
+def test_few_agents_are_all_served_in_one_poll(gather: Any) -> None:
     agents = gather(MANY - 1)
     for number, now in enumerate([100.0, 100.001, 100.002]):
         agents.say(number)
@@ -186,16 +186,16 @@ def strangers(address: str, count: int, since: float) -> list[Caller]:
     return [Caller(NO_SOCKET, address, since + number / 1000) for number in range(count)]
 
 
-def test_as_long_as_there_is_room_nobody_has_to_go() -> None:
+def test_no_connection_is_evicted_below_the_limit() -> None:
     assert surplus(strangers("10.0.0.1", PLACES, 0.0)) == []
 
 
-def test_of_one_address_the_oldest_goes() -> None:
+def test_the_oldest_connection_of_an_address_is_evicted() -> None:
     some = strangers("10.0.0.1", PLACES + 2, 0.0)
     assert surplus(some[::-1]) == some[:2]
 
 
-def test_a_flood_from_one_address_costs_no_other_its_place() -> None:
+def test_a_flood_from_one_address_evicts_no_other() -> None:
     old = strangers("10.0.0.2", 3, 0.0)
     flood = strangers("10.0.0.1", 10 * PLACES, 1.0)
     going = surplus([*old, *flood])
@@ -203,7 +203,7 @@ def test_a_flood_from_one_address_costs_no_other_its_place() -> None:
     assert not set(going) & set(old)
 
 
-def test_two_floods_share_the_places() -> None:
+def test_two_floods_share_the_slots() -> None:
     everybody = [*strangers("10.0.0.1", 2 * PLACES, 0.0), *strangers("10.0.0.2", PLACES, 1.0)]
     left = set(everybody) - set(surplus(everybody))
     assert sorted(stranger.address for stranger in left) == ["10.0.0.1"] * (PLACES // 2) + ["10.0.0.2"] * (PLACES // 2)
@@ -221,14 +221,14 @@ def test_of_one_address_the_newest_begins_first_and_the_oldest_continues_first()
     assert in_turn(some) == [some[0], some[1], some[3], some[2]]
 
 
-def test_a_crowd_from_one_address_makes_no_other_wait_for_its_turn() -> None:
+def test_a_flood_from_one_address_delays_no_other_handshake() -> None:
     agents, one = strangers("10.0.0.1", 100, 0.0), strangers("10.0.0.2", 1, 1.0)
     for caller in agents:
         caller.begun = True
     assert one[0] in in_turn([*agents, *one])[:2]
 
 
-def test_a_place_is_held_for_five_seconds() -> None:
+def test_a_slot_is_held_for_five_seconds() -> None:
     assert Caller(NO_SOCKET, "10.0.0.1", 100.0).due == 100.0 + PROOF_S == 105.0
 
 
@@ -272,7 +272,7 @@ def test_an_endless_line_is_not_kept() -> None:
 
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf")])
-def test_what_is_no_number_is_not_sent(number: float) -> None:
+def test_nan_and_infinity_are_not_sent(number: float) -> None:
     with pytest.raises(Lost):
         encode({"type": "state", "step": number})
 
@@ -296,12 +296,12 @@ def test_what_is_no_number_is_not_sent(number: float) -> None:
     ],
     ids=range(13),
 )
-def test_what_is_no_message_is_refused(line: bytes) -> None:
+def test_invalid_messages_are_refused(line: bytes) -> None:
     with pytest.raises(Violation, match="not a message"):
         decode(line)
 
 
-def test_unknown_fields_are_no_fault_and_unknown_types_are() -> None:
+def test_unknown_fields_are_ignored_and_unknown_types_refused() -> None:
     check({**STATE, "more": 1}, FROM_AGENT)
     with pytest.raises(Violation, match="unknown type"):
         check({"type": "more"}, FROM_AGENT)
@@ -317,7 +317,7 @@ def test_a_field_has_to_be_of_its_kind(wrong: dict[str, Any]) -> None:
         check({**STATE, **wrong}, FROM_AGENT)
 
 
-def test_true_is_no_number() -> None:
+def test_booleans_are_no_numbers() -> None:
     check({"type": "welcome", "v": PROTOCOL, "events_from": 0}, FROM_COORDINATOR)
     with pytest.raises(Violation):
         check({"type": "welcome", "v": PROTOCOL, "events_from": False}, FROM_COORDINATOR)

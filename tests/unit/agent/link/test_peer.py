@@ -62,7 +62,7 @@ def peer(stream: RecordedStream) -> Peer:
     return Peer(stream, FROM_COORDINATOR, now=100.0)  # type: ignore[arg-type]
 
 
-def test_beats_are_sent_in_silence_only_and_never_shown(peer: Peer, stream: RecordedStream) -> None:
+def test_beats_are_sent_when_idle_and_never_delivered(peer: Peer, stream: RecordedStream) -> None:
     peer.keep(102.0)
     assert stream.written == []
     peer.send({"type": "state"}, 102.0)
@@ -87,7 +87,7 @@ def test_a_peer_that_is_silent_for_ten_seconds_is_lost(peer: Peer, stream: Recor
         peer.keep(113.0)
 
 
-def test_a_part_of_a_line_is_a_sign_of_life(peer: Peer, stream: RecordedStream) -> None:
+def test_a_partial_line_prevents_a_timeout(peer: Peer, stream: RecordedStream) -> None:
     whole = encode(WELCOME)
     stream.arrives = [whole[:5], whole[5:]]
     assert peer.receive(109.0) == []
@@ -95,12 +95,12 @@ def test_a_part_of_a_line_is_a_sign_of_life(peer: Peer, stream: RecordedStream) 
     assert peer.receive(118.5) == [WELCOME]
 
 
-def test_nothing_is_no_sign_of_life(peer: Peer) -> None:
+def test_an_empty_read_does_not_prevent_a_timeout(peer: Peer) -> None:
     assert peer.receive(109.0) == []
     assert peer.last_heard == 100.0
 
 
-def test_what_it_may_not_say_is_not_heard(peer: Peer, stream: RecordedStream) -> None:
+def test_messages_of_the_wrong_role_are_refused(peer: Peer, stream: RecordedStream) -> None:
     stream.arrives = [encode({"type": "hello", "v": 1})]
     with pytest.raises(Violation):
         peer.receive(101.0)
@@ -204,14 +204,14 @@ def system(monkeypatch: pytest.MonkeyPatch) -> SlowSystem:
         ("::1:2221", socket.AF_INET6, ("::1", 2221, 0, 0)),
     ],
 )
-def test_numbers_are_not_looked_up(system: SlowSystem, address: str, family: int, place: Any) -> None:
+def test_numeric_addresses_are_not_resolved(system: SlowSystem, address: str, family: int, place: Any) -> None:
     names = Names(address)
     names.ask()
     assert names.next() == (family, place)
     assert system.asked == 0
 
 
-def test_nobody_waits_for_an_answer_and_it_is_asked_for_once(system: SlowSystem) -> None:
+def test_name_resolution_is_asynchronous_and_done_once(system: SlowSystem) -> None:
     names = Names("gpu-a:2221")
     for _ in range(3):
         names.ask()
@@ -223,7 +223,7 @@ def test_nobody_waits_for_an_answer_and_it_is_asked_for_once(system: SlowSystem)
     assert system.asked == 1
 
 
-def test_a_name_that_is_not_known_is_an_error_in_words(system: SlowSystem) -> None:
+def test_an_unknown_name_is_a_readable_error(system: SlowSystem) -> None:
     system.fail()
     names = Names("gpu-a:2221")
     names.ask()

@@ -52,7 +52,7 @@ def own(tmp_path: Path) -> Pair:
     return pair(tmp_path / "own")
 
 
-def test_two_ends_with_the_runs_credentials_understand_each_other_and_know_whose_they_are(own: Pair) -> None:
+def test_credentials_of_a_run_connect_and_identify_both_ends(own: Pair) -> None:
     client, server = channel(own.agent, server=False), channel(own.coordinator, server=True)
     assert shake_hands(client, server) == [client, server]
     assert (client.host, server.host) == ("c", "h1")
@@ -78,7 +78,7 @@ def test_certificates_of_other_runs_and_of_hosts_that_do_not_coordinate_are_refu
             shake_hands(channel(client, server=False), channel(server, server=True))
 
 
-def test_an_agent_wants_one_host_only(own: Pair) -> None:
+def test_an_agent_accepts_its_coordinators_host_only(own: Pair) -> None:
     client = Channel(own.agent, own.agent.context(server=False), False, wanted="c2")
     with pytest.raises(Lost, match="its certificate is that of c, and c2 is wanted"):
         shake_hands(client, channel(own.coordinator, server=True))
@@ -91,7 +91,7 @@ class Careless(Channel):
         return ""
 
 
-def test_nobody_gets_through_without_a_certificate(own: Pair) -> None:
+def test_connections_without_a_certificate_are_refused(own: Pair) -> None:
     anybody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     anybody.check_hostname = False
     anybody.verify_mode = ssl.CERT_NONE
@@ -107,7 +107,7 @@ def test_tls_is_not_older_than_1_2(own: Pair) -> None:
         assert context.verify_mode == ssl.CERT_REQUIRED
 
 
-def test_the_ends_understand_each_other_in_tls_1_2_as_well(own: Pair) -> None:
+def test_tls_1_2_connects(own: Pair) -> None:
     context = own.agent.context(server=False)
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     client, server = channel(own.agent, server=False, context=context), channel(own.coordinator, server=True)
@@ -115,14 +115,14 @@ def test_the_ends_understand_each_other_in_tls_1_2_as_well(own: Pair) -> None:
     assert (client.host, server.host) == ("c", "h1")
 
 
-def test_garbage_is_the_end_of_the_handshake(own: Pair) -> None:
+def test_garbage_ends_the_handshake(own: Pair) -> None:
     server = channel(own.coordinator, server=True)
     server.feed(b"GET / HTTP/1.1\r\n\r\n")
     with pytest.raises(Lost, match="TLS failed"):
         server.advance()
 
 
-def test_a_damaged_record_is_the_end(own: Pair) -> None:
+def test_a_damaged_tls_record_ends_the_connection(own: Pair) -> None:
     client, server = channel(own.agent, server=False), channel(own.coordinator, server=True)
     shake_hands(client, server)
     client.write(b"hello")
@@ -176,7 +176,7 @@ def test_certificates_say_what_they_are_for_and_hold_whatever_a_clock_says(tmp_p
     assert names.critical  # as the subject is empty (RFC 5280, 4.2.1.6)
 
 
-def test_openssl_finds_nothing_to_object_to(own: Pair) -> None:
+def test_openssl_accepts_the_certificates(own: Pair) -> None:
     """As strict as Python 3.13 is by default."""
     contexts = own.agent.context(server=False), own.coordinator.context(server=True)
     for context in contexts:

@@ -41,7 +41,7 @@ def write(out: Path, first: int, last: int) -> int:
     return len(data)
 
 
-def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cached_reader_reads_new_records_only(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(out, 0, 2501)  # of which every second is kept, and the last
     before = refresh(out)
     read = noted_reads(monkeypatch)
@@ -57,7 +57,7 @@ def test_the_next_reader_reads_only_what_is_new(out: Path, monkeypatch: pytest.M
     assert found.series(lambda _: True, 2000) == whole.series(lambda _: True, 2000)
 
 
-def test_little_is_not_kept(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_files_are_not_cached(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "WORTH_BYTES", 1 << 20)
     write(out, 0, 10)
     refresh(out)
@@ -80,7 +80,7 @@ def test_files_of_which_none_is_left_are_forgotten(out: Path) -> None:
     assert points(refresh(out)) == [(9, 7.0)]
 
 
-def test_a_memory_that_cannot_be_written_harms_nothing(out: Path) -> None:
+def test_an_unwritable_cache_is_ignored(out: Path) -> None:
     write(out, 0, 10)
     (out.parent / "run" / folder.NAME).mkdir()
     assert len(points(refresh(out))) == 10
@@ -89,7 +89,7 @@ def test_a_memory_that_cannot_be_written_harms_nothing(out: Path) -> None:
 
 @cases
 @given(st.lists(st.tuples(st.integers(0, 10_000), st.integers(32, 126)), min_size=1, max_size=4))
-def test_a_damaged_memory_is_no_harm(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
+def test_a_damaged_cache_is_ignored(tmp_path_factory: pytest.TempPathFactory, changes: list[tuple[int, int]]) -> None:
     base = tmp_path_factory.mktemp("memory")
     (base / "out").mkdir()
     (base / "run").mkdir()
@@ -165,7 +165,7 @@ def test_a_spread_keeps_order_and_the_last(numbers: list[int], most: int) -> Non
 
 @cases
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 30), st.floats(0, 10)), max_size=100))
-def test_a_series_never_tells_more_than_it_has(added: list[tuple[str, int, float]]) -> None:
+def test_a_series_has_no_more_points_than_were_written(added: list[tuple[str, int, float]]) -> None:
     series = Series()
     for file, step, wall in added:
         series.add(file, (step, wall, 0.0))

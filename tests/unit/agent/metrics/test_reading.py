@@ -52,7 +52,7 @@ def test_scalars_are_reported_by_directory_and_tag(out: Path) -> None:
     checked(FolderPoints, scalars[0])
 
 
-def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
+def test_a_partial_record_is_read_once_complete(out: Path) -> None:
     whole = b"".join(scalar(step, "loss", float(step)) for step in range(20))
     reader = Reader([str(out)])
     for end in range(0, len(whole) + 1, 7):
@@ -64,7 +64,7 @@ def test_a_record_is_read_when_all_of_it_is_there(out: Path) -> None:
     assert values(reader) == [float(step) for step in range(20)]
 
 
-def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_read_continues_where_the_last_ended(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(5000)))
     reader = refresh(out)
     read = noted_reads(monkeypatch)
@@ -76,7 +76,7 @@ def test_a_look_reads_only_what_is_new(out: Path, monkeypatch: pytest.MonkeyPatc
     assert points(reader)[-1] == (5000, 2.0)
 
 
-def test_what_is_new_is_reported_once(out: Path) -> None:
+def test_new_points_are_reported_once(out: Path) -> None:
     (out / NAME).write_bytes(scalar(1, "loss", 1.0))
     reader = refresh(out)
     assert [series["steps"] for folder in reader.new_points(lambda _: True) for series in folder["series"]] == [[1]]
@@ -164,7 +164,7 @@ def test_a_terabyte_of_holes_is_damage(out: Path) -> None:
 
 
 @pytest.mark.parametrize("what", NO_FILES)
-def test_what_is_no_file_is_not_opened(out: Path, what: str) -> None:
+def test_only_regular_event_files_are_opened(out: Path, what: str) -> None:
     (out / LATER).write_bytes(scalar(1, "loss", 1.0))
     NO_FILES[what](out / NAME)
     reader = refresh(out)
@@ -188,7 +188,7 @@ def test_all_points_together_are_limited(out: Path, monkeypatch: pytest.MonkeyPa
     assert [len(series["steps"]) for series in refresh(out).series(lambda _: True, 100)[0]["series"]] == [2] * 10
 
 
-def test_a_look_ends_in_time_and_the_next_continues(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_ends_at_its_deadline_and_the_next_continues(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (out / NAME).write_bytes(b"".join(scalar(step, "loss", 1.0) for step in range(1500)))
     monkeypatch.setattr(reading, "LOOK_S", -1.0)
     reader = refresh(out)
@@ -308,7 +308,7 @@ def test_a_tensor_without_a_value_is_zero() -> None:
     assert scalars(summary(tensor("loss", number(1, 1)))) == [("loss", 0.0)]
 
 
-def test_numbers_that_are_none_are_kept() -> None:
+def test_nan_and_infinity_are_kept() -> None:
     (_, value), (_, other) = scalars(summary(simple("loss", math.nan), simple("loss", math.inf)))
     assert (math.isnan(value), other) == (True, math.inf)
 
@@ -345,7 +345,7 @@ def test_a_tag_that_is_too_long_is_passed_over() -> None:
     [b"\x0b", b"\x12\xff", varint(5 << 3 | 2) + varint(100) + b"x", b"\x80" * 20, number(5, 3) + b"\x09\x01"],
     ids=["a group", "no length", "beyond the end", "a long number", "half a double"],
 )
-def test_what_is_no_event_is_damaged(data: bytes) -> None:
+def test_invalid_events_are_damage(data: bytes) -> None:
     with pytest.raises(Damaged):
         decode(data, ())
 

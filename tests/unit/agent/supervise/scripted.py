@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from dtctl.agent.records.run_state import Intents, State
+from dtctl.agent.records.spec import Moved
 from dtctl.agent.run.intents import IntentFollower
 
 
@@ -19,6 +20,7 @@ class QuietRole:
     may_start = True
     recovering = False
     outdated = False
+    moved: Moved | None = None
     first_steps: ClassVar[dict[str, float]] = {}
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
@@ -43,11 +45,16 @@ class ScriptedRole:
         self.may_start = True
         self.recovering = False
         self.outdated = False
+        self.moved: Moved | None = None
+        self.silence_s = 0.0
         self.first_steps: dict[str, float] = {}
         self.steps = 0
         self._script = script
         self.closed = False
         self._readable, self._writable = os.pipe()
+
+    def silent_s(self, now: float) -> float:
+        return self.silence_s
 
     def step(self, now: float, wall: float, state: State, intent: IntentFollower) -> Intents | None:
         self.steps += 1

@@ -68,7 +68,7 @@ def test_the_innermost_frame_is_reported(tmp_path: Path, stack: str, log: str, f
     assert hung_in(str(tmp_path), log) == wanted
 
 
-def test_without_a_stack_nothing_is_reported(tmp_path: Path) -> None:
+def test_without_a_stack_no_frame_is_reported(tmp_path: Path) -> None:
     assert hung_in(str(tmp_path), "step 4") == []
 
 
@@ -95,7 +95,7 @@ def table(monkeypatch: pytest.MonkeyPatch) -> Table:
     return Table(monkeypatch)
 
 
-def test_what_ends_by_itself_soon_is_no_news(table: Table, tmp_path: Path) -> None:
+def test_short_lived_children_are_not_reported(table: Table, tmp_path: Path) -> None:
     attempt = Attempt(str(tmp_path), 0.0)
     table.has(5)
     assert not attempt.cleared(False, 30.0, 100.0)
@@ -105,7 +105,7 @@ def test_what_ends_by_itself_soon_is_no_news(table: Table, tmp_path: Path) -> No
     assert (attempt.left_behind, table.signals) == ([], [])
 
 
-def test_what_is_still_there_is_named_and_ended(table: Table, tmp_path: Path) -> None:
+def test_remaining_children_are_named_and_killed(table: Table, tmp_path: Path) -> None:
     attempt = Attempt(str(tmp_path), 0.0)
     table.has(5, 6)
     assert not attempt.cleared(False, 30.0, 100.0)
@@ -127,7 +127,7 @@ def test_a_reason_names_three_and_counts_the_others() -> None:
 
 
 @pytest.mark.parametrize(("want", "state"), [("stop", "stopped"), ("run", "starting")])
-def test_who_was_asked_and_had_to_be_killed_says_so_first(want: Any, state: str) -> None:
+def test_a_task_killed_after_a_stop_says_so_first(want: Any, state: str) -> None:
     verdict = policy.Verdict(retry=True)
     verdict.killed_after_s = 30.0
     entry: Any = {"state": "running", "asked": True, "restarts": 0, "generation": 1, "history": []}
@@ -153,7 +153,7 @@ def hanging(monkeypatch: pytest.MonkeyPatch) -> processes.Process:
     return me
 
 
-def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: processes.Process) -> None:
+def test_survivors_are_reported_five_seconds_after_sigkill(hanging: processes.Process) -> None:
     ladder = processes.Ladder(lambda: [hanging], 10.0, 100.0)
     for now in (100.0, 109.0, 110.0, 115.0):
         assert not ladder.step(now)
@@ -162,7 +162,7 @@ def test_a_ladder_tells_what_is_left_five_seconds_after_sigkill(hanging: process
     assert ladder.outlived(115.1) == [hanging]
 
 
-def test_a_task_tells_it_in_its_entry(tmp_path: Path, hanging: processes.Process) -> None:
+def test_survivors_are_in_the_entry_of_the_task(tmp_path: Path, hanging: processes.Process) -> None:
     reasons: list[object] = []
     spec = supervised.spec(supervised.task("worker:0"))
     around = TaskContext(

@@ -99,7 +99,7 @@ def adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Adopted:
 
 
 @pytest.mark.parametrize("junk", [*JUNK.values(), *STARTS.values()], ids=[*JUNK, *STARTS])
-def test_junk_for_a_start_ends_the_attempt(adopted: Adopted, junk: Callable[[Path], object]) -> None:
+def test_an_invalid_start_record_ends_the_attempt(adopted: Adopted, junk: Callable[[Path], object]) -> None:
     junk(adopted.attempt / "start.json")
     entry = adopted.decided(adopted.begin())
     assert entry["state"] == "backoff"
@@ -108,7 +108,7 @@ def test_junk_for_a_start_ends_the_attempt(adopted: Adopted, junk: Callable[[Pat
 
 
 @pytest.mark.parametrize("junk", [*JUNK.values(), *EXITS.values()], ids=[*JUNK, *EXITS])
-def test_junk_for_an_exit_is_an_exit_that_nobody_knows(adopted: Adopted, junk: Callable[[Path], object]) -> None:
+def test_an_invalid_exit_record_is_an_unknown_exit(adopted: Adopted, junk: Callable[[Path], object]) -> None:
     adopted.started()
     junk(adopted.attempt / "exit.json")
     entry = adopted.decided(adopted.begin())
@@ -128,13 +128,13 @@ def test_while_the_keeper_lives_it_may_still_write_a_better_exit(adopted: Adopte
     assert adopted.decided(task)["reason"] == "exit code 7"
 
 
-def test_a_known_exit_counts_though_the_start_is_junk(adopted: Adopted) -> None:
+def test_a_valid_exit_counts_despite_an_invalid_start(adopted: Adopted) -> None:
     JUNK["empty"](adopted.attempt / "start.json")
     paths.write_json(str(adopted.attempt / "exit.json"), supervised.code(7))
     assert adopted.decided(adopted.begin())["reason"] == "exit code 7"
 
 
-def test_a_directory_that_has_vanished_is_not_awaited_for_ever(adopted: Adopted) -> None:
+def test_a_removed_attempt_directory_is_given_up(adopted: Adopted) -> None:
     task = adopted.begin()
     adopted.attempt.rmdir()
     assert adopted.decided(task)["state"] == "backoff"
@@ -144,13 +144,13 @@ def test_a_directory_that_has_vanished_is_not_awaited_for_ever(adopted: Adopted)
 @pytest.mark.parametrize(
     "name", ["attempt-²", "attempt-٣", "attempt-" + "9" * 30, "attempt-", "attempt-x", "attempt--1"]
 )
-def test_no_name_in_a_tasks_directory_is_taken_for_an_attempt(adopted: Adopted, name: str) -> None:
+def test_only_attempt_directories_count_as_attempts(adopted: Adopted, name: str) -> None:
     (adopted.attempt.parent / name).mkdir()
     adopted.started()
     assert adopted.begin().entry["attempt"] == 1
 
 
-def test_a_file_in_the_place_of_an_attempt_is_one_that_nobody_knows_the_end_of(adopted: Adopted) -> None:
+def test_a_file_instead_of_an_attempt_directory_is_an_unknown_exit(adopted: Adopted) -> None:
     (adopted.attempt.parent / "attempt-2").touch()
     task = adopted.begin()
     entry = adopted.decided(task)
@@ -170,7 +170,7 @@ def test_a_file_in_the_place_of_a_tasks_directory_uses_its_budget_up(adopted: Ad
 
 
 @pytest.mark.parametrize("last", ["1.0 ²", "1.0 ٣", "x", "1.0 -5"])
-def test_no_text_in_the_times_of_a_log_is_taken_for_its_size(adopted: Adopted, last: str) -> None:
+def test_invalid_log_samples_are_ignored(adopted: Adopted, last: str) -> None:
     (adopted.attempt / "times").write_text(f"{last}\n")
     adopted.started()
     assert adopted.decided(adopted.begin())["state"] == "backoff"

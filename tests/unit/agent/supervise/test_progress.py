@@ -62,7 +62,7 @@ def test_a_step_is_found(line: str) -> None:
         "",
     ],
 )
-def test_what_is_no_step_is_not_found(line: str) -> None:
+def test_other_numbers_are_no_steps(line: str) -> None:
     assert step_reader.read(line.encode()).step is None
 
 
@@ -238,14 +238,14 @@ STILL = (
 )
 
 
-def test_the_last_one_is_found_and_what_follows_it() -> None:
+def test_the_last_complaint_and_its_context_are_found() -> None:
     data = b"step 1\n" + STILL.replace(b"task:1", b"task:0") + STILL + b"step 2\n"
     line, after = last_complaint(data)
     assert line == STILL.strip()
     assert after == b"\nstep 2\n"
 
 
-def test_a_log_without_any_tells_none() -> None:
+def test_a_log_without_a_complaint_has_none() -> None:
     assert last_complaint(b"step 1 loss 0.5\nWARNING: slow\n") == (b"", b"")
 
 

@@ -157,7 +157,7 @@ def test_after_a_damaged_intent_the_tasks_go_on_as_they_are(host: Host, junk: by
     assert len(host.contact_events()) == 2
 
 
-def test_whatever_the_coordinator_orders_holds_against_a_guess(host: Host) -> None:
+def test_orders_take_precedence_over_rebuilt_intents(host: Host) -> None:
     host.supervise()
     Path(host.files.intent_path).write_bytes(b"")
     host.supervise()
@@ -166,7 +166,7 @@ def test_whatever_the_coordinator_orders_holds_against_a_guess(host: Host) -> No
     assert host.files.intent()["tasks"]["worker:1"]["want"] == "stop"
 
 
-def test_both_at_once_leave_the_attempts_and_the_events(host: Host) -> None:
+def test_damaged_state_and_intent_keep_attempts_and_events(host: Host) -> None:
     before = host.supervise()
     for path in (host.files.intent_path, host.files.state_path):
         Path(path).write_bytes(b"\0")
@@ -214,7 +214,7 @@ def test_a_full_disk_leaves_the_damaged_file_in_its_place(host: Host, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["spec.json", "secrets.json", "environ.json"])
-def test_without_its_spec_an_agent_ends_and_nobody_revives_it(
+def test_without_its_spec_an_agent_ends_for_good(
     host: Host, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path(host.files.path(name)).write_text("{")
@@ -229,7 +229,7 @@ def test_without_its_spec_an_agent_ends_and_nobody_revives_it(
     assert output.count("\n") == 1
 
 
-def test_who_has_a_damaged_state_and_no_agent_is_revived(host: Host) -> None:
+def test_an_agent_with_a_damaged_state_is_restarted(host: Host) -> None:
     assert revival.is_orphaned(host.files)
     Path(host.files.state_path).write_bytes(b"{")
     assert revival.is_orphaned(host.files)

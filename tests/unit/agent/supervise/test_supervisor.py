@@ -17,6 +17,7 @@ from dtctl.agent.supervise import keeper, supervisor
 from dtctl.agent.supervise.context import TaskContext
 from dtctl.agent.supervise.supervisor import Supervisor
 from dtctl.agent.supervise.task import Task
+from tests.unit.agent.coordinate.seating import moved, on, with_spares
 from tests.unit.agent.supervise import supervised
 from tests.unit.agent.supervise.scripted import QuietRole, ScriptedRole
 from tests.waiting import PATIENCE_S, eventually
@@ -96,7 +97,7 @@ def test_an_agent_stays_until_its_run_is_over(files: RunFiles, monkeypatch: pyte
     assert files.state()["finished"] is False
 
 
-def test_over_is_not_enough_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_stays_while_tasks_are_not_final(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def coordinator(role: ScriptedRole, state: State) -> None:
         role.over = True
 
@@ -152,7 +153,86 @@ def test_an_agent_whose_controller_was_lost_during_the_start_gives_up_what_nobod
     assert {entry["reason"] for entry in files.state()["tasks"].values()} == {reason}
 
 
-def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("lost", "silent_s", "over", "asked", "goes"),
+    [
+        (False, 0.0, False, None, False),
+        (False, 0.0, True, None, True),
+        (False, 9e4, False, None, True),
+        (True, 700.0, False, None, True),
+        (False, 0.0, False, {"by": "ada"}, True),
+    ],
+    ids=["waits", "the run is over", "nobody calls for a day", "the start was given up", "a person ends the run"],
+)
+def test_a_host_without_tasks_stays_until_its_run_is_over(
+    files: RunFiles, monkeypatch: pytest.MonkeyPatch, lost: bool, silent_s: float, over: bool, asked: Any, goes: bool
+) -> None:
+    def script(role: ScriptedRole, state: State) -> None:
+        role.connected, role.silence_s, role.over = not silent_s, silent_s, over
+
+    roster: Any = [{**member, "host": "h2"} for member in files.spec()["roster"]]
+    paths.write_json(files.path("spec.json"), {**files.spec(), "tasks": [], "roster": roster})
+    paths.write_json(files.state_path, {**files.state(), "tasks": {}})
+    paths.write_json(files.intent_path, {**files.intent(), "ends_run": asked})
+    keep(files, {**processes.myself(), "start_time": 1} if lost else None)
+    assert supervise(files, ScriptedRole(script), monkeypatch) is goes
+
+
+def spread(tmp_path: Path, host: str) -> RunFiles:
+    """A run of a spare, s, and two hosts with a task each."""
+    files = RunFiles(str(tmp_path / "runs" / "demo-1" / host))
+    spec = on(with_spares("async-ps", {"chief:0": "a", "worker:0": "b"}, "s"), host)
+    files.begin(files.stage(spec, {}, {"PATH": "/bin"}, processes.myself()), spec)
+    keep(files)
+    return files
+
+
+def test_a_spare_that_takes_a_place_is_begun_anew_with_its_tasks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s")
+
+    files = spread(tmp_path, "s")
+    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    assert not files.state()["finished"], "its guard starts another"
+    assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
+    assert list(files.state()["tasks"]) == ["worker:0"]
+    assert files.events.count == 0, "nothing was damaged"
+
+
+def test_a_host_whose_place_was_taken_ends_its_tasks_at_once_before_it_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s")
+
+    files = spread(tmp_path, "b")
+    assert supervise(files, ScriptedRole(orders), monkeypatch)
+    [event] = files.events.since(0)
+    assert (event["task"], event["to"], event["reason"]) == ("worker:0", "stopped", "another host has the place of b")
+    assert not supervise(files, ScriptedRole(lambda *_: None), monkeypatch)
+    assert (files.state()["tasks"], files.intent()["tasks"]) == ({}, {})
+
+
+@pytest.mark.parametrize("why", ["full disk", "moves of another run"])
+def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    def orders(role: ScriptedRole, state: State) -> None:
+        role.moved = moved(b="s") if why == "full disk" else moved(x="s")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "no space")
+
+    files = spread(tmp_path, "s")
+    if why == "full disk":
+        monkeypatch.setattr(RunFiles, "write_moved", full)
+    assert not supervise(files, ScriptedRole(orders), monkeypatch)
+    assert files.spec()["moved"]["number"] == 0
+
+
+def test_a_disconnected_agent_stays(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     def cable_cut(role: ScriptedRole, state: State) -> Intents | None:
         role.connected = False
         return {"ps:0": stop(2)["ps:0"], "worker:0": {**stop(2)["worker:0"], "want": "finish"}}
@@ -160,14 +240,14 @@ def test_an_agent_that_is_only_out_of_reach_stays(files: RunFiles, monkeypatch: 
     assert not supervise(files, ScriptedRole(cable_cut), monkeypatch)
 
 
-def test_a_state_without_news_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unchanged_state_keeps_its_serial(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     serials: list[int] = []
     supervise(files, ScriptedRole(lambda _, state: serials.append(state["serial"])), monkeypatch)
     assert len(serials) == MANY_LOOKS
     assert len(set(serials)) == 1
 
 
-def test_a_ring_ends_the_wait_for_the_next_look(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wake_up_ends_the_wait(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     """By it the end of a trainer is noticed at once, and not only at the next look."""
     monkeypatch.setattr(supervisor, "LONGEST_WAIT_S", 1000.0)
     monkeypatch.setattr(Task, "due", lambda _, now: now + 1000.0)

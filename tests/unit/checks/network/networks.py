@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Resolved
-from dtctl.operations.checks.network.view import Attempt, Endpoint, View
+from dtctl.operations.checks.network import Attempt, Endpoint, View
 
 Fails = Callable[[str, str, int], str]
 """Of source, target and port: the problem, empty where there is none."""

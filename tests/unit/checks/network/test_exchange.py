@@ -98,7 +98,7 @@ def test_a_host_that_answers_late_is_named_though_it_is_fast() -> None:
     assert (behind.host, behind.answers_late, behind.sends_slowly) == ("gpu-3", True, False)
 
 
-def test_who_was_slow_by_chance_is_measured_once_more_and_passes() -> None:
+def test_a_host_slow_by_chance_passes_the_second_measurement() -> None:
     rounds: list[Round] = []
     while pairs := next_round(names(8), rounds):
         chance = 5e8 if len(rounds) < ROUNDS else 1e9
@@ -108,7 +108,7 @@ def test_who_was_slow_by_chance_is_measured_once_more_and_passes() -> None:
     assert judged(rounds) == []
 
 
-def test_where_all_are_alike_nobody_is_measured_once_more() -> None:
+def test_equally_fast_hosts_are_not_measured_again() -> None:
     assert len(played(names(8), shaped())) == ROUNDS
 
 

@@ -12,11 +12,10 @@ import pytest
 
 from dtctl.errors import PreflightError
 from dtctl.model import Host, Local
-from dtctl.operations.checks import checking
+from dtctl.operations.checks import Answers, CheckContext, Dialled, Door, Statement, checking, fails
 from dtctl.operations.checks.network import exposure
 from dtctl.operations.checks.network.exposure import MOST_DOORS, dial, doors
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, Dialled, Door, Statement, fails
 from dtctl.operations.client.conversation import silent
 from dtctl.operations.run_record import record_of
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
@@ -41,7 +40,7 @@ def test_a_port_that_answers_this_machine_is_reported_and_is_no_reason_to_fail()
     assert "at 34.1.2.3, an address of the internet" in sentence(finding)
 
 
-def test_from_one_of_the_hosts_nothing_can_be_reported() -> None:
+def test_on_a_host_of_the_cluster_exposure_is_not_checked() -> None:
     value = context()
     assert judged(TOPIC, value, *played(value), dialled=[opened("b", seen_from="10.0.0.1")]) == []
 
@@ -65,7 +64,7 @@ def test_this_machine_connects_to_no_address_that_a_host_tells() -> None:
     assert {(door.name, door.port) for door in found} == {(name, 2222) for name in ("a", "a.example", "b", "c", "d")}
 
 
-def test_the_coordinators_port_is_nobodys_door_and_hosts_of_this_machine_have_none() -> None:
+def test_coordinator_ports_and_local_hosts_are_not_probed() -> None:
     value = context()
     assert all(door.whose != "coordinator" for door in doors(value, Answers([listening(asked(value))])))
     assert doors(value, Answers([])) == ()
@@ -152,7 +151,7 @@ def tried(value: CheckContext, **others: Any) -> list[tuple[str, str, int, bool]
     return [(door.host, door.name, door.port, door.live) for door in found]
 
 
-def test_a_local_host_and_a_loopback_address_are_no_doors() -> None:
+def test_local_and_loopback_addresses_are_not_probed() -> None:
     hosts = [
         ssh_host("a", address="10.0.0.7"),
         ssh_host("b", address="127.0.0.1"),
@@ -243,7 +242,7 @@ def test_an_address_of_the_internet_is_reported_once_and_not_where_it_was_tried_
         ((doors_opened("a", "ps:0", 1, seen_from="10.0.0.2"),), "doors_inside", 0),
     ],
 )
-def test_how_many_doors_were_open_is_reported(found: tuple[Dialled, ...], kind: str, count: int) -> None:
+def test_the_number_of_exposed_ports_is_reported(found: tuple[Dialled, ...], kind: str, count: int) -> None:
     value = context()
     assert list(exposure.describe(value, heard(value, *found))) == [Statement(kind, {"open": count, "doors": 4})]
     assert list(exposure.describe(value, heard(value, *found, doors=0))) == []

@@ -10,9 +10,9 @@ import pytest
 
 from dtctl.agent.records.kinds import made
 from dtctl.agent.records.network import Bound, Resolved
+from dtctl.operations.checks.network import Attempt, Cause, View
 from dtctl.operations.checks.network.exposure import through
 from dtctl.operations.checks.network.judging import judge
-from dtctl.operations.checks.network.view import Attempt, Cause, View
 from tests.unit.checks.network.networks import address, attempts, endpoint, names, view
 
 WELL = attempts(names(4), lambda source, target, port: "")

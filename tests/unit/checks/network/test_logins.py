@@ -7,8 +7,8 @@ from typing import Any
 from dtctl.agent.records.kinds import checked
 from dtctl.agent.records.network import SshFacts
 from dtctl.model import Host, Local
+from dtctl.operations.checks import Answers, fails
 from dtctl.operations.checks.ssh import TOPIC
-from dtctl.operations.checks.topic import Answers, fails
 from dtctl.operations.client.persistent import Greeted
 from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence

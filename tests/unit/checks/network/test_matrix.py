@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dtctl.operations.checks.network import Attempt, Cause, Endpoint
 from dtctl.operations.checks.network.judging import MOST_PAIRS, judge, matrix_causes
 from dtctl.operations.checks.network.tasks import MOST, distances, spread
-from dtctl.operations.checks.network.view import Attempt, Cause, Endpoint
 from tests.fuzz import cases
 from tests.unit.checks.network.networks import Fails, attempts, endpoint, names, view
 
@@ -27,7 +27,7 @@ def kinds_and_hosts(found: tuple[Cause, ...]) -> list[tuple[str, tuple[str, ...]
     return [(one.kind, one.hosts, one.others) for one in found]
 
 
-def test_a_network_where_everybody_reaches_everybody_is_blamed_for_nothing() -> None:
+def test_a_network_without_failures_has_no_causes() -> None:
     assert causes(4, lambda source, target, port: "") == ()
 
 
@@ -129,7 +129,7 @@ def test_a_host_shut_for_what_comes_in_beside_one_shut_for_what_goes_out() -> No
 
 @cases
 @given(st.integers(2, 5), st.data())
-def test_whatever_fails_is_explained_and_nobody_is_blamed_without_a_failure(count: int, data: st.DataObject) -> None:
+def test_every_failure_has_a_cause_and_every_cause_a_failure(count: int, data: st.DataObject) -> None:
     problems = st.sampled_from(["", "", "", "timeout", "refused", "silent", "cut_off", "other_host", "stranger"])
     tried = attempts(names(count), lambda *_: data.draw(problems), ports=(2222, 2223))
     failed = {one.pair for one in tried if one.hindrance}
@@ -201,7 +201,7 @@ def test_one_cause_has_its_hosts_its_ports_and_how_it_fails(
     assert causes_of(count, fails, ports) == [cause]
 
 
-def test_one_connection_that_is_made_is_enough_for_not_nobody() -> None:
+def test_one_working_connection_excludes_a_closed_host() -> None:
     causes = causes_of(4, lambda source, target, port: "" if (source, target) == ("gpu-1", "gpu-2") else "timeout")
     assert "nobody" not in [cause.kind for cause in causes]
 

@@ -12,8 +12,8 @@ from dtctl.agent.records.network import Measured, NetworkFacts
 from dtctl.config.cluster import Launch, Trainer
 from dtctl.errors import DtctlError
 from dtctl.model import Host, Local
+from dtctl.operations.checks import Answers, CheckContext, Statement, fails
 from dtctl.operations.checks.network.tasks import TOPIC
-from dtctl.operations.checks.topic import Answers, CheckContext, Statement, fails
 from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.checks.network.rounds import listening, reaching
@@ -70,7 +70,7 @@ def test_a_host_that_could_not_be_asked_is_neither_source_nor_target() -> None:
     assert not any(peer["host"] == "a" for one in second.values() for peer in one["reach"])
 
 
-def test_nobody_connects_to_an_evaluator() -> None:
+def test_no_host_connects_to_an_evaluator() -> None:
     value = context(cluster(job("worker", ["a", "b"], [2222, 2222]), job("evaluator", ["c"], [2222])))
     second = asked(value, listened(value))
     assert {peer["host"] for one in second.values() for peer in one["reach"]} == {"a", "b"}
@@ -321,7 +321,7 @@ def test_a_host_that_can_exchange_data_with_nobody_is_reported() -> None:
     assert judged(TOPIC, value, *rounds, errors={"b": DtctlError("the connection to b was lost")}) == []
 
 
-def test_what_a_host_tells_of_strangers_counts_for_nothing() -> None:
+def test_reports_about_unknown_peers_are_ignored() -> None:
     value = dataclasses.replace(context(), deep=True)
     rounds = exchanged(value)
     for answers in rounds[2:]:

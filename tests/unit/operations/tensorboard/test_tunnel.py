@@ -19,7 +19,7 @@ from dtctl.errors import ConnectionLost, DtctlError, PreflightError, TransportEr
 from dtctl.folder import Folder
 from dtctl.model import Host
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.tensorboard.copies import Copies, EventFileSources, Location, choose
+from dtctl.operations.tensorboard import Copies, EventFileSources, Location, choose
 from dtctl.operations.tensorboard.tunnel import Channel, Tunnel, proxy
 from dtctl.operations.webserver import Door, Server, listen
 from dtctl.render import dashboard as page

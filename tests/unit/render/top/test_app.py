@@ -29,8 +29,8 @@ from dtctl.operations.logs import LogLines
 from dtctl.operations.metrics import Point, Series
 from dtctl.operations.run_record import RunRecord
 from dtctl.operations.watch import Over
+from dtctl.render import top
 from dtctl.render.terminal import console
-from dtctl.render.top import running
 from dtctl.render.top.app import Top
 from dtctl.render.top.screens import Block, HelpScreen, Lines, LogScreen
 from tests.unit.agent.poisons import POISONS, left_in
@@ -379,14 +379,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.mark.usefixtures("terminal")
 def test_a_terminal_and_textual_are_all_that_it_needs() -> None:
-    running.need_screen()
+    top.need_screen()
 
 
 @pytest.mark.usefixtures("terminal")
 def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "find_spec", lambda name: None if name == "textual" else util.find_spec(name))
+    monkeypatch.setattr(top, "find_spec", lambda name: None if name == "textual" else util.find_spec(name))
     with pytest.raises(PreflightError, match="needs Textual") as raised:
-        running.need_screen()
+        top.need_screen()
     assert raised.value.exit_code == ExitCode.PREFLIGHT
     assert "pip install 'dtctl[top]'" in raised.value.hint
 
@@ -396,11 +396,11 @@ def test_without_the_extra_it_says_what_to_type(monkeypatch: pytest.MonkeyPatch)
 def test_a_terminal_that_cannot_be_drawn_on_is_none(monkeypatch: pytest.MonkeyPatch, term: str | None) -> None:
     monkeypatch.setenv("TERM", term) if term else monkeypatch.delenv("TERM")
     with pytest.raises(UsageError, match="draws on a terminal"):
-        running.need_screen()
+        top.need_screen()
 
 
 def test_a_pipe_is_no_terminal(terminal: SimpleNamespace) -> None:
     terminal.stdin = None
     with pytest.raises(UsageError) as raised:
-        running.need_screen()
+        top.need_screen()
     assert "dtctl status --watch" in raised.value.hint

@@ -14,8 +14,7 @@ from dtctl.agent.records.whole_run import RunView
 from dtctl.errors import TransportError
 from dtctl.model import TaskId
 from dtctl.operations.client.streams import Disconnected
-from dtctl.operations.losses import Losses
-from dtctl.operations.metrics import Point, Series
+from dtctl.operations.metrics import Losses, Point, Series
 from dtctl.operations.snapshot import Coordination, Outcome, RunStatus, Verdict
 from dtctl.render.diagnosis import problem_lines
 from dtctl.render.top.model import Choice, Histories, History, Snapshot, rates_of

@@ -1,34 +1,56 @@
-"""dtctl drain, undrain"""
+"""dtctl restart, drain, undrain"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.commands.stop import LOOK, Grace, still_stopping
+from dtctl.cli.commands.stop import LOOK, Grace, ending_tasks, stop_order
+from dtctl.cli.completion import complete_tasks
 from dtctl.cli.ending import exit_for
-from dtctl.cli.options import OutputOption, Scope, on_run, seconds
+from dtctl.cli.options import OutputOption, Scope, on_run
 from dtctl.cli.scope import Announced
+from dtctl.cli.watching import chosen
 
 if TYPE_CHECKING:
+    from dtctl.operations.restart import RestartResult
+    from dtctl.operations.run_record import RunRecord
     from dtctl.operations.stop import Ending
 
 HostName = Annotated[str, typer.Argument(metavar="HOST", help="A host of the run, as the cluster file names it.")]
 
 
 @on_run
-def drain(scope: Scope, host: HostName, grace: Grace = None, output: OutputOption = "text") -> None:
-    """End the tasks of a host, and keep them away from it until `undrain`; the run pauses if it needs them."""
+def restart(
+    scope: Scope,
+    tasks: Annotated[
+        list[str], typer.Argument(metavar="TASK...", help="worker:1, worker, @HOST.", autocompletion=complete_tasks)
+    ],
+    output: OutputOption = "text",
+) -> None:
+    """Stop tasks and start them again within their run, on the same addresses."""
     from dtctl.operations.client.conversation import controller_name
-    from dtctl.operations.drain import drain as take_out
-    from dtctl.operations.stop import StopOrder
-    from dtctl.render import errors, result
-    from dtctl.render.machine import document, results
-    from dtctl.render.progress import StopProgress
+    from dtctl.operations.restart import restart as start_again
 
     record = scope.record()
-    order = StopOrder(controller_name(), seconds(grace) if grace is not None else None)
+    some = chosen(record, tasks)
+
+    def work(before: Announced) -> RestartResult:
+        return start_again(record, scope.transport, some, by=controller_name(), before=before)
+
+    _start_again(scope, record, "Restart", "restarting", work, output)
+
+
+@on_run
+def drain(scope: Scope, host: HostName, grace: Grace = None, output: OutputOption = "text") -> None:
+    """End the tasks of a host, and keep them away from it until `undrain`; the run pauses if it needs them."""
+    from dtctl.operations.drain import drain as take_out
+    from dtctl.render import errors, result
+    from dtctl.render.machine import document, results
+
+    record, order = scope.record(), stop_order(grace)
 
     def announce(found: Ending) -> None:
         if output == "text" and set(found.hosts) - {host}:
@@ -37,8 +59,7 @@ def drain(scope: Scope, host: HostName, grace: Grace = None, output: OutputOptio
             )
 
     before = Announced(scope, record, f"draining {host}, which ends", say=output == "text", agreed=announce)
-    progress = StopProgress(quiet=output == "json", dialled=scope.transport.dialled, failed=scope.transport.failed)
-    with scope.on_interrupt(lambda: still_stopping(progress), LOOK, announced=before):
+    with ending_tasks(scope, output, before) as progress:
         with progress:
             outcome = take_out(record, scope.transport, host, order, progress, before)
         if output == "json":
@@ -55,20 +76,38 @@ def undrain(scope: Scope, host: HostName, output: OutputOption = "text") -> None
     """Let the tasks run again that `drain` holds; those that need each other start together."""
     from dtctl.operations.client.conversation import controller_name
     from dtctl.operations.drain import undrain as take_back
+
+    record = scope.record()
+
+    def work(before: Announced) -> RestartResult:
+        return take_back(record, scope.transport, host, by=controller_name(), before=before)
+
+    _start_again(scope, record, "Undrain", f"undraining {host}, which starts", work, output, f"{host} is not drained")
+
+
+def _start_again(
+    scope: Scope,
+    record: RunRecord,
+    kind: str,
+    doing: str,
+    work: Callable[[Announced], RestartResult],
+    output: OutputOption,
+    nothing: str = "",
+) -> None:
+    """`nothing`: what it means if no task starts and every host has answered."""
     from dtctl.render import errors
     from dtctl.render.machine import document, results
     from dtctl.render.result import show_away, show_restarted
 
-    record = scope.record()
-    before = Announced(scope, record, f"undraining {host}, which starts", say=output == "text")
+    before = Announced(scope, record, doing, say=output == "text")
     with scope.on_interrupt("the hosts start what they were asked to", LOOK, announced=before):
-        outcome = take_back(record, scope.transport, host, by=controller_name(), before=before)
+        outcome = work(before)
         if output == "json":
-            document.print_json("Undrain", results.restart(outcome))
+            document.print_json(kind, results.restart(outcome))
         else:
             show_restarted(outcome)
             show_away(outcome)
-            if not (outcome.tasks or outcome.errors):
-                errors.note(f"{host} is not drained")
+            if nothing and not (outcome.tasks or outcome.errors):
+                errors.note(nothing)
         errors.show_host_errors(outcome.errors)
     exit_for(outcome.errors, others=outcome.tasks)

@@ -1,0 +1,97 @@
+"""Hosts that take the places of others: what each host's agent reads of the run then."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dtctl.agent.host import paths, processes
+from dtctl.agent.records.kinds import InvalidValue, made
+from dtctl.agent.records.run_state import Process
+from dtctl.agent.records.spec import hosts_of
+from dtctl.agent.run import seats
+from dtctl.agent.run.runfiles import RunFiles
+from tests.unit.agent.coordinate.seating import moved, on, with_spares
+
+PLACES = {"ps:0": "a", "chief:0": "b", "worker:0": "c", "worker:1": "c"}
+SPEC = with_spares("async-ps", PLACES, "s", "t")
+
+
+def own(host: str, **seats_: str) -> list[str]:
+    return [task["id"] for task in seats.seated(on(SPEC, host), moved(**seats_))["tasks"]]
+
+
+@pytest.mark.parametrize(
+    ("host", "now", "tasks"),
+    [
+        ("c", {}, ["worker:0", "worker:1"]),
+        ("s", {}, []),
+        ("c", {"c": "s"}, []),
+        ("s", {"c": "s"}, ["worker:0", "worker:1"]),
+        ("t", {"c": "s"}, []),
+        ("s", {"c": "s", "a": "s"}, ["worker:0", "worker:1", "ps:0"]),
+        ("c", {"c": "c"}, ["worker:0", "worker:1"]),
+    ],
+)
+def test_a_host_has_the_tasks_of_its_seats(host: str, now: dict[str, str], tasks: list[str]) -> None:
+    assert own(host, **now) == tasks
+
+
+def test_the_roster_names_the_new_host_its_addresses_and_the_seat() -> None:
+    after = seats.seated(SPEC, moved(a="t"))
+    assert [(one["task"], one["host"], one["address"], one["seat"]) for one in after["roster"]][:2] == [
+        ("ps:0", "t", "t:2222", "a"),
+        ("chief:0", "b", "b:2222", None),
+    ]
+    assert hosts_of(after) == ["t", "b", "c", "a", "s"]
+    assert SPEC["roster"][0]["host"] == "a", "the spec as it was written stays as it is"
+
+
+@pytest.mark.parametrize("now", [{"a": "b"}, {"a": "x"}, {"x": "s"}, {"s": "t"}])
+def test_moves_that_cannot_be_are_refused(now: dict[str, str]) -> None:
+    with pytest.raises(InvalidValue):
+        seats.seated(SPEC, moved(**now))
+
+
+def test_a_spare_takes_only_the_places_that_it_was_prepared_for() -> None:
+    spec: Any = {**on(SPEC, "s"), "seats": {}}
+    with pytest.raises(InvalidValue):
+        seats.seated(spec, moved(a="s"))
+    assert seats.seated(spec, moved(a="t"))["tasks"] == []
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFiles:
+    files = RunFiles(str(tmp_path / "runs" / "demo-1" / "s"))
+    spec = on(SPEC, "s")
+    files.begin(files.stage(spec, {}, {}, made(Process, **processes.myself())), spec)
+    return files
+
+
+def test_what_is_read_of_a_run_is_about_the_tasks_that_the_host_has_now(run: RunFiles) -> None:
+    Path(paths.attempt_directory(run.directory, "worker:1", 3)).mkdir(parents=True)
+    run.write_moved(moved(c="s"))
+    assert list(run.state()["tasks"]) == list(run.intent()["tasks"]) == ["worker:0", "worker:1"]
+    assert [entry["attempt"] for entry in run.state()["tasks"].values()] == [0, 3]
+    state = run.state()
+    state["tasks"]["worker:0"]["attempt"] = 9
+    paths.write_json(run.state_path, state)
+    run.write_moved(moved(2, c="s", a="s"))
+    assert {task: entry["attempt"] for task, entry in run.state()["tasks"].items()} == {
+        "worker:0": 9,
+        "worker:1": 3,
+        "ps:0": 0,
+    }
+    run.write_moved(moved(3, c="t", a="s"))
+    assert list(run.state()["tasks"]) == ["ps:0"]
+    assert run.spec()["moved"]["number"] == 3
+    assert run.original()["tasks"] == []
+
+
+@pytest.mark.parametrize("text", ["{", '{"number": 1, "seats": {"c": "nobody"}}'])
+def test_what_cannot_be_known_of_the_moves_is_not_guessed(run: RunFiles, text: str) -> None:
+    Path(run.path("moved.json")).write_text(text)
+    with pytest.raises(paths.Damaged, match=r"moved\.json"):
+        run.spec()
