@@ -70,7 +70,8 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     else:
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
     inherited = run.files.inherited() if run is not None and wanted is not None else None
-    marks = environment.Marks(run.files.code_directory() if run else None, inherited)
+    roster = run.spec["roster"] if run is not None else ()
+    marks = environment.Marks(run.files.code_directory() if run else None, inherited, roster)
     code = request["cwd"] == "code"
     if run is None or wanted is None:
         return Context(dict(environment.base(), DTCTL_KEY=key), code, marks, {})
