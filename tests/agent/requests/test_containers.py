@@ -1,6 +1,6 @@
 """Trainers in a container: started, known, ended and cleared away as others are.
 
-By a stand-in, and by the real podman where that works.
+By a stand-in, and every night by the real podman where that works.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def podman(host: AgentHost, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["podman", *words], capture_output=True, text=True, env=host.env, check=False)
 
 
-@pytest.fixture(params=["stand-in", "podman"])
+@pytest.fixture(params=["stand-in", pytest.param("podman", marks=pytest.mark.nightly)])
 def boxed(host: AgentHost, request: pytest.FixtureRequest) -> Iterator[AgentHost]:
     """A host with image.tar in its home directory, and what runs it."""
     if request.param == "podman":
