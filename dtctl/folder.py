@@ -116,6 +116,10 @@ class Folder:
             raise _failed(errno.EEXIST, to.path / target)
         os.rename(_one(name), target, src_dir_fd=self.descriptor, dst_dir_fd=to.descriptor)
 
+    def link(self, name: str, target: Path) -> None:
+        """A name for what lies elsewhere. Raises OSError."""
+        os.symlink(target, _one(name), dir_fd=self.descriptor)
+
     def find(self, name: str) -> os.stat_result | None:
         """What has this name, a link too."""
         with suppress(FileNotFoundError):

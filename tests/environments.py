@@ -40,9 +40,7 @@ RECIPES = {
         "tensorflow", ("3.11", "3.10", "3.9"), ("tensorflow==2.15.1", "numpy==1.26.4", "scikit-learn==1.5.2")
     ),
     "mxnet-1.9": Recipe(
-        "mxnet",
-        ("3.11", "3.10", "3.9"),
-        ("mxnet==1.9.1", "numpy==1.23.5", "scipy==1.11.4", "scikit-learn==1.2.2"),
+        "mxnet", ("3.11", "3.10", "3.9"), ("mxnet==1.9.1", "numpy==1.23.5", "scipy==1.11.4", "scikit-learn==1.2.2")
     ),
     "jax": Recipe("jax", ("3.11", "3.12", "3.13"), ("jax==0.10.2", "orbax-checkpoint==0.12.8")),
     "torch": Recipe(

@@ -117,7 +117,7 @@ class Run:
             raise UsageError(f"points is {points}, expected 1 to 2000")
         from dtctl.operations.metrics import read_metrics
 
-        found = read_metrics(self._record, self._transport, tags, points=points)
+        found = read_metrics(self._placed(), self._transport, tags, points=points)
         if found.run is None:
             raise next(iter(found.errors.values()), _gone(self._record))
         _warn(found.errors)
@@ -228,6 +228,12 @@ class Run:
         _check(result.stop)
         self._memory.forget_removed(self._record.cluster, result.removed)
 
+    def _placed(self) -> RunRecord:
+        """With its tasks where they are now: a spare may have taken the place of a host."""
+        from dtctl.operations.status import placed
+
+        return placed(self._record, self._transport) if self._record.idle_hosts else self._record
+
     def _checkpoints(self) -> list[Checkpoints]:
         from dtctl.operations.checkpoints import each_once
         from dtctl.operations.status import with_checkpoints
@@ -245,7 +251,7 @@ class Run:
     def _read(self, wanted: LogRequest) -> Iterator[LogLine]:
         from dtctl.operations.logs.reading import log_lines
 
-        with closing(log_lines(self._record, self._transport, wanted)) as parts:
+        with closing(log_lines(self._placed(), self._transport, wanted)) as parts:
             while True:
                 try:
                     part = next(parts)
@@ -257,7 +263,7 @@ class Run:
         from dtctl.operations.client.streams import Disconnected
         from dtctl.operations.follow import follow
 
-        with closing(follow(self._record, self._transport, wanted)) as events:
+        with closing(follow(self._placed(), self._transport, wanted)) as events:
             for event in events:
                 if isinstance(event, LogLines):
                     yield from _lines_of(event)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from dtctl.agent.records.spec import shortest_replace_s
 from dtctl.agent.records.values import is_storage_url
 from dtctl.config.cluster import Cluster
 from dtctl.config.document import Findings, KeyPath
@@ -20,6 +21,7 @@ from dtctl.config.launching import directory_is_set, field_names, lacks_director
 from dtctl.config.ranges import expand, fold
 from dtctl.config.sections import ClusterFile, LaunchKeys
 from dtctl.config.strategies import EVALUATOR, KVSTORE_JOBS, PS, SERVER, WORKER, circle, gpus_wanted, parties, waits
+from dtctl.durations import duration_text
 from dtctl.errors import closest, did_you_mean
 from dtctl.model import FIELD, LEAD_JOBS, VALUE, grouped, lead_among, tokens_in
 from dtctl.secret_files import rule_of_directory
@@ -369,20 +371,17 @@ def check_kvstore(content: ClusterFile, findings: Findings) -> None:
 
 def check_waits(content: ClusterFile, findings: Findings) -> None:
     """Nothing waits for a job that is not there, or for itself."""
-    jobs = findings.names_in("jobs")
     for name, job in content.jobs.items():
         for index, other in enumerate(job.depends_on or ()):
             path = ("jobs", name, "depends_on", index)
             if other == name:
                 findings.add(path, f"{findings.name(*path)} is {name} itself", "name the jobs that it waits for")
-            elif other not in jobs:
-                hint = did_you_mean(other, jobs) or f"jobs has {', '.join(jobs)}"
-                findings.add(path, f"{findings.name(*path)} names {other}, which is not in jobs", hint)
+            else:
+                _check_job(path, other, findings)
 
 
 def check_data(content: ClusterFile, findings: Findings) -> None:
     """What is brought needs a place, and somebody who gets it."""
-    jobs = findings.names_in("jobs")
     if content.data.from_ is not None and content.dirs.data is None and not findings.has("dirs"):
         summary = "data.from is set, but dirs.data, where it is brought on the hosts, is not"
         findings.add(("data", "from"), summary, "write, for example, dirs: {data: /data/digits}")
@@ -393,10 +392,14 @@ def check_data(content: ClusterFile, findings: Findings) -> None:
         summary = "data.shard deals out what dtctl brings to the hosts, but data.from is not set"
         findings.add(("data", "shard"), summary, "write, for example, from: ~/datasets/digits")
     for index, job in enumerate(content.data.jobs or ()):
-        if job not in jobs:
-            path = ("data", "jobs", index)
-            hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
-            findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
+        _check_job(("data", "jobs", index), job, findings)
+
+
+def _check_job(path: KeyPath, job: str, findings: Findings) -> None:
+    jobs = findings.names_in("jobs")
+    if job not in jobs:
+        hint = did_you_mean(job, jobs) or f"jobs has {', '.join(jobs)}"
+        findings.add(path, f"{findings.name(*path)} names {job}, which is not in jobs", hint)
 
 
 def check_order(cluster: Cluster, findings: Findings) -> None:
@@ -430,3 +433,36 @@ def check_recovery(content: ClusterFile, findings: Findings) -> None:
     if both and {"retry", "permanent"} <= said.written:
         summary = f"recovery.permanent has {both[0]}, which recovery.retry has too"
         findings.add(("recovery", "permanent"), summary, "an exit code is tried again, or it is not")
+    _check_replace(content, findings)
+
+
+REPLACE_S = 300.0
+
+
+def replace_after_s(content: ClusterFile) -> float | None:
+    """When a spare takes the tasks of a host by itself; None: never. Tasks that are given up before are not moved."""
+    said = content.recovery
+    if not content.spares or said.mode == "never" or said.replace_s == 0:
+        return None
+    if said.replace_s is not None:
+        return said.replace_s
+    auto_s = max(REPLACE_S, shortest_replace_s(content.grace_s))
+    return auto_s if said.host_timeout_s is None or auto_s < said.host_timeout_s else None
+
+
+def _check_replace(content: ClusterFile, findings: Findings) -> None:
+    said, path = content.recovery, ("recovery", "replace")
+    if not said.replace_s or path in findings:
+        return
+    after, least_s = f"recovery.replace is {duration_text(said.replace_s)}", shortest_replace_s(content.grace_s)
+    if not content.spares and not findings.has("spares"):
+        findings.add(path, f"{after}, but there are no spares", "write, for example, spares: [gpu-5]")
+    elif said.mode == "never":
+        findings.add(path, f"{after}, but recovery.mode is never", "leave out one of them")
+    elif said.replace_s < least_s:
+        least, grace = duration_text(least_s), duration_text(content.grace_s)
+        summary = f"{after}; a host that is cut off needs {least} to end its tasks first, with grace: {grace}"
+        findings.add(path, summary, f"write replace: {least}, or a shorter grace")
+    elif said.host_timeout_s is not None and said.host_timeout_s <= said.replace_s:
+        summary = f"{after}, but recovery.host_timeout gives the tasks up after {duration_text(said.host_timeout_s)}"
+        findings.add(path, summary, "take a longer host_timeout, or a shorter replace")

@@ -68,6 +68,9 @@ class Recovery(Section):
     at least 5 min or `stall`, and unlimited while no task reports steps; `off`: for ever"""
     host_timeout_s: v.DurationOrNever = key(None, "30m")
     """how long a host may be out of touch before its tasks are given up for good; it then stops them by itself, too"""
+    replace_s: v.ReplaceTime = key(None, "10m")
+    """how long a host may be out of touch before one of `spares` takes its tasks; shortly before that it stops them by
+    itself. `auto`: 5 min, or as long as `grace` needs; `never`: `dtctl replace` does it"""
     reboot: RebootRule = key("auto", "never")
     """`auto`: the agents of a host that has been restarted come back by themselves where the host allows it (systemd
     user units or `@reboot` of cron); `never`: with the next command that asks for them"""
@@ -370,6 +373,8 @@ class Cluster(Settings):
     """Host -> where its agent listens as coordinator, as the hosts have chosen with `ports: auto`."""
     spares: tuple[str, ...] = ()
     """Hosts without a task that may take the place of one that is lost."""
+    arbiters: tuple[str, ...] = ()
+    """Hosts without a task that only vote."""
     file_sha256: str = ""
     """Of the file's bytes as they were read."""
     as_written: Mapping[str, Reach] = field(default_factory=dict)
@@ -387,6 +392,11 @@ class Cluster(Settings):
         """Some ports are not known before the hosts have been asked."""
         ports = (port for job in self.jobs.values() for port in job.ports)
         return self.coordinator_port == CHOSEN_PORT or CHOSEN_PORT in ports
+
+    @property
+    def standby(self) -> tuple[str, ...]:
+        """Spares that are a part of each run and take tasks over by themselves."""
+        return self.spares if self.recovery.replace_s is not None else ()
 
     def tasks(self) -> tuple[TaskId, ...]:
         """Every task, in the order of the jobs and their indexes."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ from dtctl.errors import did_you_mean
 from dtctl.model import CHOSEN_PORT, Host, TaskId, lead_among
 
 if TYPE_CHECKING:
-    from dtctl.config.sections import JobEntry
+    from dtctl.config.sections import ClusterFile, JobEntry
 
 FIRST_PORT = 2222
 """Where ports begin if nothing says otherwise; the port of TensorFlow's own examples."""
@@ -42,21 +42,30 @@ def place_tasks(jobs: Mapping[str, JobEntry], hosts: Mapping[str, Host], finding
     }
 
 
-def read_spares(
-    said: Sequence[str], hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
-) -> list[str]:
-    """The spare hosts, each once."""
-    spares: dict[str, None] = {}
-    user_of = {host: name for name, used in placed.items() for host in used}
-    for index, text in enumerate(said):
-        path = ("spares", index)
-        named = list(_named_hosts(text, path, hosts, findings))
-        busy = [host for host in named if host in user_of]
-        if busy:
-            summary = f"{findings.name(*path)} names {fold(busy)}, which jobs.{user_of[busy[0]]} uses"
-            findings.add(path, summary, "a spare has no task; take it out of spares, or out of the job")
-        spares.update(dict.fromkeys(named))
-    return list(spares)
+_IDLE = {
+    "spares": "a spare has no task; take it out of spares, or out of the job",
+    "arbiters": "an arbiter has no task, and spares vote too; take it out of arbiters",
+}
+
+
+def read_idle(
+    content: ClusterFile, hosts: Mapping[str, Host], placed: Mapping[str, list[str]], findings: Findings
+) -> dict[str, tuple[str, ...]]:
+    """The hosts of `spares` and of `arbiters`, each once."""
+    use_of = {host: f"jobs.{name} uses" for name, used in placed.items() for host in used}
+    found: dict[str, tuple[str, ...]] = {}
+    for key, rule in _IDLE.items():
+        names: dict[str, None] = {}
+        for index, text in enumerate(getattr(content, key)):
+            path = (key, index)
+            named = list(_named_hosts(text, path, hosts, findings))
+            busy = [host for host in named if host in use_of]
+            if busy:
+                findings.add(path, f"{findings.name(*path)} names {fold(busy)}, which {use_of[busy[0]]}", rule)
+            names.update(dict.fromkeys(named))
+        found[key] = tuple(names)
+        use_of.update(dict.fromkeys(names, f"{key} names"))
+    return found
 
 
 def _named_hosts(text: str, path: KeyPath, hosts: Mapping[str, Host], findings: Findings) -> list[str]:

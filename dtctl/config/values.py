@@ -239,6 +239,7 @@ DurationOrAuto = Annotated[float | None, named_or({"auto": None}, _DURATION)]
 _SIZE = Kind("a size such as 200MB or 1GB", read_size, {"type": "string", "pattern": SIZE_SCHEMA})
 SizeOrNone = Annotated[int | None, named_or({"none": None}, _SIZE)]
 StallLimit = Annotated[float | None, named_or({"auto": None, "off": 0.0}, _POSITIVE_DURATION)]
+ReplaceTime = Annotated[float | None, named_or({"auto": None, "never": 0.0}, _POSITIVE_DURATION)]
 Backoff = Annotated[
     tuple[float, float],
     Kind(

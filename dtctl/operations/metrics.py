@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+import threading
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import NamedTuple
 
 from dtctl.agent.records.metrics import FolderAt, FolderPoints, MetricsResult, Points, SeriesPoints
@@ -76,7 +79,7 @@ def read_metrics(record: RunRecord, transport: Transport, tags: Sequence[str], *
     if run is not None and record.event_urls:
         from dtctl.operations.storage.events import at_urls
 
-        answers |= at_urls(record, run, list(tags), points)
+        answers |= at_urls(record, run, tags, points)
     return Metrics(
         run=run,
         series=tuple(_each_once(record, answers)),
@@ -104,6 +107,16 @@ def _each_once(record: RunRecord, answers: Mapping[str, MetricsResult]) -> Itera
                 yield from series_of(host, folder, answers[host]["time"])
 
 
+def rates_of(points: Sequence[Point]) -> list[Point]:
+    """Steps a second from each point to the next; not a number where the training went back."""
+    return [
+        Point(after.step, after.time, (after.step - before.step) / (after.time - before.time))
+        if after.step > before.step and after.time > before.time
+        else Point(after.step, after.time, math.nan)
+        for before, after in pairwise(points)
+    ]
+
+
 def key_of(folder: FolderAt) -> Key:
     return folder["dir"], folder["name"], folder["identity"]
 
@@ -129,6 +142,8 @@ def _points(answer: SeriesPoints) -> Iterable[Point]:
 
 
 TICK_S = 0.25
+_AT_URLS = "://"
+"""In the place of a host's name: the storage URLs of the run, followed until no host is."""
 
 
 def follow_metrics(
@@ -139,12 +154,16 @@ def follow_metrics(
 
     Raises DtctlError where no host can be followed.
     """
-    hosts, unknown = record.routes_to(record.hosts)
+    hosts, unknown = record.routes_to(record.task_hosts)
     following, failed = {host.name for host in hosts}, dict[str, DtctlError](unknown)
+    ended = threading.Event()
     without_repeats = _WithoutRepeats()
     with Streams(transport) as streams:
         for host in hosts:
             streams.begin(host, partial(_converse, record, tags, points, streams))
+        if record.event_urls:
+            following.add(_AT_URLS)
+            streams.work(_AT_URLS, partial(_follow_urls, record, tags, points, streams, ended))
         for answer in streams.all(TICK_S):
             if isinstance(answer, _FolderReport):
                 yield from without_repeats.new_of(answer)
@@ -159,9 +178,11 @@ def follow_metrics(
                     yield answer
             elif answer is None or isinstance(answer, Reconnected):
                 yield answer
-            if not following:
+            if following <= {_AT_URLS}:
+                ended.set()
+            if not following or len(failed) == len(record.hosts):
                 break
-    if failed and len(failed) == len(record.hosts):
+    if failed and len(failed) == len(record.task_hosts):
         raise next(iter(failed.values()))
 
 
@@ -172,6 +193,16 @@ class _FolderReport:
     host: str
     folders: Sequence[FolderPoints]
     whole: bool
+
+
+def _follow_urls(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, ended: threading.Event) -> None:
+    from dtctl.operations.storage.events import follow
+
+    def put(bucket: str, folders: Sequence[FolderPoints], first: bool) -> None:
+        streams.put(_FolderReport(bucket, folders, first))
+
+    follow(record.event_urls, tags, points, streams, ended, put)
+    streams.put(Through(_AT_URLS))
 
 
 def _converse(record: RunRecord, tags: Sequence[str], points: int, streams: Streams, session: Session) -> bool:

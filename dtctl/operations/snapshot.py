@@ -139,6 +139,8 @@ class Coordination:
     view: RunView
     """Only with the hosts of the roster, in its order."""
     tasks: Mapping[TaskId, TaskStatus]
+    idle: Mapping[str, Contact] = field(default_factory=dict)
+    """The same of spares, arbiters, and hosts that were replaced."""
 
     @property
     def contacts(self) -> Mapping[str, Contact]:
@@ -175,11 +177,12 @@ class Coordination:
         return len(self.contacts) > 1 and sum(contact["connected"] for contact in others) <= 1 < len(others)
 
     @classmethod
-    def of(cls, view: RunView, roster: Mapping[TaskId, str]) -> Coordination:
+    def of(cls, view: RunView, roster: Mapping[TaskId, str], idle: Iterable[str] = ()) -> Coordination:
         """`roster`: task -> host, in the order to show them; what the coordinator reports of other hosts is ignored."""
         hosts = {host: view["hosts"][host] for host in dict.fromkeys(roster.values()) if host in view["hosts"]}
         tasks = {task: _task(task, host, hosts.get(host)) for task, host in roster.items()}
-        return cls({**view, "hosts": hosts}, tasks)
+        without = {host: view["hosts"][host] for host in idle if host in view["hosts"]}
+        return cls({**view, "hosts": hosts}, tasks, without)
 
 
 def is_lost(contact: Contact) -> bool:

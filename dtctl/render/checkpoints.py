@@ -129,16 +129,16 @@ def show_pushed(outcome: Pushed) -> None:
             before = size(own.size_bytes - one.sent_bytes)
             what = f"{what}, {before} of it had arrived before" if one.sent_bytes else "it was all there already"
         shared = f", which {fold(one.others)} share{'s' if len(one.others) == 1 else ''}" if one.others else ""
-        console.say(f"{one.host}:{one.directory}/{one.prefix}{shared}: {what}")
-    at = "from it" if own.step is None else f"at step {own.step}"
-    console.report(f"it is the newest there now: a trainer that restores the newest continues {at} after dtctl up")
+        console.say(f"{at(one.host, one.directory)}/{one.prefix}{shared}: {what}")
+    since = "from it" if own.step is None else f"at step {own.step}"
+    console.report(f"it is the newest there now: a trainer that restores the newest continues {since} after dtctl up")
 
 
 def show_pruned(outcome: Pruning, *, dry_run: bool) -> None:
     """What goes, and what stays where nothing does."""
     would = "would be removed" if dry_run else "removed"
     for host, one in outcome.directories:
-        where = f"{host}:{one['dir']}"
+        where = at(host, one["dir"])
         for each in one["removed"]:
             console.say(f"{where}/{each['prefix']}{_at_step(each)}: {would}")
         freed = f", {size(one['freed_bytes'])}" if one["removed"] else ""

@@ -10,6 +10,9 @@ from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from dtctl.errors import DtctlError
 from dtctl.operations.diagnosis.diagnose import in_short as problems_of
@@ -21,8 +24,8 @@ from dtctl.render.diagnosis import happened, remedies, words
 from dtctl.render.format import count, duration
 from dtctl.render.machine import document
 from dtctl.render.report import STYLE as OF_REPORT
-from dtctl.render.report import about, known_by_hash, nav, section
-from dtctl.render.report.html import Column, Html, joined, scrolled, tag
+from dtctl.render.report import about, known_by_hash
+from dtctl.render.report.html import colored, escape, templates
 from dtctl.render.report.sections import HEADINGS, contents
 from dtctl.render.roster import cells_of, rows_of
 from dtctl.render.status import SEPARATOR, in_short
@@ -55,8 +58,8 @@ def parts(report: Report) -> dict[str, str]:
     return {
         "title": f"{report.status.verdict.outcome.value}: {_run(report)}",
         "answer": _answer(report),
-        "about": joined(about(report)),
-        "news": joined(_news(report)),
+        "about": escape(about(report)),
+        "news": escape(_news(report)),
         "problems": _problems(report),
         "tasks": _tasks(report),
         **contents(report, headed=True),
@@ -65,39 +68,23 @@ def parts(report: Report) -> dict[str, str]:
 
 def unknown(error: DtctlError | None) -> dict[str, str]:
     """While the state of the run is unknown; None: it is known."""
-    if error is None:
-        return {"unknown": Html("")}
-    lines = [
-        tag("p", f"The state of the run is unknown: {error.summary}"),
-        tag("p", "Below is what was known last."),
-    ]
-    return {"unknown": tag("div", lines, class_="problem")}
+    return {"unknown": str(_macros().unknown(error.summary)) if error is not None else ""}
 
 
 def whole(held: Mapping[str, str], number: int) -> str:
     """The page with these parts; `number` is that of the newest of them."""
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("title", held.get("title", "")),
-        tag("link", rel="icon", href="data:,"),
-        tag("style", Html(STYLE)),
+    names = ("answer", "about", "news", "unknown", "problems", *_HEADINGS)
+    parts = {name: Markup(held.get(name, "")) for name in names} | {"title": held.get("title", "")}
+    return str(
+        _macros().page(
+            parts, number, [(at, name, "") for at, name in _HEADINGS.items()], _STATES, Markup(STYLE), Markup(script())
+        )
     )
-    body = tag(
-        "body",
-        tag("a", "To the result", href="#result", class_="skip"),
-        tag("header", _header(held)),
-        nav(_HEADINGS),
-        tag("main", [section(at, name, _place("div", at, held)) for at, name in _HEADINGS.items()]),
-        tag("script", Html(script())),
-    )
-    return "<!DOCTYPE html>\n" + tag("html", head, body, lang="en", data_number=number) + "\n"
 
 
 def entered(place: str) -> str:
     """Leads on from the address with the token, which is not to stay in the browser's history."""
-    return _small("dtctl", tag("meta", http_equiv="refresh", content=f"0;url={place}"), tag("a", "Go on", href=place))
+    return str(_macros().small("dtctl", "Go on", Markup(STYLE), place))
 
 
 def entrance(command: str) -> Entrance:
@@ -106,7 +93,7 @@ def entrance(command: str) -> Entrance:
         f"This page is shown to whoever opens the address that {command} has printed: each of them works once, in"
         " one browser. After each it prints another."
     )
-    return Entrance(entered, _small("Not shown", None, text), headers())
+    return Entrance(entered, str(_macros().small("Not shown", text, Markup(STYLE))), headers())
 
 
 def headers() -> dict[str, str]:
@@ -126,44 +113,22 @@ def script() -> str:
     return Path(__file__).with_name("dashboard.js").read_text("utf-8")
 
 
-def _small(title: str, more: Html | None, *held: str) -> str:
-    head = tag("head", tag("meta", charset="utf-8"), more, tag("title", title), tag("style", Html(STYLE)))
-    return "<!DOCTYPE html>\n" + tag("html", head, tag("body", tag("main", tag("p", *held))), lang="en") + "\n"
-
-
-def _header(held: Mapping[str, str]) -> Html:
-    without = "This page follows the run by a script, which does not run here: load it again to see more."
-    link = tag("p", without, id="link", role="status", class_="small", **{f"data_{k}": v for k, v in _STATES.items()})
-    hold = tag("button", "Hold", id="hold", type="button", hidden=True, aria_pressed="false")
-    return joined(
-        _place("div", "answer", held),
-        tag("div", link, hold, _place("p", "about", held, class_="soft small"), class_="bar-of-state"),
-        _place("p", "news", held, class_="unseen", role="status"),
-        _place("div", "unknown", held, role="alert"),
-        _place("div", "problems", held),
-    )
-
-
-def _place(name: str, part: str, held: Mapping[str, str], **attributes: object) -> Html:
-    return tag(name, held.get(part), id=f"part-{part}", **attributes)
+def _macros() -> Any:
+    return templates().get_template("dashboard.html").module
 
 
 def _run(report: Report) -> str:
     return report.status.record.run or report.status.record.cluster
 
 
-def _answer(report: Report) -> Html:
+def _answer(report: Report) -> str:
     """As `dtctl status` begins."""
     status = report.status
-    outcome = status.verdict.outcome
+    outcome = status.verdict.outcome.value
     since = status.time - status.record.created if status.record.created else 0
-    age = f" {duration(since)}" if since and outcome.value == "Running" else ""
+    age = f" {duration(since)}" if since and outcome == "Running" else ""
     summary = "".join(f"{SEPARATOR}{one}" for one in in_short(status))
-    return joined(
-        tag("h1", _run(report)),
-        tag("p", tag("span", outcome.value, class_=f"outcome {outcome.value}"), age, summary, class_="answer"),
-        tag("p", "The run has ended, and this page stays as it is.", class_="soft") if is_over(status) else None,
-    )
+    return str(_macros().answer(_run(report), outcome, age + summary, is_over(status)))
 
 
 def _news(report: Report) -> str:
@@ -173,48 +138,34 @@ def _news(report: Report) -> str:
     return f"{report.status.verdict.outcome.value}: {counts}"
 
 
-def _problems(report: Report) -> Html:
-    """Who gives no answer; then what is wrong, the most important first: the finding, what it means, what to type."""
-    found = problems_of(report.status)
-    shown = [_unreachable(report)] if report.errors else []
-    for one in found[:MOST_PROBLEMS]:
-        lines = filter(None, (happened(one.seen), worded(one.signature.means, words(one))))
-        remedy = [tag("p", _command(line)) for line in remedies(one)]
-        shown.append(tag("div", [tag("p", line) for line in lines], remedy, class_="problem"))
-    left = len(found) - MOST_PROBLEMS
-    return joined(shown, tag("p", f"{count(left, 'more problem')}: dtctl diagnose") if left > 0 else None)
+def _problems(report: Report) -> str:
+    """The most important first."""
+    found = [
+        (
+            [line for line in (happened(one.seen), worded(one.signature.means, words(one))) if line],
+            [_command(line) for line in remedies(one)],
+        )
+        for one in problems_of(report.status)
+    ]
+    return str(_macros().problems([row.text for row in rows(report.errors)], found, MOST_PROBLEMS))
 
 
-def _unreachable(report: Report) -> Html:
-    groups = rows(report.errors)
-    lines = [tag("p", f"no answer: {row.text}") for row in groups[:MOST_PROBLEMS]]
-    left = len(groups) - len(lines)
-    more = tag("p", tag("a", f"{count(left, 'more reason')}", href="#gaps")) if left > 0 else None
-    return tag("div", lines, more, class_="problem")
-
-
-def _command(line: str) -> Html:
-    """What to type, apart from what it does."""
+def _command(line: str) -> tuple[str, str]:
+    """What to type, if it is something to type, and what it does."""
     typed, _, does = line.partition("    ")
-    return (
-        joined(tag("code", typed), f" {does.strip()}" if does else None) if typed.startswith("dtctl ") else joined(line)
-    )
+    return (typed, does.strip()) if typed.startswith("dtctl ") else ("", line)
 
 
-def _tasks(report: Report) -> Html:
+def _tasks(report: Report) -> str:
     status = report.status
     rows = [(row, cells_of(row, status)) for row in rows_of(status, MOST_ROWS)]
     names = [name for name in rows[0][1] if name not in _LEFT_OUT] if rows else ["TASK"]
     names = [name for name in names if name not in _SELDOM or any(cells[name] for _, cells in rows)]
     table = [
-        [
-            tag("span", cells[name], class_=f"s-{row.first.state.value}") if name == "STATE" else cells[name]
-            for name in names
-        ]
+        [colored(cells[name], row.first.state.value) if name == "STATE" else cells[name] for name in names]
         for row, cells in rows
     ]
-    columns = [Column(name.lower(), _KINDS.get(name, "number")) for name in names]
-    return scrolled("Tasks as they are now", columns, table)
+    return str(_macros().tasks({name.lower(): _KINDS.get(name, "number") for name in names}, table))
 
 
 def show_url(url: str, fields: Mapping[str, object], *notes: str, json: bool) -> None:

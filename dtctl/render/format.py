@@ -38,6 +38,12 @@ def duration(seconds: float) -> str:
     return "".join(shown[:2]) or "0s"
 
 
+def share(value: float, low: float, high: float, flat: float = 0.0) -> float:
+    """Where a number lies between two others, from 0 to 1; `flat` where those are the same."""
+    across = high / 2 - low / 2  # the whole may be more than a number can hold
+    return (value / 2 - low / 2) / across if across > 0 else flat
+
+
 def count(number: int, noun: str) -> str:
     plural = noun[:-1] + "ies" if noun.endswith("y") else noun + ("es" if noun.endswith("s") else "s")
     return f"{number} {noun if number == 1 else plural}"
@@ -64,11 +70,11 @@ MOST_NAMED = 60
 """Characters of folded names that a person reads through."""
 
 
-def summarize_hosts(names: Iterable[str]) -> str:
+def summarize_hosts(names: Iterable[str], most: int = MOST_NAMED) -> str:
     """Hosts with whom all is well: gpu-[1-4]; or, scattered as they are where others have failed, only `270 hosts`."""
     known = list(names)
     folded = fold(known)
-    return folded if len(folded) <= MOST_NAMED else count(len(known), "host")
+    return folded if len(known) == 1 or len(folded) <= most else count(len(known), "host")
 
 
 def by_value(answers: Mapping[str, T]) -> dict[T, list[str]]:

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
     from dtctl.agent.records.vitals import Gpu
     from dtctl.operations.snapshot import RunStatus
 
-HEADINGS = ("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by", "tasks", "used by")
+COLUMNS = {
+    **dict.fromkeys(("host", "GPU", "kind", "use", "memory", "temperature", "clock", "held back by"), "nowrap"),
+    **dict.fromkeys(("tasks", "used by"), "wide"),
+}
+"""Headings, and how wide they may become on a page."""
 
 
 def use(gpus: Sequence[Gpu]) -> str:
@@ -46,7 +50,7 @@ def heat(gpus: Sequence[Gpu]) -> str:
 
 
 def rows(status: RunStatus) -> Iterator[list[str]]:
-    """A line for each GPU, as HEADINGS say."""
+    """A line for each GPU, as COLUMNS say."""
     for host, gpu in every(status):
         clock = "" if gpu["clock_mhz"] is None else f"{gpu['clock_mhz']} MHz"
         figures = (use([gpu]), memory([gpu]), heat([{**gpu, "throttled": []}]), clock, ", ".join(gpu["throttled"]))

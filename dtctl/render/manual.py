@@ -154,8 +154,9 @@ def _of_key(key: Key) -> Topic:
         "default": "none; it is required" if key.required else key.default,
         "example": f"{name}: {key.example}" if key.example else "",
     }
+    known = {name: text for name, text in facts.items() if text}
     inside = _inside(key.holds) if key.holds else {}
-    return Topic("key", key.path, _plain(key.meaning), _filled(facts), inside, page="cluster-yaml.md")
+    return Topic("key", key.path, _plain(key.meaning), known, inside, page="cluster-yaml.md")
 
 
 def _inside(place: str) -> dict[str, str]:
@@ -181,10 +182,6 @@ def _first(text: str) -> str:
 def _plain(markdown: str) -> str:
     """Without links and marks of code, as a terminal shows it."""
     return _LINK.sub(r"\1", markdown).replace("`", "")
-
-
-def _filled(facts: dict[str, str]) -> dict[str, str]:
-    return {name: text for name, text in facts.items() if text}
 
 
 _WIDTH = 100

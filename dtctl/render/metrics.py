@@ -9,11 +9,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dtctl.model import grouped
 from dtctl.operations.checkpoints import at
 from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.render import errors
-from dtctl.render.format import count, duration, fold, local_time, size
+from dtctl.render.format import count, duration, fold, local_time, share, size
 from dtctl.render.tables import print_table, table
 from dtctl.render.terminal import console
 
@@ -75,13 +76,8 @@ def sparkline(values: Sequence[float], width: int, *, fine: bool = True) -> str:
     if not finite:
         return ""
     low, high = min(finite), max(finite)
-    across = high / 2 - low / 2  # the whole may be more than a number can hold
-    return "".join(_bar(value, low, across, bars) if math.isfinite(value) else " " for value in some)
-
-
-def _bar(value: float, low: float, across: float, bars: str) -> str:
-    share = (value / 2 - low / 2) / across if across else 0.0
-    return bars[min(len(bars) - 1, int(share * len(bars)))]
+    heights = [share(value, low, high) if math.isfinite(value) else None for value in some]
+    return "".join(" " if one is None else bars[min(len(bars) - 1, int(one * len(bars)))] for one in heights)
 
 
 def _some(values: Sequence[float], most: int) -> Sequence[float]:
@@ -134,8 +130,8 @@ class _Canvas:
             if value is None:
                 before = None
                 continue
-            x = _place(step, *steps, self.width * self._across)
-            y = self._height * self._down - 1 - _place(value, *values, self._height * self._down)
+            x = round(share(step, *steps) * (self.width * self._across - 1))
+            y = round((1 - share(value, *values)) * (self._height * self._down - 1))
             for dot in _line(before or (x, y), (x, y)):
                 self._dot(number, *dot)
             before = (x, y)
@@ -154,11 +150,6 @@ class _Canvas:
             return " ", ""
         dots, number = self._cells[row, column]
         return (chr(0x2800 + dots) if self._braille else mark(number)), STYLES[number % len(STYLES)]
-
-
-def _place(value: float, low: float, high: float, size: int) -> int:
-    across = high / 2 - low / 2
-    return round((value / 2 - low / 2) / across * (size - 1)) if across else 0
 
 
 def _line(begin: tuple[int, int], end: tuple[int, int]) -> Iterator[tuple[int, int]]:
@@ -197,9 +188,7 @@ def show_table(found: Metrics) -> None:
 
 def show_plots(found: Metrics, *, log: bool) -> None:
     """One plot a tag, with a curve for each directory that has it."""
-    by_tag: dict[str, list[Series]] = {}
-    for one in found.series:
-        by_tag.setdefault(one.tag, []).append(one)
+    by_tag = grouped((one.tag, one) for one in found.series)
     out = console.out()
     height = max(_LOWEST, min(_HIGHEST, (out.height - 2) // max(1, len(by_tag)) - 2)) if out.is_terminal else _HIGHEST
     for tag, several in by_tag.items():
@@ -211,12 +200,15 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
 
     out = console.out()
     braille = console.can_show("⠁⣿│└─") and (len(several) == 1 or console.colored())
-    names = _names(several)
-    curves = [Curve(names[index], [(one.step, one.value) for one in each.points]) for index, each in enumerate(several)]
+    labels = names(several)
+    curves = [
+        Curve(label, [(one.step, one.value) for one in each.points])
+        for label, each in zip(labels, several, strict=True)
+    ]
     pieces: list[tuple[str, str]] = []
     for index, each in enumerate(several):
         last = each.last
-        shown = f"  {'' if braille else mark(index) + ' '}{names[index]} {number(last.value) if last else ''}"
+        shown = f"  {'' if braille else mark(index) + ' '}{labels[index]} {number(last.value) if last else ''}"
         pieces.append((shown, STYLES[index % len(STYLES)]))
     out.print(text((tag, "bold"), *pieces, ("  log scale", "dim") if log else ""))
     lines = plot(curves, width, height, log=log, braille=braille)
@@ -226,13 +218,16 @@ def _show_plot(tag: str, several: Sequence[Series], width: int, height: int, *, 
         out.print("  nothing to draw")
     for index, each in enumerate(several):
         for words in _gaps(each, log=log):
-            out.print(text((f"  {names[index]}: {words}", "yellow")))
+            out.print(text((f"  {labels[index]}: {words}", "yellow")))
 
 
-def _names(several: Sequence[Series]) -> list[str]:
-    """The shortest names that differ."""
-    names = [one.name for one in several]
-    return names if len(set(names)) == len(names) else [f"{at(one.host, one.directory)}/{one.name}" for one in several]
+def names(several: Sequence[Series]) -> list[str]:
+    """The shortest names by which the series of one tag differ."""
+    for name in (lambda one: one.name, lambda one: f"{one.host} {one.name}", lambda one: at(one.host, one.directory)):
+        found = [name(one) for one in several]
+        if len(set(found)) == len(found):
+            return found
+    return [f"{at(one.host, one.directory)}/{one.name}" for one in several]
 
 
 def _gaps(series: Series, *, log: bool) -> Iterable[str]:

@@ -3,10 +3,10 @@ terminal gets fewer columns; what failed, and why, is always shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from dtctl.agent.records.reasons import fact, sentence
 from dtctl.errors import clipped
@@ -14,7 +14,7 @@ from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import Facts
 from dtctl.operations.diagnosis.hosts import SILENT_S, stragglers
 from dtctl.operations.snapshot import TaskStatus, how_it_ended
-from dtctl.render.format import count, duration, fold, size
+from dtctl.render.format import duration, fold, size, summarize_hosts
 from dtctl.render.tables import styled, table
 
 if TYPE_CHECKING:
@@ -95,71 +95,34 @@ def cells_of(row: Row, status: RunStatus) -> dict[str, str]:
     return {name: str(cell(row, status)) for name, cell in COLUMNS.items()}
 
 
-def _tasks_cell(row: Row, status: RunStatus) -> str:
-    return fold(str(task.id) for task in row.tasks)
-
-
-def _hosts_cell(row: Row, status: RunStatus) -> str:
-    hosts = dict.fromkeys(task.host for task in row.tasks)
-    folded = fold(hosts)
-    return folded if len(hosts) == 1 or len(folded) <= _LONGEST_HOSTS else count(len(hosts), "host")
-
-
 def _state_cell(row: Row, status: RunStatus) -> Text:
     state = row.first.state
     return styled(state.value, STATE_STYLE.get(state, ""))
 
 
-def _for_cell(row: Row, status: RunStatus) -> str:
-    """The shortest of several."""
-    since = [task.entry["since"] for task in row.tasks if task.entry["since"] and status.time]
-    return duration(status.time - max(since)) if since else ""
+def _living(task: TaskStatus) -> bool:
+    return not task.state.final
 
 
-def _step_cell(row: Row, status: RunStatus) -> str:
-    steps = [task.entry["step"] for task in row.tasks if task.entry["step"] is not None]
-    if not steps:
-        return ""
-    return str(min(steps)) if min(steps) == max(steps) else f"{min(steps)}..{max(steps)}"
+def _of(
+    name: str, shown: Callable[[list[Any], float], str], meant: Callable[[TaskStatus], bool] = lambda task: True
+) -> Callable[[Row, RunStatus], str]:
+    """A cell of what the agents report of the tasks that are meant; `shown` has their values, and the time."""
+
+    def cell(row: Row, status: RunStatus) -> str:
+        entries: list[Mapping[str, Any]] = [task.entry for task in row.tasks if meant(task)]
+        values = [entry[name] for entry in entries if entry[name] is not None]
+        return shown(values, status.time) if values else ""
+
+    return cell
 
 
-def _rate_cell(row: Row, status: RunStatus) -> str:
-    """The usual one of several."""
-    rates = [
-        task.entry["rate"] for task in row.tasks if task.entry["rate"] is not None and task.state is TaskState.RUNNING
-    ]
-    return f"{median(rates):.3g}/s" if rates else ""
+def _span(values: list[Any], now: float) -> str:
+    return str(min(values)) if min(values) == max(values) else f"{min(values)}..{max(values)}"
 
 
-def _output_cell(row: Row, status: RunStatus) -> str:
-    """How long ago the last was written; of several the longest."""
-    times = [task.entry["progress"] for task in row.tasks if task.entry["progress"] and not task.state.final]
-    return duration(status.time - min(times)) if times and status.time else ""
-
-
-def _restarts_cell(row: Row, status: RunStatus) -> str:
-    numbers = [task.entry["restarts"] for task in row.tasks]
-    return str(min(numbers)) if min(numbers) == max(numbers) else f"{min(numbers)}..{max(numbers)}"
-
-
-def _cpu_cell(row: Row, status: RunStatus) -> str:
-    """In processors, as `top` counts them."""
-    busy = [task.entry["cpu"] for task in row.tasks if task.entry["cpu"] is not None and not task.state.final]
-    return f"{100 * median(busy):.0f}%" if busy else ""
-
-
-def _memory_cell(row: Row, status: RunStatus) -> str:
-    """The most of several."""
-    used = [task.entry["memory_bytes"] for task in row.tasks if task.entry["memory_bytes"] and not task.state.final]
-    return size(max(used)) if used else ""
-
-
-def _pid_cell(row: Row, status: RunStatus) -> str:
-    return (
-        str(row.first.entry["pid"])
-        if len(row.tasks) == 1 and row.first.entry["pid"] and not row.first.state.final
-        else ""
-    )
+def _ago(time: float, now: float) -> str:
+    return duration(now - time) if time and now else ""
 
 
 def gpus_of(status: RunStatus, tasks: Iterable[TaskStatus]) -> list[Gpu]:
@@ -178,22 +141,24 @@ def _gpu_cell(what: Literal["use", "memory", "heat"], row: Row, status: RunStatu
 
 
 COLUMNS: dict[str, Callable[[Row, RunStatus], str | Text]] = {
-    "TASK": _tasks_cell,
-    "HOST": _hosts_cell,
+    "TASK": lambda row, status: fold(str(task.id) for task in row.tasks),
+    "HOST": lambda row, status: summarize_hosts(dict.fromkeys(task.host for task in row.tasks), _LONGEST_HOSTS),
     "STATE": _state_cell,
-    "FOR": _for_cell,
-    "STEP": _step_cell,
-    "RATE": _rate_cell,
-    "OUTPUT": _output_cell,
-    "RESTARTS": _restarts_cell,
-    "CPU": _cpu_cell,
-    "MEMORY": _memory_cell,
+    "FOR": _of("since", lambda times, now: _ago(max(times), now)),
+    "STEP": _of("step", _span),
+    "RATE": _of("rate", lambda rates, _: f"{median(rates):.3g}/s", lambda task: task.state is TaskState.RUNNING),
+    "OUTPUT": _of("progress", lambda times, now: _ago(min(times), now), _living),
+    "RESTARTS": _of("restarts", _span),
+    "CPU": _of("cpu", lambda busy, _: f"{100 * median(busy):.0f}%", _living),
+    "MEMORY": _of("memory_bytes", lambda used, _: size(max(used)) if max(used) else "", _living),
     "GPU USE": lambda row, status: _gpu_cell("use", row, status),
     "GPU MEMORY": lambda row, status: _gpu_cell("memory", row, status),
     "GPU HEAT": lambda row, status: _gpu_cell("heat", row, status),
-    "PID": _pid_cell,
+    "PID": _of("pid", lambda pids, _: str(pids[0]) if len(pids) == 1 and pids[0] else "", _living),
     "NOTE": lambda row, status: row.note,
 }
+"""Of several tasks: the shortest time in a state, the usual rate and use, the most memory, the longest silence. CPU is
+in processors, as `top` counts them."""
 _ALWAYS = ("TASK", "HOST", "STATE", "FOR", "RESTARTS", "PID", "NOTE")
 
 

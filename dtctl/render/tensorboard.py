@@ -14,14 +14,13 @@ from dtctl.render.terminal.safe import lines_of
 def say_place(place: Location, found_files: EventFileSources) -> None:
     """Before it begins."""
     dirs = sorted({one for answer in found_files.answers.values() for one in answer["dirs"]})
-    if not any(answer["folders"] for answer in found_files.answers.values()):
+    if not place.urls and not any(answer["folders"] for answer in found_files.answers.values()):
         errors.note(f"no event files yet below {', '.join(dirs[:5]) or 'any directory of the run'}")
     if place.host is not None:
         errors.note(f"TensorBoard begins on {place.host}: {_why_there(place)}")
     else:
-        errors.note(
-            f"TensorBoard begins on this machine, on copies of {_amount(place, found_files)}: {_why_here(place)}"
-        )
+        what = " and ".join([*_amount(place, found_files), *place.urls])
+        errors.note(f"TensorBoard begins on this machine, on copies of {what}: {_why_here(place)}")
 
 
 def _why_there(place: Location) -> str:
@@ -40,13 +39,16 @@ def _why_here(place: Location) -> str:
         return "you asked for copies"
     if place.choice == "no_tensorboard":
         return "the Python that trains has no TensorBoard"
+    if place.choice == "storage":
+        return "the run writes to storage, which is read from here once a minute"
     return f"they are on several hosts, {fold(place.sources)}"
 
 
-def _amount(place: Location, found_files: EventFileSources) -> str:
+def _amount(place: Location, found_files: EventFileSources) -> list[str]:
+    """What hosts have; nothing of a run that writes to storage alone."""
     sizes = [found_files.answers[host]["sizes"] for host in place.sources]
     files, size_bytes = (sum(one.get(name, 0) for one in sizes) for name in ("files", "bytes"))
-    return f"{count(files, 'event file')} ({size(size_bytes)})"
+    return [f"{count(files, 'event file')} ({size(size_bytes)})"] if files or not place.urls else []
 
 
 def document(place: Location, run: str | None) -> dict[str, object]:
@@ -56,7 +58,7 @@ def document(place: Location, run: str | None) -> dict[str, object]:
         "run": run,
         "host": place.host,
         "why": place.choice,
-        "copiedFrom": list(place.sources),
+        "copiedFrom": [*place.sources, *place.urls],
     }
 
 

@@ -50,9 +50,7 @@ NOT_TYPED = {
 }
 """Commands of pages that are typed, or of others, and why they are not."""
 
-AT_NIGHT = {
-    ("README.md", "dtctl up --local -f"): "`make demo` is the same, and the hosts train by day",
-}
+AT_NIGHT = {("README.md", "dtctl up --local -f"): "`make demo` is the same, and the hosts train by day"}
 """Commands that `make nightly PARTS=documents` types alone."""
 
 NOT_TYPED_PAGES = {

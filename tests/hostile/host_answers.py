@@ -267,7 +267,8 @@ class Host:
     def _runs(self, request: Fields) -> Answer:
         own = dict.fromkeys(tasks_on(self.name), "succeeded")
         known = {"run": RUN, "cluster": CLUSTER, "host": self.name, "created": CREATED, "live": False, "tasks": own}
-        yield {"type": "result", "runs": [known], "omitted": 0, "damaged": []}, b""
+        foreign = [{"run": "letters-1", "account": "bob"}]
+        yield {"type": "result", "runs": [known], "omitted": 0, "damaged": [], "foreign": foreign}, b""
 
     def _stop(self, request: Fields) -> Answer:
         told = {"stopped": self._own(request), "already": [], "survivors": [], "unreached": []}

@@ -28,11 +28,7 @@ pytestmark = [
 MOST_S = PATIENCE_S
 """For four answers at once, which take a few seconds on a machine that is not busy: what hangs, hangs for longer."""
 
-BY_DAY = (
-    "FIFOs",
-    "an index of a terabyte",
-    "a file that is a FIFO every other moment",
-)
+BY_DAY = ("FIFOs", "an index of a terabyte", "a file that is a FIFO every other moment")
 """One of each kind; all of them at night."""
 
 STRANGERS_BY_DAY = ("a thousand who begin TLS without a knock", "a thousand who say anything")

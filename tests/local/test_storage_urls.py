@@ -1,14 +1,16 @@
-"""Checkpoints and scalars at storage URLs, read from servers that speak the protocols of S3 and Cloud Storage."""
+"""Checkpoints and scalars at storage URLs, on servers of S3, Cloud Storage, Azure and WebHDFS."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -17,20 +19,23 @@ import pytest
 
 from dtctl.agent.checkpoints import reading
 from dtctl.agent.records.checkpoints import CheckpointReport
+from dtctl.agent.records.metrics import FolderPoints
 from dtctl.errors import DtctlError
 from dtctl.model import TaskId
 from dtctl.operations import storage
-from dtctl.operations.checkpoints import Checkpoints, Found, every
+from dtctl.operations.checkpoints import Checkpoints, Found, download, every
 from dtctl.operations.checkpoints.pull import pull
 from dtctl.operations.checkpoints.upkeep import prune, verify
 from dtctl.operations.checkpoints.urls import at_urls, look
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import Place, StorageError, label
-from dtctl.operations.storage.events import Copies
+from dtctl.operations.storage import Object, Place, StorageError, cached, events, label
 from dtctl.operations.storage.events import at_urls as scalars_at
-from tests import event_files
-from tests.buckets import Bucket, cloud_storage, s3
+from tests import event_files, webhdfs
+from tests.browser import Page
+from tests.buckets import Bucket, azure, cloud_storage, hdfs, s3
 from tests.desk import Desk
+from tests.waiting import eventually, read_until
 
 DATA = Path(__file__).parents[1] / "agent/data/checkpoints"
 NOBODY: Any = None
@@ -43,20 +48,10 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[Bucket]:
-    with s3() as bucket:
-        yield bucket
-
-
 @pytest.fixture
-def bucket(served: Bucket, monkeypatch: pytest.MonkeyPatch) -> Bucket:
-    """An empty one, which this process may use."""
-    for name, value in served.env.items():
-        monkeypatch.setenv(name, value)
-    for name in served.names():
-        served.system.rm_file(f"runs/{name}")
-    return served
+def bucket() -> Iterator[Bucket]:
+    with hdfs() as served:
+        yield served
 
 
 def upload(bucket: Bucket, directory: Path, to: str) -> None:
@@ -103,7 +98,7 @@ def judged(report: CheckpointReport) -> dict[str, Any]:
     return {one["prefix"]: {name: one[name] for name in kept} for one in report["all"]}  # type: ignore[literal-required]
 
 
-@pytest.mark.parametrize("serve", [cloud_storage, s3])
+@pytest.mark.parametrize("serve", [cloud_storage, s3, hdfs, pytest.param(azure, marks=pytest.mark.nightly)])
 def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
     directory: Path, serve: Callable[[], AbstractContextManager[Bucket]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -121,24 +116,39 @@ def test_checkpoints_in_a_bucket_are_judged_as_those_in_a_directory(
 
 
 def test_of_many_objects_the_newest_are_looked_into_alone(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
-    index, data = (DATA / f"tf1_plain/model.ckpt-200.{end}" for end in ("index", "data-00000-of-00001"))
-    files = {f"runs/digits/model.ckpt-{step}.index": index.read_bytes() for step in range(1000, 1060)}
-    files |= {f"{name[:-6]}.data-00000-of-00001": data.read_bytes() for name in files}
-    files |= {f"runs/digits/image-{number}.png": b"" for number in range(1000)}
-    files["runs/digits/model.ckpt-1059.index/model.ckpt-1.index"] = b"no directory has this"
-    bucket.system.pipe(files)
+    index, data = ((DATA / f"tf1_plain/model.ckpt-200.{end}").read_bytes() for end in ("index", "data-00000-of-00001"))
+    for step in range(1000, 1060):
+        bucket.put(f"digits/model.ckpt-{step}.data-00000-of-00001", data)
+        bucket.put(f"digits/model.ckpt-{step}.index", index)
+    for number in range(300):
+        bucket.server.put(f"/runs/digits/image-{number}.png", b"")
     read: list[str] = []
     plain = Place.contents
 
-    def contents(self: Place, names: Iterable[str]) -> dict[str, bytes]:
-        read.extend(names := list(names))
-        return plain(self, names)
+    def contents(self: Place, wanted: Iterable[Object]) -> dict[str, bytes]:
+        wanted = list(wanted)
+        read.extend(one.name for one in wanted)
+        return plain(self, wanted)
 
     monkeypatch.setattr(Place, "contents", contents)
     report = look(Place(f"{bucket.url}/digits"))
     assert len(report["all"]) == 20
     assert all(one["complete"] for one in report["all"])
     assert len(read) in (40, 41)
+
+
+def test_a_listing_of_many_pages_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 gives a thousand objects a page."""
+    with s3() as bucket:
+        for name, value in bucket.env.items():
+            monkeypatch.setenv(name, value)
+        for number in range(2_500):
+            bucket.server.put_object("runs", f"digits/image-{number}.png", b"")
+        upload(bucket, DATA / "tf1_plain", "digits")
+        place = Place("s3://runs/digits")
+        assert len(list(place.objects(1))) == 2_504
+        assert not place.cut
+        assert len(look(place)["all"]) == 2
 
 
 def test_what_was_listed_is_believed_for_a_minute(bucket: Bucket, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,21 +158,19 @@ def test_what_was_listed_is_believed_for_a_minute(bucket: Bucket, monkeypatch: p
     assert at_urls(record(url))[0].report["all"] == []
     assert len(at_urls(record(url), fresh=True)[0].report["all"]) == 2
     later = time.time() + 61.0
-    bucket.system.rm_file("runs/digits/model.ckpt-200.index")
+    del bucket.server.files["/runs/digits/model.ckpt-200.index"]
     monkeypatch.setattr(time, "time", lambda: later)
     (one,) = at_urls(record(url))
     assert (one.where, [each["complete"] for each in one.report["all"]]) == (url, [False, True])
 
 
-def test_a_bucket_that_cannot_be_read_is_a_problem_and_no_error(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
-    (one,) = at_urls(record(f"{bucket.url}/digits"))
+def test_a_bucket_that_cannot_be_read_is_a_problem_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    (one,) = at_urls(record("s3://runs/digits"))
     assert one.report["all"] == []
     assert "Unable to locate credentials" in str(one.report["problem"])
-    (unknown,) = at_urls(record("abfs://c@a.dfs.core.windows.net/x"))
-    assert "pip install fsspec adlfs" in str(unknown.report["problem"])
+    (unknown,) = at_urls(record("hdfs://name:8020/x"))
+    assert "pip install 'dtctl[hdfs]'" in str(unknown.report["problem"])
 
 
 def test_every_byte_is_verified_here_and_a_damaged_one_is_not_pulled(bucket: Bucket, tmp_path: Path) -> None:
@@ -179,7 +187,7 @@ def test_every_byte_is_verified_here_and_a_damaged_one_is_not_pulled(bucket: Buc
         ("model.ckpt-100", True),
     ]
     assert "checksum" in outcome.checked[0].report["problems"][0]
-    with pytest.raises(DtctlError, match=r"gs?.*model\.ckpt-200 is damaged|s3://.*model\.ckpt-200 is damaged"):
+    with pytest.raises(DtctlError, match=r"webhdfs://.*model\.ckpt-200 is damaged"):
         pull(record(url), NOBODY, newest, tmp_path / "best", lambda progress: None)
     assert not list((tmp_path / "best").glob("model*"))
 
@@ -205,11 +213,50 @@ def test_a_pull_goes_on_where_it_was_cut_off(bucket: Bucket, tmp_path: Path, mon
     assert (best / "checkpoint").exists()
 
 
-def test_nothing_is_removed_at_a_url(bucket: Bucket) -> None:
-    upload(bucket, DATA / "tf1_plain", "digits")
-    places = at_urls(record(f"{bucket.url}/digits"))
-    with pytest.raises(DtctlError, match="dtctl removes nothing at a storage URL"):
-        prune(record(""), NOBODY, places, keep=1, dry_run=False)
+STATE = 'model_checkpoint_path: "model.ckpt-3"\n' + "".join(
+    f'all_model_checkpoint_paths: "model.ckpt-{step}"\n' for step in (1, 2, 3)
+)
+
+
+@pytest.mark.parametrize(
+    ("keep", "damaged", "live", "left", "state"),
+    [
+        (
+            1,
+            (),
+            False,
+            [3],
+            STATE.replace('all_model_checkpoint_paths: "model.ckpt-1"\n', "").replace(
+                'all_model_checkpoint_paths: "model.ckpt-2"\n', ""
+            ),
+        ),
+        (1, (), True, [3], STATE),
+        (2, (), False, [2, 3], STATE.replace('all_model_checkpoint_paths: "model.ckpt-1"\n', "")),
+        (1, (3,), False, [2, 3], STATE.replace('all_model_checkpoint_paths: "model.ckpt-1"\n', "")),
+        (1, (1, 2, 3), False, [1, 2, 3], STATE),
+        (9, (), False, [1, 2, 3], STATE),
+    ],
+)
+def test_old_checkpoints_are_removed_at_a_url_as_in_a_directory(
+    bucket: Bucket, keep: int, damaged: tuple[int, ...], live: bool, left: list[int], state: str
+) -> None:
+    for step in (1, 2, 3):
+        for end in ("data-00000-of-00001", "index"):
+            content = bytearray((DATA / f"tf1_plain/model.ckpt-200.{end}").read_bytes())
+            if step in damaged and end != "index":
+                content[3] ^= 1
+            bucket.put(f"digits/model.ckpt-{step}.{end}", bytes(content))
+    bucket.put("digits/checkpoint", STATE.encode())
+    bucket.put("digits/notes.txt", b"")
+    before, places = bucket.names(), at_urls(record(f"{bucket.url}/digits"))
+    shown = prune(record(""), NOBODY, places, keep=keep, dry_run=True, live=live)
+    assert bucket.names() == before
+    done = prune(record(""), NOBODY, places, keep=keep, dry_run=False, live=live)
+    assert done.directories == shown.directories
+    assert done.removed == 3 - len(left)
+    files = [f"digits/model.ckpt-{step}.{end}" for step in left for end in ("data-00000-of-00001", "index")]
+    assert bucket.names() == ["digits/checkpoint", *files, "digits/notes.txt"]
+    assert bucket.server.files["/runs/digits/checkpoint"].decode() == state
 
 
 def points(url: str) -> list[int]:
@@ -227,6 +274,7 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
     assert points(url) == [1, 2, 3]
     bucket.put(name, first + more)
     assert points(url) == [1, 2, 3]
+    monkeypatch.setattr(cached, "EVERY_S", 0.0)
     fetched: list[tuple[int, int]] = []
     plain = Place.piece
 
@@ -235,16 +283,99 @@ def test_event_files_are_fetched_as_far_as_they_have_grown_once_a_minute(
         return plain(self, one, begin, end)
 
     monkeypatch.setattr(Place, "piece", piece)
-    os.utime(Copies(url).directory / "looked", (1, 1))
     assert points(url) == [1, 2, 3, 4, 5]
     assert fetched == [(len(first), len(first + more))]
     bucket.put(name, scalar(1))  # begun anew
-    os.utime(Copies(url).directory / "looked", (1, 1))
     assert points(url) == [1]
+
+
+def test_a_follower_gets_the_new_points_alone_and_those_of_the_end(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, name = f"{bucket.url}/digits", "digits/events.out.tfevents.1.a"
+    content = b"".join(map(scalar, (1, 2)))
+    bucket.put(name, content)
+    for module in (cached, events):
+        monkeypatch.setattr(module, "EVERY_S", 0.1)
+    got: list[tuple[str, list[int], bool]] = []
+    ended = threading.Event()
+
+    def put(of: str, folders: Sequence[FolderPoints], first: bool) -> None:
+        steps = [step for folder in folders for series in folder["series"] for step in series["steps"]]
+        got.extend([(of, steps, first)] if steps else [])
+
+    with Streams(NOBODY) as streams:
+        streams.work("follow", lambda: events.follow([url], ["los*"], 100, streams, ended, put))
+        eventually(lambda: got, what="the first points")
+        bucket.put(name, content := content + scalar(3))
+        eventually(lambda: len(got) == 2, what="a new point")
+        for change, expected in ((webhdfs.EXPIRED, Disconnected), (None, Reconnected)):
+            bucket.server.refuse = change
+            event = next(one for one in streams.all(0.1) if one is not None)
+            assert isinstance(event, expected)
+            assert event.host == label(url)
+        monkeypatch.setattr(cached, "EVERY_S", 60.0)  # but at the end it looks once more
+        bucket.put(name, content + scalar(4))
+        ended.set()
+        eventually(lambda: len(got) == 3, what="the last point")
+    assert got == [(label(url), [1, 2], True), (label(url), [3], False), (label(url), [4], False)]
 
 
 def scalar(step: int) -> bytes:
     return event_files.scalar(step, "loss", 1.0 / step)
+
+
+@pytest.mark.parametrize("refusal", [webhdfs.EXPIRED, webhdfs.UNAVAILABLE])
+@pytest.mark.parametrize("of_data", [False, True])
+def test_what_cannot_be_read_for_a_while_stays_as_it_was_with_the_time(
+    bucket: Bucket, refusal: webhdfs.Refusal, of_data: bool
+) -> None:
+    upload(bucket, DATA / "tf1_plain", "digits")
+    place = record(f"{bucket.url}/digits")
+    (good,) = at_urls(place, fresh=True)
+    since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime())[:-1]
+    setattr(bucket.server, "refuse_data" if of_data else "refuse", refusal)
+    (one,) = at_urls(place, fresh=True)
+    assert judged(one.report) == judged(good.report)
+    assert f"not read since {since}" in (one.report["problem"] or "")
+    if not of_data and refusal == webhdfs.EXPIRED:  # fsspec does not report what a data node refuses
+        outcome = verify(place, NOBODY, list(every([one])), limit_s=5.0)
+        assert "Token has expired" in str(outcome.errors[label(place.checkpoint_urls[0])])
+        assert not outcome.checked
+    bucket.server.refuse = bucket.server.refuse_data = None
+    (again,) = at_urls(place, fresh=True)
+    assert (judged(again.report), again.report["problem"]) == (judged(good.report), None)
+
+
+def test_what_a_server_refuses_for_a_while_is_tried_again_and_is_not_damaged(
+    bucket: Bucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload(bucket, DATA / "tf1_plain", "digits")
+    url = f"{bucket.url}/digits"
+    newest = next(one for one in found(url) if one.name == "model.ckpt-200")
+    for where in ("refuse", "refuse_data"):
+        setattr(bucket.server, where, webhdfs.UNAVAILABLE)
+        threading.Timer(1.5, setattr, (bucket.server, where, None)).start()
+        (checked,) = verify(record(url), NOBODY, [newest], limit_s=60.0).checked
+        assert checked.sound, where
+    bucket.server.refuse = webhdfs.UNAVAILABLE
+    monkeypatch.setattr(download, "PATIENCE_S", 2.0)
+    with pytest.raises(StorageError, match="503"):
+        pull(record(url), NOBODY, newest, tmp_path / "best", lambda progress: None)
+    assert 2 <= bucket.server.calls.total() < 60, "it waits longer and longer"
+
+
+def test_a_checkpoint_without_a_shard_is_named_and_not_the_newest_complete_one(bucket: Bucket) -> None:
+    upload(bucket, DATA / "tf1_plain", "digits")
+    upload(bucket, DATA / "tf1_sharded", "digits")
+    del bucket.server.files["/runs/digits/model.ckpt-300.data-00001-of-00003"]
+    (one,) = at_urls(record(f"{bucket.url}/digits"))
+    newest, incomplete = one.report["newest_complete"], one.report["incomplete"]
+    assert newest is not None
+    assert newest["prefix"] == "model.ckpt-200"
+    assert [(each["prefix"], each["problem"]) for each in incomplete] == [
+        ("model.ckpt-300", "model.ckpt-300.data-00001-of-00003 is missing")
+    ]
 
 
 CLUSTER = """\
@@ -255,36 +386,77 @@ trainer:
   command: [python, train.py, "{{output_dir}}"]
   python: PYTHON
   dialect: none
-  env: ENV
-  secrets: [AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY]
-dirs: {{output: "s3://runs/digits"}}
+dirs: {{output: URL}}
 grace: 100ms
 """
 
 
-def write(home: Desk, bucket: Bucket) -> None:
-    (home.project / "train.py").write_text("import s3fs\nimport sys\nimport time\n\ntime.sleep(1000)\n")
-    env = json.dumps({"AWS_ENDPOINT_URL": bucket.env["AWS_ENDPOINT_URL"]}).replace("{", "{{").replace("}", "}}")
-    home.write_cluster(CLUSTER.replace("PYTHON", sys.executable).replace("ENV", env))
+def write(home: Desk, url: str) -> None:
+    (home.project / "train.py").write_text("import fsspec\nimport time\n\ntime.sleep(1000)\n")
+    home.write_cluster(CLUSTER.replace("PYTHON", sys.executable).replace("URL", url))
 
 
 def test_a_run_in_a_bucket_from_the_check_to_the_end(home: Desk, bucket: Bucket) -> None:
+    url, events_file = f"{bucket.url}/digits", "digits/train/events.out.tfevents.1.a"
     upload(bucket, DATA / "tf1_plain", "digits")
-    bucket.put("digits/train/events.out.tfevents.1.a", scalar(7))
-    home.env |= {**bucket.env, "PYTHONWARNINGS": ""}
-    write(home, bucket)
+    bucket.put(events_file, scalar(7))
+    write(home, url)
     home.dtctl("up", "--local", "-q")
-    status = home.dtctl("status")
-    assert "s3://runs/digits/model.ckpt-200" in status
+    assert f"{url}/model.ckpt-200" in home.dtctl("status")
     assert "complete, newest" in home.dtctl("checkpoints")
-    assert "s3://runs/digits" in home.dtctl("metrics", "loss")
-    assert not list(home.home.rglob("s3:*"))
+    assert url in home.dtctl("metrics", "loss")
+    assert not list(home.home.rglob("webhdfs:*"))
     other = home.home / "other"
     shutil.copytree(home.project, other)
-    (other / "cluster.yaml").write_text((other / "cluster.yaml").read_text().replace("name: demo", "name: letters"))
+    text = (other / "cluster.yaml").read_text().replace("name: demo", "name: letters")
+    (other / "cluster.yaml").write_text(text.replace(url, f"{bucket.url}//digits/"))
     refused = home.run("up", "--local", "-q", cwd=other)
     assert refused.returncode == 5
-    assert "s3://runs/digits, by cluster demo" in refused.stderr
+    assert f"{url}, by cluster demo" in refused.stderr
+    assert "ends it" in home.run("checkpoints", "push", "--local", str(DATA / "tf1_sharded")).stderr
+    with home.start("metrics", "-f", "loss") as following:
+        read_until(following.stdout, "loss step 7 ")
+        bucket.put(events_file, scalar(7) + scalar(8))
+        home.dtctl("stop")
+        read_until(following.stdout, "loss step 8 ")
+        assert following.wait(60) == 0
+    assert f"{url}/model.ckpt-300: " in home.dtctl("checkpoints", "push", "--local", str(DATA / "tf1_sharded"))
+    assert "it was all there already" in home.dtctl("checkpoints", "push", "--local", str(DATA / "tf1_sharded"))
+    bucket.put("digits/model.ckpt-300.data-00001-of-00003", b"x")
+    taken = home.run("checkpoints", "push", "--local", str(DATA / "tf1_sharded"))
+    assert "another checkpoint is called model.ckpt-300" in taken.stderr
+    upload(bucket, DATA / "tf1_sharded", "digits")
+    assert f"{url}/model.ckpt-100 (step 100): removed" in home.dtctl("checkpoints", "prune", "--keep", "2", "--yes")
+    assert bucket.server.files["/runs/digits/checkpoint"].startswith(b'model_checkpoint_path: "model.ckpt-300"\n')
+    bucket.server.refuse = webhdfs.UNAVAILABLE
+    home.dtctl("checkpoints")
+    assert "not read since" in (status := home.dtctl("status"))
+    assert f"{url}/model.ckpt-300" in status
+    bucket.server.refuse = None
+    home.dtctl("up", "--local", "-q")
     before = bucket.names()
     home.dtctl("down", "-y")
     assert bucket.names() == before
+
+
+@pytest.mark.nightly
+def test_tensorboard_shows_what_is_in_the_bucket(home: Desk, bucket: Bucket) -> None:
+    pytest.importorskip("tensorboard")
+    bucket.put("digits/train/events.out.tfevents.1.a", b"".join(map(scalar, (1, 2, 3))))
+    write(home, f"{bucket.url}/digits")
+    home.env["PYTHONWARNINGS"] = ""
+    home.dtctl("up", "--local", "-q")
+    with home.start("tensorboard", "-o", "json") as board:
+        assert board.stdout is not None
+        documents = (json.loads(line) for line in board.stdout if line.startswith("{"))
+        shown = next(one for one in documents if one["kind"] == "TensorBoard")
+        assert (shown["host"], shown["why"]) == (None, "storage")
+        page = Page(shown["url"])
+        eventually(lambda: "digits/train" in page.json("data/runs"), 60, "its run")
+        points = eventually(
+            lambda: page.json("data/plugin/scalars/scalars?tag=loss&run=digits/train"), 60, "its points"
+        )
+        assert [point[1] for point in points] == [1, 2, 3]
+        os.kill(board.pid, signal.SIGINT)
+        assert board.wait(60) == 130
+    assert [path.name for path in home.home.rglob("events.out*")] == ["events.out.tfevents.1.a"], "the copies are kept"

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -49,11 +50,8 @@ def test_the_page_describes_and_has_a_row_for_every_part() -> None:
 
 
 def test_a_part_that_breaks_or_fails_stops_no_other(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks() -> PartResult:
-        raise RuntimeError("no wheel")
-
     parts = {
-        "first": breaks,
+        "first": Mock(side_effect=RuntimeError("no wheel")),
         "second": lambda: PartResult(False, "1 failed"),
         "third": lambda: PartResult(True, "2 passed"),
     }
@@ -195,11 +193,7 @@ WHOLE = "import pytest\npytest.skip('not today', allow_module_level=True)\n"
     ],
 )
 def test_a_skip_fails_in_ci_unless_it_is_expected_for_its_reason(
-    pytester: pytest.Pytester,
-    monkeypatch: pytest.MonkeyPatch,
-    listed: str,
-    ci: str,
-    outcomes: dict[str, int],
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, listed: str, ci: str, outcomes: dict[str, int]
 ) -> None:
     pytester.makepyfile(test_it=TESTS)
     pytester.mkdir("tests").joinpath("skips.txt").write_text(listed)

@@ -9,6 +9,7 @@ import pytest
 
 from dtctl.model import Host, SshSettings
 from dtctl.transport import payload
+from dtctl.transport.seam import Session, Transport, answering
 from dtctl.transport.ssh.config import ConfigFiles
 from dtctl.transport.ssh.kept import OpensshTransport
 from dtctl.transport.ssh.transport import SshTransport
@@ -73,6 +74,13 @@ def transport(sshd: Sshd, client: Client) -> SshTransport | OpensshTransport:
 @pytest.fixture
 def host() -> Host:
     return Host("gpu-a", SshSettings("testhost"))
+
+
+@pytest.fixture
+def session(tiny_agent: None, transport: Transport, host: Host) -> Iterator[Session]:
+    made = answering(transport, host)
+    yield made
+    made.close()
 
 
 def direct(server: Sshd, **settings: object) -> Host:

@@ -21,9 +21,7 @@ JOBS = "{worker: {hosts: [testhost]}}"
 
 def one_task(jobs: str = JOBS, trainer: str = "") -> str:
     return cluster_text(
-        jobs=jobs,
-        trainer=f"command: [python, stand_in.py], dialect: none{trainer}",
-        recovery="{max_restarts: 0}",
+        jobs=jobs, trainer=f"command: [python, stand_in.py], dialect: none{trainer}", recovery="{max_restarts: 0}"
     )
 
 

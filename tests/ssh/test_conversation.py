@@ -6,7 +6,6 @@ import hashlib
 import os
 import threading
 import time
-from collections.abc import Iterator
 from typing import cast
 
 import pytest
@@ -23,13 +22,6 @@ from tests.hosts.sshd import Sshd
 from tests.waiting import PATIENCE_S, eventually
 
 tiny = pytest.mark.usefixtures("tiny_agent")
-
-
-@pytest.fixture
-def session(tiny_agent: None, transport: SshTransport, host: Host) -> Iterator[Session]:
-    made = answering(transport, host)
-    yield made
-    made.close()
 
 
 def test_the_real_agent_answers(transport: SshTransport, host: Host, sshd: Sshd) -> None:

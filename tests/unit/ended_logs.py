@@ -27,9 +27,7 @@ def _read(block: str) -> EndedLog:
     head, _, log = block.partition("\n\n")
     name, *expected = head.splitlines()
     return EndedLog(
-        name,
-        dict(line.split(": ", 1) for line in expected),
-        log.rstrip("\n").replace("Traceback ...\n", FRAMES) + "\n",
+        name, dict(line.split(": ", 1) for line in expected), log.rstrip("\n").replace("Traceback ...\n", FRAMES) + "\n"
     )
 
 

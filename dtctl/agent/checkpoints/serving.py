@@ -23,11 +23,21 @@ from .tensor_bundle import file_size
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Mapping, Tuple
+    from typing import Callable, List, Mapping
 
     from ..host.budget import Budget
-    from ..records.checkpoints import Checkpoint, FilePart, FileSent, Pruned, Verified
-    from ..records.requests import CheckpointPath, FetchRequest, Had, PruneRequest, VerifyRequest
+    from ..records.checkpoints import (
+        Checkpoint,
+        CheckpointPath,
+        FetchRequest,
+        FilePart,
+        FileSent,
+        Had,
+        Pruned,
+        PruneRequest,
+        Verified,
+        VerifyRequest,
+    )
     from .directories import Run
 
     Alive = Callable[[], None]
@@ -158,12 +168,11 @@ def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget
         "problem": report["problem"],
         "listed": not live,
     }
-    by_place: Dict[str, List[Checkpoint]] = {}
-    for one in report["all"]:
-        if one["complete"] and one["kind"] == "tensorflow":
-            by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
-    for below, found in by_place.items():
-        kept, doomed = _parted(directory, found, keep, budget.check)
+
+    def is_damaged(one: Checkpoint) -> bool:
+        return bool(verifying.verify(os.path.join(directory, one["prefix"]), budget.check).problems)
+
+    for below, kept, doomed in verifying.divide(report, keep, is_damaged):
         answer["kept"] += kept
         try:
             with OpenDirectory.of(directory, below, budget.until) as place:
@@ -171,18 +180,6 @@ def prune_directory(directory: str, keep: int, dry_run: bool, live: bool, budget
         except OSError as error:
             answer["problem"] = brief("%s: %s" % (error.filename or directory, error.strerror))
     return answer
-
-
-def _parted(
-    directory: str, found: List[Checkpoint], keep: int, check: Callable[[], None]
-) -> Tuple[List[Checkpoint], List[Checkpoint]]:
-    """What stays and what may go, the newest first. Where those that are to stay are damaged, older ones stay too."""
-    for number, one in enumerate(found):
-        verdict = verifying.verify(os.path.join(directory, one["prefix"]), check)
-        if not verdict.problems:
-            stays = max(keep, number + 1)
-            return found[:stays], found[stays:]
-    return found, []
 
 
 def _remove(place: OpenDirectory, doomed: List[Checkpoint], answer: Pruned, dry_run: bool, live: bool) -> None:

@@ -7,12 +7,14 @@ DIR/checkpoint            then it is named as the one that is restored
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from contextlib import suppress
 
 from ..host import files
 from ..host.errors import Refused
+from ..records.values import normal_url
 from .parts import Parts, create, find, folder_name, is_same
 from .repair import OpenDirectory
 
@@ -20,8 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Callable, List, Mapping, Optional
 
-    from ..records.checkpoints import Arrived, FileSent
-    from ..records.requests import StoreRequest
+    from ..records.checkpoints import Arrived, FileSent, StoreRequest
 
     Alive = Callable[[], None]
 
@@ -161,6 +162,32 @@ class Arrival:
         for name, one in self.files.items():
             if self._parts.size(name) > one["size"]:
                 self._parts.remove(name)
+
+
+class Elsewhere:
+    """One at a storage URL: the controller writes it there itself, and no run may start here meanwhile."""
+
+    there = complete = True
+
+    def __init__(self, url: str, request: StoreRequest) -> None:
+        self.directory = url
+        self.name = request["name"]
+        self.token = hashlib.sha256(normal_url(url).encode()).hexdigest()[:32]
+
+    def have(self) -> List[Arrived]:
+        return []
+
+    def refuse_without_room(self) -> None:
+        """Nobody knows how much there is."""
+
+    def verify(self, alive: Alive) -> None:
+        """The controller has."""
+
+    def finish(self, now: float) -> None:
+        """The controller has given it its name."""
+
+    def leave(self) -> None:
+        """Nothing of it is here."""
 
 
 def _open_below(directory: str, name: Optional[str]) -> int:

@@ -17,7 +17,9 @@ from .tensor_bundle import Damaged, Entry, Index
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Callable, Dict, List, Optional, Tuple
+    from typing import Callable, Dict, Iterator, List, Optional, Tuple
+
+    from ..records.checkpoints import Checkpoint, CheckpointReport
 
 _PART_BYTES = 1 << 20
 _STRING, _VARIANT, _RESOURCE = 7, 21, 20
@@ -185,3 +187,20 @@ def _varint(part: _Part, buffer: bytes) -> Tuple[int, int, bytes]:
         shift += 7
         if shift > 63:
             raise Damaged("has a string whose length is no number")
+
+
+def divide(
+    report: CheckpointReport, keep: int, is_damaged: Callable[[Checkpoint], bool]
+) -> Iterator[Tuple[str, List[Checkpoint], List[Checkpoint]]]:
+    """Of each directory with complete checkpoints of TensorFlow what stays and what may go, the newest first.
+
+    Where those that are to stay are damaged, older ones stay too.
+    """
+    by_place: Dict[str, List[Checkpoint]] = {}
+    for one in report["all"]:
+        if one["complete"] and one["kind"] == "tensorflow":
+            by_place.setdefault(os.path.dirname(one["prefix"]), []).append(one)
+    for below, found in by_place.items():
+        sound = (number for number, one in enumerate(found) if len(found) <= keep or not is_damaged(one))
+        stays = max(keep, next(sound, len(found)) + 1)
+        yield below, found[:stays], found[stays:]

@@ -12,7 +12,7 @@ import time
 from contextlib import suppress
 
 from ..host import files, paths
-from ..network import connecting, listening, naming
+from ..network import connecting, listening
 from ..network.listening import CHUNK, READY, SENT_AHEAD
 from ..records.kinds import made
 from ..records.network import Measured
@@ -31,9 +31,9 @@ def inspect(talk: Conversation, question: NetworkQuestion) -> NetworkFacts:
     first = bool(question["listen"] or question["names"])
     return {
         "bound": _listen(talk, question) if question["listen"] else [],
-        "interfaces": naming.interfaces() if first else [],
-        "resolved": naming.own_names(question["names"], question["limit_s"]) if question["names"] else [],
-        "proxies": naming.proxies() if first else {},
+        "interfaces": connecting.interfaces() if first else [],
+        "resolved": connecting.own_names(question["names"], question["limit_s"]) if question["names"] else [],
+        "proxies": connecting.proxies() if first else {},
         "reached": connecting.reach(question["reach"], question["nonce"], question["limit_s"]),
         # one after the other, so that none takes the bandwidth of another
         "measured": [_measure(peer, question["nonce"], question["measure_s"]) for peer in question["measure"]],

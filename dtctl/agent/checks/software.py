@@ -26,12 +26,18 @@ PROBE_S = 60.0
 """A Python whose packages lie on a slow network disk takes its time."""
 IMPORT_S = 240.0
 
-_PROBE = """\
+_SCRIPT = """\
 import sys
 if sys.path[:1] == [""]:
     del sys.path[0]
-import importlib.util, json, os
+import importlib.util, json, os, time
 asked = json.loads(sys.argv[1])
+%s
+print("\\n" + json.dumps(answer))
+"""
+"""Around each: what it is asked, and its answer, behind whatever else it prints."""
+
+_PROBE = """\
 try:
     from importlib.metadata import version
 except ImportError:
@@ -79,16 +85,11 @@ if asked["code"]:  # what the setup has made there counts, too; a name without a
     sys.path += [asked["code"]] + sorted({os.path.dirname(asked["code"] + "/" + file) for file in asked["files"]})
 answer = {"version": "%d.%d.%d" % sys.version_info[:3], "libc": libc, "packages": found,
         "cuda": cuda_at, "missing": [name for name in asked["modules"] if lacks(name)], "broken": broken()}
-print("\\n" + json.dumps(answer))
 """
 
 _IMPORTS = """\
-import sys
-if sys.path[:1] == [""]:
-    del sys.path[0]
-import importlib, json, time
 answer = {}
-names, gpus = json.loads(sys.argv[1])
+names, gpus = asked
 for name in names:
     began, problem = time.time(), ""
     try:
@@ -106,7 +107,6 @@ for name in counts if gpus else ():
             answer[name]["gpus"] = counts[name]()
         except Exception as error:
             answer[name]["problem"] = "%s: %s" % (type(error).__name__, error)
-print("\\n" + json.dumps(answer))
 """
 
 
@@ -161,13 +161,13 @@ class Python:
             self.found["imported"] = answer
 
     def run(self, script: str, asked: object, limit_s: float, more: Optional[Mapping[str, str]] = None) -> Any:
-        """What it printed last, or None: why is in `problem`. `more`: variables that it is given, too."""
+        """The `answer` of a script that was `asked` this, or None: why is in `problem`. `more`: variables for it."""
         import subprocess
 
         if not self.found["path"] or not self._asked["may_start"]:
             return None
         isolated = self._asked["isolated"]
-        argv = [self.found["path"], *(["-I"] if isolated else []), "-c", script, json.dumps(asked)]
+        argv = [self.found["path"], *(["-I"] if isolated else []), "-c", _SCRIPT % script, json.dumps(asked)]
         variables = {**({} if isolated else self._variables), **(more or {})}
         name, box = "dtctl-" + os.urandom(8).hex(), self._box
         if box is not None:

@@ -8,12 +8,11 @@ cannot be opened here: it counts as one that holds something.
 
 from __future__ import annotations
 
-import hashlib
 import os
 from contextlib import suppress
 
 from ..records.answers import OutputMark
-from ..records.values import is_storage_url, paths_of
+from ..records.values import is_storage_url, normal_url, paths_of
 from . import paths
 
 TYPE_CHECKING = False
@@ -84,10 +83,12 @@ def _mark(root: str, directory: str) -> Optional[OutputMark]:
 def _place(root: str, directory: str) -> Tuple[str, str, str]:
     """The mark's file, and the inode and path that it is for."""
     if is_storage_url(directory):
-        path, inode = directory.rstrip("/"), "0"
+        path, inode = normal_url(directory), "0"
     else:
         path = os.path.realpath(directory)
         inode = str(os.stat(path).st_ino)
+    import hashlib
+
     name = hashlib.sha256(("%s %s" % (path, inode)).encode("utf-8", "surrogateescape")).hexdigest()
     return os.path.join(root, "outputs", name[:32] + ".json"), inode, path
 

@@ -1,24 +1,33 @@
-"""Connections to the ports of other hosts, at the addresses that the tasks are given, and what is in the way."""
+"""The network as other hosts see it: what names stand for here, and connections to the ports of other hosts."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import socket
+import struct
+import threading
 import time
 from contextlib import suppress
 
+from ..host import machine
 from ..records.kinds import made
-from ..records.network import Reached
+from ..records.network import MOST_ADDRESSES, Reached
+from ..run import environment
 from .listening import GREETING, PADDING
-from .naming import at_once, resolved
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Dict, List, Tuple
+    from typing import Callable, Dict, List, Optional, Sequence, Tuple, TypeVar
 
-    from ..records.network import Peer
-    from .naming import Address
+    from ..records.network import Interface, Link, Peer, Resolved
+
+    T = TypeVar("T")
+    R = TypeVar("R")
+    Address = Tuple[int, str]
+    "Family and address."
 
 AT_ONCE = 200
 MOST_PLACES = 3
@@ -102,3 +111,169 @@ def _judge(answer: Reached, received: bytes) -> None:
         answer["problem"], answer["by"] = "other_host", host
     elif len(rest) < len(PADDING):
         answer["problem"] = "cut_off"
+
+
+_SIOCGIFMTU = 0x8921
+_RTM_GETLINK = 18
+_NLM_F_REQUEST = 1
+_IFLA_QDISC = 6
+_HEADERS = struct.Struct("=IHHIIBxHiII")
+"""nlmsghdr and ifinfomsg of rtnetlink(7)."""
+
+
+def link(name: str) -> Link:
+    """Of interface `name`, in this process's network."""
+    return {
+        "mbits": _mbits(name),
+        "half": _said(name, "duplex") == "half",
+        "mtu": _mtu(name),
+        "queue": _queue(name),
+    }
+
+
+def _mbits(name: str) -> Optional[int]:
+    text = _said(name, "speed")  # -1 where the driver does not know
+    return int(text) if text.isdigit() and int(text) else None
+
+
+def _said(name: str, what: str) -> str:
+    """Of /sys, unless that is another network's, as in a sandbox that was given the machine's."""
+    directory = "/sys/class/net/%s/" % name
+    with suppress(OSError, ValueError):
+        if int(machine.text(directory + "ifindex")) == socket.if_nametoindex(name):
+            return machine.text(directory + what).strip()
+    return ""
+
+
+def _mtu(name: str) -> Optional[int]:
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        answer = fcntl.ioctl(asked, _SIOCGIFMTU, struct.pack("16si240x", name.encode("utf-8")[:15], 0))
+        return int(struct.unpack_from("=i", answer, 16)[0])
+    return None
+
+
+def _queue(name: str) -> str:
+    """The kind of its queue: `tbf` and `netem` hold packets back."""
+    with suppress(OSError, struct.error, UnicodeError):
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 0) as kernel:
+            kernel.settimeout(1.0)
+            index = socket.if_nametoindex(name)
+            kernel.send(_HEADERS.pack(_HEADERS.size, _RTM_GETLINK, _NLM_F_REQUEST, 1, 0, 0, 0, index, 0, 0))
+            answer = kernel.recv(65_536)
+        at = _HEADERS.size
+        while at + 4 <= len(answer):
+            size, kind = struct.unpack_from("=HH", answer, at)
+            if kind == _IFLA_QDISC:
+                return answer[at + 4 : at + size].rstrip(b"\0").decode("ascii")[:40]
+            at += max(4, (size + 3) & ~3)
+    return ""
+
+
+_SIOCGIFADDR = 0x8915
+_LOOKED_UP_AT_ONCE = 32
+_USER = re.compile(r"//[^/@]*@")
+_LONGEST = 500
+
+
+def at_once(work: Callable[[T], R], items: Sequence[T], most: int, limit_s: float = float("inf")) -> Dict[int, R]:
+    """The results by the numbers of the items, in at most so many threads; those that are there in time."""
+    found: Dict[int, R] = {}
+    todo = list(reversed(range(len(items))))
+
+    def take() -> None:
+        while todo:
+            try:
+                number = todo.pop()
+            except IndexError:
+                return
+            found[number] = work(items[number])
+
+    threads: List[threading.Thread] = []
+    for _ in range(min(most, len(items))):
+        thread = threading.Thread(target=take, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:  # the user may have no more threads: those that there are do the work
+            if not threads:
+                raise
+            break
+        threads.append(thread)
+    deadline = time.monotonic() + limit_s
+    for thread in threads:
+        thread.join(min(threading.TIMEOUT_MAX, max(0.0, deadline - time.monotonic())))
+    return dict(found)
+
+
+def resolved(names: Sequence[str], limit_s: float) -> Dict[str, Tuple[List[Address], str]]:
+    """The addresses of each name, or why it has none. A resolver may hang."""
+    found = at_once(_places, names, _LOOKED_UP_AT_ONCE, limit_s)
+    late = "no answer within %.3g s" % limit_s
+    return {name: found.get(number, ([], late)) for number, name in enumerate(names)}
+
+
+def _places(name: str) -> Tuple[List[Address], str]:
+    try:
+        answer = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as error:
+        return [], str(getattr(error, "strerror", None) or error)
+    return list(dict.fromkeys((int(family), str(place[0])) for family, _, _, _, place in answer)), ""
+
+
+def own_names(names: Sequence[str], limit_s: float) -> List[Resolved]:
+    known = resolved(list(dict.fromkeys(names)), limit_s)
+    return [
+        {
+            "name": name,
+            "addresses": [address for _, address in places][:MOST_ADDRESSES],
+            "own": any(is_own(place) for place in places),
+        }
+        for name, (places, _) in known.items()
+    ]
+
+
+def is_own(place: Address) -> bool:
+    """Only an address of the host can be bound to."""
+    try:
+        with socket.socket(place[0], socket.SOCK_STREAM) as probe:
+            probe.bind((place[1], 0))
+    except OSError:
+        return False
+    return True
+
+
+def interfaces() -> List[Interface]:
+    """Addresses by which others may reach this host: neither loopback nor link-local ones."""
+    found = [*_ipv4(), *_ipv6()][:MOST_ADDRESSES]
+    answer = {name: link(name) for name in {name for name, _ in found}}
+    return [{"name": name[:100], "address": address, "link": answer[name]} for name, address in found]
+
+
+def _ipv4() -> List[Tuple[str, str]]:
+    # netdevice(7), SIOCGIFADDR: the first address of each interface
+    found = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        for _, name in socket.if_nameindex():
+            try:
+                answer = fcntl.ioctl(asked, _SIOCGIFADDR, struct.pack("256s", name.encode("utf-8")[:15]))
+            except OSError:
+                continue  # it has none
+            address = socket.inet_ntoa(answer[20:24])
+            if not address.startswith(("127.", "169.254.")):
+                found.append((name, address))
+    return found
+
+
+def _ipv6() -> List[Tuple[str, str]]:
+    # /proc/net/if_inet6: address, index, length of the prefix, scope (00 is global), flags, name
+    rows = [line.split() for line in machine.text("/proc/net/if_inet6").splitlines()]
+    return [
+        (row[5], socket.inet_ntop(socket.AF_INET6, bytes.fromhex(row[0])))
+        for row in rows
+        if len(row) == 6 and row[3] == "00"
+    ]
+
+
+def proxies() -> Dict[str, str]:
+    """Of a login on this host, as trainers would inherit them."""
+    found = {name: value for name, value in environment.base().items() if name.lower() in environment.PROXIES}
+    return {name: _USER.sub("//", value)[:_LONGEST] for name, value in sorted(found.items())[:20]}

@@ -1,8 +1,6 @@
 """spec.json: what one host has of a run. It never changes."""
 
-from itertools import chain
-
-from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Unshown, Within, also, checked
+from .kinds import AtMost, Default, Dict, InvalidValue, List, OneOf, Optional, Record, Within, also, checked
 from .values import (
     MOST_TASKS,
     BundleId,
@@ -21,12 +19,12 @@ from .values import (
     TaskName,
     Tasks,
     Variables,
-    can_be_given,
+    refuse_unfit,
 )
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Tuple
+    from typing import Iterable, List
 
 VERSION = 3
 
@@ -345,15 +343,6 @@ def _check_roster(roster: List[Member], lead: TaskName) -> None:
         raise InvalidValue.at(("roster",), "each task once", names)
     if lead not in names:
         raise InvalidValue.at(("lead",), "a task of the roster", lead)
-
-
-def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
-    """Of arguments, names and values of variables, and paths."""
-    for text in chain(*texts):
-        if not can_be_given(text):
-            raise InvalidValue.at(
-                path, "text that a program can be given", Unshown("one with a NUL or half a character")
-            )
 
 
 def coordinates(spec: Spec) -> bool:

@@ -1,12 +1,13 @@
 """The words that records are made of: names, numbers and texts, each with its form and its limits."""
 
 import re
+from itertools import chain
 
-from .kinds import AtMost, Dict, List, OneOf, Pattern, Within
+from .kinds import AtMost, Dict, InvalidValue, List, OneOf, Pattern, Unshown, Within
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Iterable, List, Sequence
+    from typing import Iterable, List, Sequence, Tuple
 
 HOME, CODE, PATH, PYTHON = "\0HOME", "\0CODE", "\0PATH", "\0PYTHON"
 """Marks in a spec's texts that only the host can replace. They hold a NUL, which no argument of a user can."""
@@ -28,6 +29,15 @@ def can_be_given(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def refuse_unfit(path: "Tuple[str, ...]", *texts: "Iterable[str]") -> None:
+    """Of arguments, names and values of variables, and paths."""
+    for text in chain(*texts):
+        if not can_be_given(text):
+            raise InvalidValue.at(
+                path, "text that a program can be given", Unshown("one with a NUL or half a character")
+            )
 
 
 URL_SCHEMES = ("gs", "s3", "hdfs", "webhdfs", "viewfs", "abfs", "abfss", "az")
@@ -57,6 +67,22 @@ def is_storage_url(text: str) -> bool:
     return re.match(ANY_URL, text) is not None and re.match(r"(?:%s)\Z" % url_pattern(READ_SCHEMES), text) is not None
 
 
+_NAMED_BY_DNS = ("hdfs", "webhdfs", "viewfs", "abfs")
+
+
+def normal_url(place: str) -> str:
+    """The same for all ways to write one storage URL; a path stays as it is, but for slashes at its end."""
+    scheme, found, rest = place.partition("://")
+    if not found:
+        return place.rstrip("/") or place
+    authority, slash, path = rest.partition("/")
+    scheme = "abfs" if scheme == "abfss" else scheme
+    if scheme in _NAMED_BY_DNS:
+        container, at, server = authority.rpartition("@")
+        authority, path = container + at + server.lower(), re.sub("/+", "/", path).lstrip("/")
+    return (scheme + found + authority + slash + path).rstrip("/") or place
+
+
 def paths_of(places: "Iterable[str]") -> "List[str]":
     """Those that are paths on a host."""
     return [place for place in places if not is_storage_url(place)]
@@ -67,6 +93,17 @@ def urls_of(places: "Iterable[str]") -> "List[str]":
 
 
 MOST_TASKS = 10_000
+MOST_PROCESSES = 1000
+MOST_RUNS = 10_000
+MOST_DAMAGED = 100
+MOST_FILES = 10_000
+MOST_TAKEN = 100
+MOST_CLUSTERS = 10_000
+LARGE_BYTES = 16 << 20
+"""Of a file of this size or more a host may ask for blocks."""
+BLOCK_BYTES = 1 << 20
+MOST_SETUP_LOGS = 2
+MOST_SETUP_LOG = 1 << 20
 
 Name = Pattern[str, 200, r"[A-Za-z0-9][A-Za-z0-9._-]*", "a name of letters, digits, '.', '_' and '-'"]
 """Of a cluster, a host or a run: one component of a path and nothing else."""
@@ -77,7 +114,7 @@ VariableName = Pattern[str, 4096, r"[^=\0]+", "the name of a variable"]
 
 Path = AtMost[str, 8192]
 StorageUrl = Pattern[str, 8192, url_pattern(READ_SCHEMES), "a storage URL"]
-"""A place that trainers open themselves. It is no path, and dtctl never makes or removes it."""
+"""A place that trainers open themselves. It is no path, and no host makes or removes it."""
 Inode = Pattern[str, 20, r"[0-9]+", "the number of an inode"]
 """As text: it may have more digits than every reader of JSON can hold."""
 Hex32 = Pattern[str, 32, r"[0-9a-f]{32}", "32 hex digits"]

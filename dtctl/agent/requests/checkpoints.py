@@ -9,25 +9,31 @@ from ..checkpoints import storing
 from ..conversation import Aborted, expect_control
 from ..host import outputs
 from ..host.errors import Refused, from_os_error
+from ..records.values import is_storage_url
 from ..run import environment
 from . import cluster_lock, runs, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import List
+    from typing import List, Union
 
     from ..conversation import Conversation
     from ..records.checkpoints import (
+        FetchRequest,
         FetchResult,
         FilePart,
         Landing,
         OutputMark,
+        PruneRequest,
         PruneResult,
         Stored,
+        StoreRequest,
         StoreResult,
+        VerifyRequest,
         VerifyResult,
     )
-    from ..records.requests import FetchRequest, PruneRequest, StoreRequest, VerifyRequest
+
+    Arrival = Union[storing.Arrival, storing.Elsewhere]
 
 
 def verify(talk: Conversation, request: VerifyRequest) -> VerifyResult:
@@ -77,7 +83,7 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     [directory] = environment.Marks(None).expand([request["dir"]])
     with talk.at("checkpoint"):
         owners = outputs.found(talk.root, [directory], lambda: starting.live_runs(talk))
-        arrival = storing.Arrival(directory, request)
+        arrival: Arrival = (storing.Elsewhere if is_storage_url(directory) else storing.Arrival)(directory, request)
     try:
         _take(talk, arrival, owners)
     except (Refused, Aborted):
@@ -88,7 +94,7 @@ def _store(talk: Conversation, request: StoreRequest) -> StoreResult:
     return {"dir": directory, "prefix": os.path.join(below, arrival.name) if below else arrival.name}
 
 
-def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]) -> None:
+def _take(talk: Conversation, arrival: Arrival, owners: List[OutputMark]) -> None:
     """Returns when all has arrived and the controller says that it has everywhere."""
     arrival.refuse_without_room()
     landing: Landing = {
@@ -101,7 +107,8 @@ def _take(talk: Conversation, arrival: storing.Arrival, owners: List[OutputMark]
     talk.send("landing", landing)
     if talk.expect("start", "abort") == "abort":
         raise Aborted()
-    _receive(talk, arrival)
+    if isinstance(arrival, storing.Arrival):
+        _receive(talk, arrival)
     with talk.at("verify"):
         arrival.verify(lambda: talk.pause(0))
     stored: Stored = {}

@@ -8,9 +8,8 @@ import time
 
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks
-from ..run import containers, environment
+from ..run import environment
 from . import runs
-from .setup import end_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from ..conversation import Conversation
     from ..records.answers import ExecResult, Output
     from ..records.requests import ExecRequest
+    from ..run.containers import Box
 
 DRAIN_S = 0.5
 _LOOK_S = 0.1
@@ -37,7 +37,7 @@ def execute(talk: Conversation, request: ExecRequest) -> ExecResult:
     try:
         code = _relay(talk, child, place.masks)
     except BaseException:
-        end_tree(child, key)
+        environment.end_tree(child, key)
         if place.box is not None:
             environment.output_of(place.box.removal(name))
         raise
@@ -53,7 +53,7 @@ class Context:
         code: bool,
         marks: environment.Marks,
         secrets: Mapping[str, str],
-        box: Optional[containers.Box] = None,
+        box: Optional[Box] = None,
     ) -> None:
         self.box = box
         self.secrets = list(secrets)
@@ -65,9 +65,10 @@ class Context:
 
 def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     wanted = request["task"]
+    run: Optional[runs.Run] = None
     if wanted is not None:
-        run: Optional[runs.Run] = runs.need(talk, request)
-    else:
+        run = runs.need(talk, request)
+    elif request["run"] or runs.current(talk.root, request["cluster"], request["host"])[0]:  # else `find` scans /proc
         run = runs.find(talk, request["cluster"], request["host"], request["run"])
     inherited = run.files.inherited() if run is not None and wanted is not None else None
     roster = run.spec["roster"] if run is not None else ()
@@ -79,6 +80,8 @@ def _context(talk: Conversation, request: ExecRequest, key: str) -> Context:
     task = next(task for task in run.spec["tasks"] if task["id"] == wanted)
     attempt = run.state()["tasks"][wanted]["attempt"]
     secrets = run.files.secrets()
+    from ..run import containers
+
     box = containers.of_spec(talk.root, run.spec["environment"], marks)
     variables = run.files.inherited() if box is None else box.inherited(run.files.inherited())
     variables = environment.of_task(variables, run.spec, task, secrets, attempt, key)

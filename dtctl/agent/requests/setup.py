@@ -7,12 +7,13 @@ import re
 from contextlib import suppress
 
 from ..bundles.tree import remove_tree
-from ..host import files, locks, paths, processes
+from ..host import files, locks, paths
 from ..host.errors import Refused, from_os_error
 from ..host.secrets import Masks, hide_text
-from ..records.answers import MOST_SETUP_LOG, MOST_SETUP_LOGS, Progress
+from ..records.answers import Progress
 from ..records.kinds import made
 from ..records.spec import MAKER_SETTINGS
+from ..records.values import MOST_SETUP_LOG, MOST_SETUP_LOGS
 from ..run import containers, environment, environments
 
 TYPE_CHECKING = False
@@ -216,7 +217,7 @@ def _run(
             with talk.at("setup"):
                 _follow(talk, child, log, offset, masks)
         except BaseException:
-            end_tree(child, key)
+            environment.end_tree(child, key)
             raise
     finally:
         with suppress(FileNotFoundError):
@@ -250,13 +251,6 @@ def _follow(talk: Conversation, child: subprocess.Popen[bytes], log: int, offset
         else:
             talk.pause(0.05)
             ended = child.poll() is not None
-
-
-def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
-    """Ends at once a command that the session has started, with all that it has started."""
-    shell = processes.identify(child.pid)
-    processes.end(lambda: processes.tree(shell, [key]), 0.0)
-    child.wait()
 
 
 def _ending(returncode: int) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 
 from ..host import paths
 from . import environment
@@ -139,6 +138,8 @@ class Box:
 
     def probe(self, python: Optional[str], outside: Mapping[str, str], path: str) -> str:
         """Shell text that writes down the interpreter that it has."""
+        import shlex
+
         name, argv = "dtctl-" + os.urandom(8).hex(), ["/bin/sh", "-c", _WHICH, "sh"]
         argv += [python] if python else ["python3", "python"]
         words, variables = self.words(name, argv, {"HOME": self.home, "CUDA_VISIBLE_DEVICES": "-1"}, outside, self.home)

@@ -78,6 +78,15 @@ def output_of(argv: List[str], variables: Optional[Mapping[str, str]] = None) ->
     return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
 
 
+def end_tree(child: subprocess.Popen[bytes], key: str) -> None:
+    """Ends at once a program that `spawn` has started with this DTCTL_KEY, with all that it has started."""
+    from ..host import processes
+
+    shell = processes.identify(child.pid)
+    processes.end(lambda: processes.tree(shell, [key]), 0.0)
+    child.wait()
+
+
 def without_proxies(variables: Mapping[str, str]) -> Dict[str, str]:
     return {name: value for name, value in variables.items() if name.lower() not in PROXIES}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 from contextlib import suppress
 
 from ..host import files, locks, paths
@@ -147,6 +146,8 @@ def key_of(wanted: Environment) -> Optional[str]:
 
 def _identity(python: str) -> Optional[str]:
     """A newer patch release of an interpreter serves the environments of an older one."""
+    import shutil
+
     path = shutil.which(os.path.expanduser(python), path=environment.base()["PATH"])
     return environment.output_of([path, "-IS", "-c", _PROBE]) if path is not None else None
 
@@ -218,6 +219,8 @@ def _is_there(made: MadeEnvironment) -> bool:
 
 def gathered(wanted: Environment, prefix: str) -> Tuple[Optional[str], MadeEnvironment]:
     """What the script has left: the problem, if there is one, and what the environment gives."""
+    import shutil
+
     if wanted["kind"] == "container":
         box = containers.found(_read_variables(prefix + ".after"))
         return None, {"python": "", "path": [], "variables": {}, "container": box}

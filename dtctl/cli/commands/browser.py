@@ -174,15 +174,15 @@ def tensorboard(
     from dtctl.render import errors
     from dtctl.render import tensorboard as shown
 
-    record = scope.record()
+    record = scope.placed()
     found_files = find_event_files(record, scope.transport)
     errors.show_host_errors(found_files.errors)
     if found_files.run is None:
         exit_for(found_files.errors, others=None)
         errors.note(f"there is no run of {record.cluster}", "dtctl up    starts one")
         raise typer.Exit(ExitCode.RUN_FAILED)
-    python = local.find_python() if copy or _may_need_copies(found_files) else None
-    place = choose(found_files, record.coordinator, copy=copy, here=python is not None)
+    python = local.find_python() if copy or record.event_urls or _may_need_copies(found_files) else None
+    place = choose(found_files, record.coordinator, copy=copy, here=python is not None, urls=record.event_urls)
     shown.say_place(place, found_files)
 
     with ExitStack() as stack:
@@ -247,7 +247,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSource
 
     python, found_files, place = found
     with Copies() as copies, local.Here(python, copies.place, copies.directory) as board:
-        awaited = set(place.sources)
+        awaited = {*place.sources, *place.urls}
         failed: list[DtctlError] = []
         shown = False
         for event in follow_copies(record, scope.transport, place, found_files, copies):
@@ -258,7 +258,7 @@ def _run_here(scope: Scope, record: RunRecord, found: tuple[str, EventFileSource
                 failed.append(event.error)
             if isinstance(event, Copied | Disconnected):
                 awaited.discard(event.host)
-            if len(failed) == len(place.sources):
+            if failed and len(failed) == len(place.sources) and not place.urls:
                 raise typer.Exit(failed[0].exit_code)
             if not awaited and not shown:
                 board.begin()

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dtctl.cli.ending import exit_for
+from dtctl.cli.ending import exit_for, report_errors
 from dtctl.cli.options import OutputOption, Scope, on_run, seconds
 from dtctl.errors import ExitCode, UsageError
 
 if TYPE_CHECKING:
-    from dtctl.errors import DtctlError
-    from dtctl.operations.checkpoints import Checkpoints
-    from dtctl.operations.run_record import RunRecord
+    from dtctl.operations.snapshot import RunStatus
 
 
 _OWN = {"verify": ("--all", "--limit"), "prune": ("--keep", "--dry-run", "--yes"), "push": ("--into", "--local")}
@@ -94,13 +92,13 @@ def _check(action: str, arguments: list[str], given: Mapping[str, object]) -> No
         raise UsageError("how many are to stay?", hint="dtctl checkpoints prune --keep 5")
 
 
-def _find(scope: Scope) -> tuple[RunRecord, list[Checkpoints], float, Mapping[str, DtctlError]]:
-    """The run with its id, the directories each once, the time there, and which hosts gave no answer."""
+def _find(scope: Scope) -> RunStatus:
+    """As every host reports it, with the directories each once."""
     from dtctl.operations.checkpoints import each_once
     from dtctl.operations.status import with_checkpoints
 
     found = with_checkpoints(scope.record(), scope.transport)
-    return found.record, each_once(found.checkpoints), found.time, found.errors
+    return dataclasses.replace(found, checkpoints=tuple(each_once(found.checkpoints)))
 
 
 def _list(scope: Scope, output: str) -> None:
@@ -110,15 +108,15 @@ def _list(scope: Scope, output: str) -> None:
     from dtctl.render.machine import document
     from dtctl.render.machine import files as machine
 
-    record, found, now, failed = _find(scope)
+    known = _find(scope)
+    record, found, now, failed = known.record, known.checkpoints, known.time, known.errors
     if output == "json":
         document.print_json("Checkpoints", {"run": record.run, "checkpoints": machine.directories(found)})
     else:
         shown.show_checkpoints(found, now, lambda place, one: missing_elsewhere(found, place, one))
         if not found and not failed:
             errors.note("no checkpoint directory: set dirs.output or checkpoint.dir in the cluster file")
-    errors.show_host_errors(failed)
-    exit_for(failed, others=now)
+    report_errors(failed, others=now)
 
 
 def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, output: str) -> None:
@@ -129,8 +127,9 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     from dtctl.render.machine import document
     from dtctl.render.machine import files as machine
 
-    record, found, now, failed = _find(scope)
-    wanted = named(found, arguments[0] if arguments else None, all_of_them=every)
+    known = _find(scope)
+    record, failed = known.record, known.errors
+    wanted = named(known.checkpoints, arguments[0] if arguments else None, all_of_them=every)
     if not wanted and not failed:
         errors.note("no checkpoint to verify")
     outcome = verify(record, scope.transport, wanted, limit_s=limit_s)
@@ -142,7 +141,7 @@ def _verify(scope: Scope, arguments: list[str], *, every: bool, limit_s: float, 
     errors.show_host_errors(failed)
     if any(one.report["problems"] for one in outcome.checked):
         raise typer.Exit(ExitCode.RUN_FAILED)
-    exit_for(failed, others=now)
+    exit_for(failed, others=known.time)
 
 
 def _pull(scope: Scope, words: list[str], *, output: str) -> None:
@@ -157,9 +156,10 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
     from dtctl.render.progress import UpProgress
 
     directory = Path(words[-1]).expanduser()
-    record, found, _, failed = _find(scope)
-    errors.show_host_errors(failed)
-    one = chosen(found, words[0] if len(words) == 2 else None)
+    known = _find(scope)
+    record = known.record
+    errors.show_host_errors(known.errors)
+    one = chosen(known.checkpoints, words[0] if len(words) == 2 else None)
     shown.show_pull(one, directory)
     again = "dtctl checkpoints pull    resumes the transfer"
     with (
@@ -180,7 +180,6 @@ def _pull(scope: Scope, words: list[str], *, output: str) -> None:
 def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) -> None:
     from dtctl.operations.checkpoints.upkeep import prune
     from dtctl.render import checkpoints as shown
-    from dtctl.render import errors
     from dtctl.render.format import count
     from dtctl.render.machine import document
     from dtctl.render.machine import files as machine
@@ -188,30 +187,30 @@ def _prune(scope: Scope, keep: int, *, dry_run: bool, yes: bool, output: str) ->
 
     if not (dry_run or yes or sys.stdin.isatty()):
         raise UsageError("prune removes checkpoints, so it asks first", hint="dtctl checkpoints prune --keep N --yes")
-    record, found, now, failed = _find(scope)
+    known = _find(scope)
+    record, found, failed = known.record, known.checkpoints, known.errors
     scope.refuse_others(record, record.run)
     outcome = None
     if dry_run or not yes:
-        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True)
+        outcome = prune(record, scope.transport, found, keep=keep, dry_run=True, live=not known.is_over)
     if outcome is not None and not dry_run and outcome.removed:
         shown.show_pruned(outcome, dry_run=True)
         console.confirm(f"Remove {count(outcome.removed, 'checkpoint')}?")
     if not dry_run and (outcome is None or outcome.removed):
         if outcome is not None:
             failed = {**failed, **outcome.errors}
-            found = outcome.as_reported(found)
+            found = tuple(outcome.as_reported(found))
         with scope.on_interrupt(
             "hosts that were asked already remove theirs", "dtctl checkpoints    shows what is left"
         ):
-            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False)
+            outcome = prune(record, scope.transport, found, keep=keep, dry_run=False, live=not known.is_over)
     assert outcome is not None
     if output == "json":
         document.print_json("Pruned", {"run": record.run, "dryRun": dry_run, "directories": machine.pruned(outcome)})
     else:
         shown.show_pruned(outcome, dry_run=dry_run)
     failed = {**failed, **outcome.errors}
-    errors.show_host_errors(failed)
-    exit_for(failed, others=now)
+    report_errors(failed, others=known.time)
 
 
 AGAIN = "dtctl checkpoints push    resumes the transfer"

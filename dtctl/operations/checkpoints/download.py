@@ -12,7 +12,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.folder import temporary_folder
 from dtctl.operations.checkpoints import Found
 from dtctl.operations.client.conversation import Progress, Report
-from dtctl.operations.storage import Object, Place, label
+from dtctl.operations.storage import PATIENCE_S, Object, Place, label
 
 
 def objects_of(place: Place, found: Found) -> list[Object]:
@@ -41,7 +41,7 @@ class Download:
 
     def all_of(self) -> list[Arrived]:
         """Raises StorageError, and what `put` does."""
-        place, bucket = Place(self._found.directory), label(self._found.directory)
+        place, bucket = Place(self._found.directory, PATIENCE_S), label(self._found.directory)
         sent: list[Arrived] = []
         for one in objects_of(place, self._found):
             name = one.name.rpartition("/")[2]
@@ -77,7 +77,7 @@ def verify(found: Found, limit_s: float) -> Verified:
 
 
 def _read(found: Found, until: float) -> verifying.Verdict:
-    place = Place(found.directory)
+    place = Place(found.directory, PATIENCE_S)
     objects = objects_of(place, found)
     whole = verifying.Verdict()
     with temporary_folder("dtctl-verify-") as folder:

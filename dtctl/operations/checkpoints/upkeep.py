@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from dtctl.agent.records.checkpoints import Pruned, PruneResult, VerifyResult
@@ -36,16 +37,11 @@ class Pruning:
 
 
 def prune(
-    record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool
+    record: RunRecord, transport: Transport, found: Sequence[Checkpoints], *, keep: int, dry_run: bool, live: bool
 ) -> Pruning:
-    """In each directory the newest `keep` complete ones stay, and what is not complete."""
+    """In each directory the newest `keep` complete ones stay, and what is not complete. `live`: the run may be."""
     of_host: dict[str, list[str]] = {}
-    named = [place for place in found if not (place.report["guessed"] or place.is_url)]
-    if found and all(place.is_url for place in found):
-        raise DtctlError(
-            f"dtctl removes nothing at a storage URL such as {found[0].report['dir']}",
-            hint="max_to_keep of CheckpointManager and Saver does, and so do rules of the bucket for old objects",
-        )
+    named = [place for place in found if not place.report["guessed"]]
     if found and not named:
         raise DtctlError(
             f"{found[0].report['dir']} is not named in the cluster file, so nothing is removed there",
@@ -53,7 +49,7 @@ def prune(
             hint="set dirs.output or checkpoint.dir",
         )
     for place in named:
-        if place.report["newest_complete"] is not None:
+        if place.report["newest_complete"] is not None and not place.is_url:
             of_host.setdefault(place.host, []).append(place.report["dir"])
 
     def check(host: Host, answer: PruneResult) -> None:
@@ -70,7 +66,32 @@ def prune(
     )
     outcomes = ask(record, transport, request, list(of_host))
     directories = [(host, one) for host, answer in outcomes.results.items() for one in answer["directories"]]
-    return Pruning(tuple(directories), outcomes.errors)
+    at_urls, failed = _prune_here([place for place in named if place.is_url], keep, dry_run, live)
+    return Pruning((*directories, *at_urls), {**outcomes.errors, **failed})
+
+
+def _prune_here(
+    places: Sequence[Checkpoints], keep: int, dry_run: bool, live: bool
+) -> tuple[list[tuple[str, Pruned]], dict[str, DtctlError]]:
+    """Those at storage URLs, by this machine."""
+    done: list[tuple[str, Pruned]] = []
+    errors: dict[str, DtctlError] = {}
+    for place in places:
+        from dtctl.operations.checkpoints import urls
+
+        with _failures(errors, place.host, place.where):
+            done.append((place.host, urls.prune(place.report["dir"], keep, dry_run=dry_run, live=live)))
+    return done, errors
+
+
+@contextmanager
+def _failures(errors: dict[str, DtctlError], bucket: str, where: str) -> Iterator[None]:
+    try:
+        yield
+    except DtctlError as error:
+        errors[bucket] = error
+    except OSError as error:
+        errors[bucket] = DtctlError(f"{where} cannot be read here: {error.strerror or error}")
 
 
 @dataclass(frozen=True)
@@ -153,10 +174,6 @@ def _verify_here(wanted: Sequence[Found], limit_s: float) -> tuple[list[Verified
     for one in wanted:
         from dtctl.operations.checkpoints import download
 
-        try:
+        with _failures(errors, one.host, one.path):
             checked.append(Verified(one, download.verify(one, limit_s)))
-        except DtctlError as error:
-            errors[one.host] = error
-        except OSError as error:
-            errors[one.host] = DtctlError(f"{one.path} cannot be read here: {error.strerror or error}")
     return checked, errors

@@ -6,7 +6,6 @@ the other small files, and holes in the place of tensors.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -14,15 +13,15 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
-from dtctl.agent.checkpoints import formats, reading
+from dtctl.agent.checkpoints import formats, reading, verifying
 from dtctl.agent.checkpoints.tensor_bundle import number_in
-from dtctl.agent.records.checkpoints import CheckpointReport
-from dtctl.agent.records.kinds import InvalidValue, checked, made
+from dtctl.agent.records.checkpoints import Checkpoint, CheckpointReport, Pruned
+from dtctl.agent.records.kinds import checked, made
 from dtctl.folder import PRIVATE, Folder, temporary_folder
-from dtctl.operations.checkpoints import Checkpoints
+from dtctl.operations.checkpoints import Checkpoints, Found, download
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import EVERY_S, LIMIT_S, Object, Place, StorageError, label, within
-from dtctl.paths import cache_directory
+from dtctl.operations.storage import PATIENCE_S, Missing, Object, Place, label
+from dtctl.operations.storage.cached import LIMIT_S, Cached
 
 _DEPTH = 1
 """As on hosts: the directory, and those in it."""
@@ -34,10 +33,15 @@ _MOST_CONTENT_BYTES = 32 << 20
 _ENDS_BYTES = 66_000
 """Of a file of Keras: where an archive has its table of contents (APPNOTE.TXT, 4.3.16)."""
 
-_LARGEST_NOTE = 4 << 20
+_MOST_PRUNED = 1000
+_MOST_PRUNED_BYTES = 512 << 20
+"""Of indexes: what there is no room for is not judged, and stays."""
 
-_QUICK_S = 2.0
-"""A problem that is found so soon is looked for again by the next command: it may be solved by then."""
+_VERIFY_S = 3600.0
+_sound: set[tuple[str, str, float, int]] = set()
+"""What was read by this command, which shows what goes before it removes that."""
+
+_LARGEST_NOTE = 4 << 20
 
 
 def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
@@ -49,31 +53,75 @@ def at_urls(record: RunRecord, *, fresh: bool = False) -> list[Checkpoints]:
 
 
 def _at(url: str, *, fresh: bool) -> Checkpoints:
-    kept = _Kept(url)
-    report = None if fresh else kept.read()
+    kept = Cached(url, "checkpoints", lambda content: checked(CheckpointReport, content))
+    report, problem = kept.find(look, fresh=fresh)
     if report is None:
-        began = time.monotonic()
-        try:
-            report = within(LIMIT_S, url, lambda: look(Place(url)))
-        except (StorageError, OSError) as error:
-            told = str(error).replace("\n", "; ")[:4000]
-            report = made(CheckpointReport, dir=url, newest_complete=None, incomplete=[], all=[], problem=told)
-        if report["problem"] is None or time.monotonic() - began > _QUICK_S:
-            kept.write(report)
-    return Checkpoints(label(url), report)
+        report = made(CheckpointReport, dir=url, newest_complete=None, incomplete=[], all=[])
+    return Checkpoints(label(url), {**report, "dir": url.rstrip("/"), "problem": problem or report["problem"]})
 
 
 def look(place: Place) -> CheckpointReport:
     """Raises StorageError."""
+    return checked(CheckpointReport, _look(place, _MOST, _MOST_CONTENT_BYTES))
+
+
+def _look(place: Place, most: int, room: int) -> CheckpointReport:
+    """`room`: bytes of indexes that are fetched."""
     found = list(place.objects(_DEPTH, lambda name: name == reading.ASIDE))
     with temporary_folder("dtctl-checkpoints-") as folder:
-        _lay_out(place, _wanted(found), folder)
-        report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, _MOST)
+        _lay_out(place, _wanted(found, 2 * most), folder, room)
+        report = reading.inspect(str(folder.path), time.monotonic() + LIMIT_S, most)
+        for one in report["all"]:  # by its files, which are others at the next look
+            one["identity"] = one["identity"] and f"{one['time']}"
         text = json.dumps(report).replace(json.dumps(str(folder.path))[1:-1], place.url)
-    return checked(CheckpointReport, {**json.loads(text), "identity": ""})
+    problem = report["problem"] or (f"only the first {len(found)} objects were looked at" if place.cut else None)
+    return {**json.loads(text), "identity": "", "problem": problem}  # type: ignore[typeddict-item]
 
 
-def _wanted(found: Sequence[Object]) -> list[Object]:
+def prune(url: str, keep: int, *, dry_run: bool, live: bool) -> Pruned:
+    """As a host does in a directory. `live`: a trainer may be saving there, which writes the file `checkpoint` itself.
+
+    Raises StorageError.
+    """
+    place = Place(url, PATIENCE_S)
+    report = _look(place, _MOST_PRUNED, _MOST_PRUNED_BYTES)
+    removed: list[Checkpoint] = []
+    kept: list[Checkpoint] = []
+
+    def is_damaged(one: Checkpoint) -> bool:
+        key = (url, one["prefix"], one["time"], one["size_bytes"])
+        if key not in _sound and not download.verify(Found(url, one, (label(url),)), _VERIFY_S)["problems"]:
+            _sound.add(key)
+        return key not in _sound
+
+    for below, staying, doomed in verifying.divide(report, keep, is_damaged):
+        state = f"{below}/{formats.STATE_FILE}".lstrip("/")
+        text = place.whole(state).decode("utf-8", "surrogateescape")
+        names = {one["prefix"]: one["prefix"].rpartition("/")[2] for one in doomed}
+        going = [one for one in doomed if names[one["prefix"]] != formats.restored_name(text)]
+        kept += [*staying, *(one for one in doomed if one not in going)]
+        removed += going
+        if dry_run or not going:
+            continue
+        if text and not live:
+            for one in going:
+                text = formats.with_renamed(text.strip(), names[one["prefix"]], names[one["prefix"]])
+            place.write(state, text.encode("utf-8", "surrogateescape"))
+        for one in going:
+            for each in reversed(download.objects_of(place, Found(url, one, ("",)))):
+                place.remove(each.name)  # the index first: it makes it a checkpoint
+    return made(
+        Pruned,
+        dir=url,
+        removed=removed,
+        kept=kept,
+        freed_bytes=sum(one["size_bytes"] for one in removed),
+        problem=report["problem"],
+        listed=not live,
+    )
+
+
+def _wanted(found: Sequence[Object], most: int) -> list[Object]:
     """The files of the newest checkpoints, with all that a directory of Orbax holds."""
     groups: dict[str, list[Object]] = {}
     marked = {one.name.rpartition("/")[0] for one in found if one.name.rpartition("/")[2] in formats.ORBAX_MARKS}
@@ -85,26 +133,25 @@ def _wanted(found: Sequence[Object]) -> list[Object]:
     def newness(prefix: str) -> tuple[float, int, str]:
         return max(one.time for one in groups[prefix]), number_in(prefix) or 0, prefix
 
-    newest = sorted(groups, key=newness, reverse=True)[: 2 * _MOST]
+    newest = sorted(groups, key=newness, reverse=True)[:most]
     return [one for prefix in newest for one in groups[prefix]]
 
 
-def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder) -> None:
+def _lay_out(place: Place, wanted: Iterable[Object], folder: Folder, room: int) -> None:
     """Indexes and what else is small with their content, as far as there is room; the newest first."""
-    small: list[str] = []
-    room = _MOST_CONTENT_BYTES
+    small: list[Object] = []
     sizes = {one.name: one for one in wanted}
     for name, one in sizes.items():
         if _is_note(name) and one.size <= min(room, _LARGEST_NOTE if not name.endswith(".index") else room):
-            small.append(name)
+            small.append(one)
             room -= one.size
     contents = place.contents(small)
     for name, one in sorted(sizes.items(), key=lambda each: each[0].count("/")):
-        if name in small and name not in contents:
+        if one in small and name not in contents:
             continue  # it has been removed meanwhile
-        pieces = {0: contents[name]} if name in contents else _ends(place, one)
-        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError):
-            _write(folder, one, pieces)  # a bucket may have `a` and `a/b`
+        # a bucket may have `a` and `a/b`; what is missing has been removed meanwhile
+        with suppress(FileExistsError, NotADirectoryError, IsADirectoryError, Missing):
+            _write(folder, one, {0: contents[name]} if name in contents else _ends(place, one))
 
 
 def _is_note(name: str) -> bool:
@@ -128,27 +175,3 @@ def _write(folder: Folder, one: Object, pieces: dict[int, bytes]) -> None:
         file.flush()
         os.ftruncate(file.fileno(), one.size)
         os.utime(file.fileno(), (one.time, one.time))
-
-
-class _Kept:
-    """What was found at a URL, for the commands of the next minute."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._folder = cache_directory() / "storage"
-        self._name = hashlib.sha256(url.encode()).hexdigest()[:32] + ".json"
-
-    def read(self) -> CheckpointReport | None:
-        try:
-            with Folder(self._folder) as folder:
-                kept = json.loads(folder.read(self._name, 1 << 20))
-            age_s = time.time() - float(kept["time"])
-            report = checked(CheckpointReport, kept["report"])
-        except (OSError, ValueError, KeyError, TypeError, InvalidValue):
-            return None
-        return report if report["dir"].rstrip("/") == self._url.rstrip("/") and 0 <= age_s < EVERY_S else None
-
-    def write(self, report: CheckpointReport) -> None:
-        with suppress(OSError), Folder(self._folder, make=PRIVATE) as folder:
-            content = json.dumps({"time": time.time(), "report": report}).encode()
-            folder.replace(self._name, content, durable=False)

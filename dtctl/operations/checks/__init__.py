@@ -58,8 +58,8 @@ class CheckContext:
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """With tasks, in the order of the file."""
-        return self.plan.hosts
+        """With tasks, in the order of the file, and then spares and arbiters."""
+        return self.plan.members
 
     def host(self, name: str) -> Host:
         return self.plan.cluster.hosts[name]
@@ -103,9 +103,13 @@ class Answers(Generic[F]):
     others: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     """The rounds of all topics."""
 
+    def round(self, number: int) -> Mapping[str, F]:
+        """Empty before it."""
+        return self.rounds[number] if number < len(self.rounds) else {}
+
     @property
     def first(self) -> Mapping[str, F]:
-        return self.rounds[0] if self.rounds else {}
+        return self.round(0)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dtctl.agent.records.values import HOME, paths_of
 from dtctl.agent.records.vitals import Disk, Gpu
 from dtctl.model import TaskId, grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, once, shown
-from dtctl.operations.diagnosis import FULL_BYTES, FULL_SHARE, Finding, commonness, versions
+from dtctl.operations.diagnosis import Finding, commonness, is_full, versions
 from dtctl.operations.diagnosis.gpus import used_by
 from dtctl.plan.hosts import output_places
 from dtctl.plan.roster import TaskPlan
@@ -34,13 +34,13 @@ def ask(context: CheckContext, heard: Answers[Facts]) -> Mapping[str, MachineQue
 def _question(context: CheckContext, host: str) -> MachineQuestion:
     full = not context.brief
     cluster = context.plan.cluster.name if full else None
-    asks_gpus = full or any(task.gpus for task in context.plan.on_host(host))
+    asks_gpus = full or any(task.gpus for task in context.plan.may_run(host))
     return made(MachineQuestion, places=places(context, host), gpus=asks_gpus, rights=full, cluster=cluster)
 
 
 def places(context: CheckContext, host: str) -> list[str]:
     """Where the run writes on a host."""
-    dirs = context.plan.dirs[host]
+    dirs = context.plan.dirs[host] if context.plan.may_run(host) else {}
     written = output_places(context.plan.cluster, dirs)
     return paths_of([*written, *(dirs[name] for name in ("work", "log") if name in dirs)])
 
@@ -89,7 +89,7 @@ def _is(place: str, path: str) -> bool:
 
 
 def disk_row(disk: Disk) -> str | None:
-    if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]):
+    if is_full(disk):
         return "disk_full_before"
     if disk["free_files"] is not None and disk["free_files"] < FEW_INODES:
         return "inodes_gone"

@@ -202,7 +202,7 @@ def parsed(file: Path) -> ast.Module | SyntaxError | None:
 
 def broken_line(command: Sequence[str], code: Path) -> tuple[str, int, str] | None:
     """File, line and words of a syntax error of the program itself, as this Python reads it."""
-    arguments = [argument for argument in command[1:] if argument not in _WITHOUT_VALUE]
+    arguments = arguments_of(command)
     if not arguments or not arguments[0].endswith(".py") or Path(arguments[0]).is_absolute():
         return None
     error = parsed(code / arguments[0])

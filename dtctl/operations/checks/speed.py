@@ -12,6 +12,7 @@ from dtctl.agent.records.kinds import made
 from dtctl.model import grouped
 from dtctl.operations.checks import Answers, CheckContext, Line, Topic, found, software
 from dtctl.operations.diagnosis import Finding
+from dtctl.operations.diagnosis.hosts import taker
 
 SHARE = 0.8
 _SPREADS = 3.0
@@ -90,12 +91,8 @@ def _framework(modules: Sequence[str]) -> str:
     return next((name for name in ("tensorflow", "torch") if name in modules), "")
 
 
-def _measured(heard: Answers[Facts]) -> Mapping[str, Facts]:
-    return heard.rounds[1] if len(heard.rounds) > 1 else {}
-
-
 def judge(context: CheckContext, heard: Answers[Facts]) -> Iterator[Finding]:
-    facts = _measured(heard)
+    facts = heard.round(1)
     problems = grouped((answer["problem"], host) for host, answer in facts.items() if not answer["kind"])
     for problem, hosts in problems.items():
         yield found("speed_not_measured", hosts, said=problem or "it has no Python")
@@ -130,9 +127,7 @@ def _why(answer: Facts, others: list[Facts]) -> dict[str, Any]:
         own, theirs = _text(answer, name), {_text(one, name) for one in others}
         if own and len(theirs) == 1 and theirs not in ({own}, {""}):
             why.update({name: own, f"usual_{name}": theirs.pop()})
-    if answer["busy"]:
-        first = answer["busy"][0]
-        why.update(taker=f"{first['name']} of {first['user']} (pid {first['pid']})", taker_cpus=f"{first['cpu']:.2g}")
+    why.update(taker(answer["busy"]))
     if (answer["machine"]["stolen"] or 0.0) >= _STOLEN:
         why["stolen_share"] = answer["machine"]["stolen"]
     return why
@@ -144,7 +139,7 @@ def _text(answer: Facts, name: str) -> str:
 
 
 def describe(context: CheckContext, heard: Answers[Facts]) -> Iterator[Line]:
-    facts = _measured(heard)
+    facts = heard.round(1)
     yield Line("processors are", {host: answer["model"] for host, answer in facts.items()})
     yield Line("multiplies at_flops", {host: answer["flops"] or None for host, answer in facts.items()})
     slowest = {host: min((one["flops"] for one in answer["gpus"]), default=None) for host, answer in facts.items()}

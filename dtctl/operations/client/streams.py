@@ -77,7 +77,11 @@ class Streams:
         return self._ended.is_set()
 
     def begin(self, host: Host, converse: Converse) -> None:
-        threading.Thread(target=self._keep, args=(host, converse), daemon=True, name=f"stream-{host.name}").start()
+        self.work(host.name, lambda: self._keep(host, converse))
+
+    def work(self, name: str, work: Callable[[], None]) -> None:
+        """What puts things without a conversation, in a thread; it ends by itself when the reader has left."""
+        threading.Thread(target=self._watch, args=(work,), daemon=True, name=f"stream-{name}").start()
 
     def put(self, what: object, size: int = 0) -> None:
         """Called by a conversation, in its thread; returns when there is room, or the reader has left."""
@@ -98,6 +102,13 @@ class Streams:
             if isinstance(item, _Bug):
                 raise item.error
             yield item
+
+    def _watch(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as bug:  # raised in the thread that reads the streams
+            if not self.ended:
+                self.put(_Bug(bug))
 
     def _keep(self, host: Host, converse: Converse) -> None:
         failures = 0
@@ -126,10 +137,6 @@ class Streams:
                     return
                 self._ended.wait(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
                 failures += 1
-            except BaseException as bug:  # raised in the thread that reads the streams
-                if not self.ended:
-                    self.put(_Bug(bug))
-                return
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from dtctl.model import TaskState, grouped
 from dtctl.operations.diagnosis import (
     ENDED,
-    FULL_BYTES,
-    FULL_SHARE,
     Facts,
     Match,
     commonness,
+    is_full,
     versions,
 )
 
 if TYPE_CHECKING:
-    from dtctl.agent.records.vitals import Machine
+    from dtctl.agent.records.vitals import Busy, Machine
     from dtctl.operations.snapshot import TaskStatus
 
 SLOW_SHARE = 0.6
@@ -128,11 +127,15 @@ def _short(facts: Facts, host: str) -> dict[str, Any]:
     if machine is not None:
         found.update(load=f"{machine['load']:.3g}", cpus=machine["cpus"])
         found.update(available_bytes=machine["available_bytes"], memory_bytes=machine["memory_bytes"])
-    if vitals is not None and vitals["busy"]:
-        first = vitals["busy"][0]
-        found["taker"] = f"{first['name']} of {first['user']} (pid {first['pid']})"
-        found["taker_cpus"] = f"{first['cpu']:.2g}"
-    return found
+    return {**found, **taker(vitals["busy"] if vitals is not None else ())}
+
+
+def taker(busy: Sequence[Busy]) -> dict[str, str]:
+    """The process of others that takes most."""
+    if not busy:
+        return {}
+    first = busy[0]
+    return {"taker": f"{first['name']} of {first['user']} (pid {first['pid']})", "taker_cpus": f"{first['cpu']:.2g}"}
 
 
 def full_disks(facts: Facts) -> Iterator[Match]:
@@ -141,7 +144,7 @@ def full_disks(facts: Facts) -> Iterator[Match]:
         ((disk["path"], disk["free_bytes"], disk["size_bytes"]), host)
         for host, vitals in facts.hosts.items()
         for disk in vitals["disks"]
-        if disk["free_bytes"] < min(FULL_BYTES, FULL_SHARE * disk["size_bytes"]) or disk["free_files"] == 0
+        if is_full(disk) or disk["free_files"] == 0
     )
     for (path, free_bytes, size_bytes), hosts in found.items():
         yield Match((), tuple(hosts), {"where": path, "free_bytes": free_bytes, "size_bytes": size_bytes})
@@ -171,7 +174,11 @@ def diverged(facts: Facts) -> Iterator[Match]:
     bad = [task for task in bad if task.state not in ENDED]
     if bad:
         step = {} if bad[0].entry["step"] is None else {"step": bad[0].entry["step"]}
-        yield Match(tuple(task.id for task in bad), _hosts(bad), {"loss": bad[0].entry["loss"], **step})
+        yield Match(
+            tuple(task.id for task in bad),
+            tuple(dict.fromkeys(task.host for task in bad)),
+            {"loss": bad[0].entry["loss"], **step},
+        )
         return
     for host, vitals in facts.hosts.items():
         for one in vitals["diverged"]:
@@ -179,10 +186,6 @@ def diverged(facts: Facts) -> Iterator[Match]:
                 (), (host,), {"loss": "not finite", "tag": one["tag"], "path": one["path"], "step": one["step"]}
             )
             return
-
-
-def _hosts(tasks: list[TaskStatus]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(task.host for task in tasks))
 
 
 def throttled(facts: Facts) -> Iterator[Match]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import platform
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from dtctl.model import TaskId
 from dtctl.operations.client.persistent import NotAsked, PersistentTransport, RecordingTransport, for_one_command
 from dtctl.operations.events import EventHistory, read_events
 from dtctl.operations.goodput import Goodput, goodput_of, points_of
-from dtctl.operations.metrics import Metrics, Point, Series, read_metrics
+from dtctl.operations.metrics import Metrics, Series, rates_of, read_metrics
 from dtctl.operations.report.configuration import Configuration, read_configuration
 from dtctl.operations.report.timeline import Timeline
 from dtctl.operations.report.timeline import timeline as timeline_of
@@ -207,11 +207,7 @@ def rates(series: Iterable[Series]) -> Iterable[Series]:
         if len(one.points) > len(fullest[key].points if key in fullest else ()):
             fullest[key] = one
     for one in fullest.values():
-        points = [
-            Point(after.step, after.time, (after.step - before.step) / (after.time - before.time))
-            for before, after in pairwise(one.points)
-            if after.step > before.step and after.time > before.time
-        ]
+        points = [point for point in rates_of(one.points) if math.isfinite(point.value)]
         if points:
             values = [point.value for point in points]
             yield dataclasses.replace(

@@ -1,4 +1,4 @@
-"""What lies at a storage URL, listed and read on this machine by fsspec. Nothing is written or removed there.
+"""What lies at a storage URL, or in a directory of this machine: listed, read, written and removed by fsspec.
 
 The readers of TensorFlow's formats (dtctl/agent/checkpoints, dtctl/agent/metrics) read files: what they need of a place
 is copied into a directory here (../checkpoints/urls.py, events.py), and they judge it as they judge one on a host.
@@ -6,37 +6,57 @@ is copied into a directory here (../checkpoints/urls.py, events.py), and they ju
 
 from __future__ import annotations
 
-import threading
+import errno
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
+from dtctl.agent.records.values import normal_url
 from dtctl.errors import DtctlError
 
 MOST_OBJECTS = 100_000
 MOST_DIRECTORIES = 200
 PIECE_BYTES = 8 << 20
-EVERY_S = 60.0
-"""A place is listed once in so long at most, unless somebody asks for its checkpoints."""
+PATIENCE_S = 90.0
+"""So long is tried again what a server that is overloaded or away refuses to a command that needs it."""
 
-LIMIT_S = 30.0
-"""For a listing and what is read with it."""
+_LONGEST_PAUSE_S = 15.0
 
 T = TypeVar("T")
 
 _SYSTEMS = {"gs": ("gcsfs.core", "GCSFileSystem"), "s3": ("s3fs", "S3FileSystem")}
 """gcsfs.GCSFileSystem asks by gRPC for what is not needed here. Others as fsspec knows them."""
 
-_EXTRAS = {"gs": "dtctl[gs]", "s3": "dtctl[s3]", "hdfs": "dtctl[hdfs]", "viewfs": "dtctl[hdfs]"}
-_PACKAGES = {"webhdfs": "fsspec requests"}
-_AZURE = "adlfs"
+_EXTRAS = {"gs": "gs", "s3": "s3", "hdfs": "hdfs", "viewfs": "hdfs", "webhdfs": "hdfs"}
+"""Others are Azure's."""
+
+_PASSING_CODES = frozenset({408, 429, 500, 502, 503, 504})
+_PASSING = frozenset(
+    {
+        *("ConnectionError", "TimeoutError", "Timeout", "IncompleteRead"),
+        *("ClientConnectionError", "ClientPayloadError"),  # aiohttp
+        *("EndpointConnectionError", "ConnectionClosedError", "HTTPClientError"),  # botocore
+        *("ServiceRequestError", "ServiceResponseError"),  # azure.core
+    }
+)
+"""Names of exceptions of libraries that need not be installed."""
 
 
 class StorageError(DtctlError):
-    """A storage URL cannot be listed or read from here."""
+    """What lies at a storage URL cannot be listed, read or written from here."""
+
+
+class Missing(StorageError):
+    """There is no such object."""
+
+
+class _Short(ConnectionError):
+    """Other bytes have come than were asked for."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +75,29 @@ def label(url: str) -> str:
 
 
 class Place:
-    """One URL. Raises StorageError in the words of the library that was asked."""
+    """One URL, or a directory of this machine. Raises StorageError in the words of the library that was asked.
 
-    def __init__(self, url: str) -> None:
-        self.url = url.rstrip("/")
-        with self._told():
-            kind = _system(self.url.partition(":")[0])
-            self._system = kind(
-                **kind._get_kwargs_from_urls(self.url), use_listings_cache=False, skip_instance_cache=True
-            )
-            self._path = str(kind._strip_protocol(self.url))
+    `patience_s`: how long is tried again what may pass.
+    """
+
+    def __init__(self, url: str, patience_s: float = 0.0) -> None:
+        self.url = normal_url(url)
+        self.cut = False
+        """There are more objects than `objects` has given."""
+        self._patience_s = patience_s
+        self._system, self._path = self._ask(self._open)
+
+    def _open(self) -> tuple[Any, str]:
+        kind = _system(self.url.partition("://")[0] if "://" in self.url else "file")
+        given = kind._get_kwargs_from_urls(self.url)
+        return kind(**given, use_listings_cache=False, skip_instance_cache=True), str(kind._strip_protocol(self.url))
 
     def objects(self, depth: int, is_left_out: Callable[[str], bool] = lambda name: False) -> Iterator[Object]:
         """Those in it and in the directories below, so many levels of them. A place where nothing is yet has none."""
-        left = [("", 0)]
+        left, self.cut = [("", 0)], False
         for _ in range(MOST_DIRECTORIES):
             if not left:
-                break
+                return
             below, level = left.pop(0)
             for entry in self._listed(below):
                 name = str(entry["name"]).rstrip("/").rpartition("/")[2]
@@ -81,63 +107,106 @@ class Place:
                     yield Object(below + name, int(entry.get("size") or 0), _time(entry), _version(entry))
                 elif level < depth and not is_left_out(name):
                     left.append((f"{below}{name}/", level + 1))
+        self.cut = self.cut or bool(left)
 
     def _listed(self, below: str) -> list[Mapping[str, Any]]:
-        path = f"{self._path}/{below}".rstrip("/")
+        path = self._at(below).rstrip("/")
         try:
-            with self._told():
-                found: list[Mapping[str, Any]] = self._system.ls(path, detail=True)
-        except StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return []
-            raise
+            found: list[Mapping[str, Any]] = self._ask(lambda: self._system.ls(path, detail=True))
+        except Missing:
+            return []
         own = [entry for entry in found if str(entry["name"]).strip("/") != path.strip("/")]
+        self.cut = self.cut or len(own) > MOST_OBJECTS
         return own[:MOST_OBJECTS]
 
-    def contents(self, names: Iterable[str]) -> dict[str, bytes]:
-        """Of small objects, many at once; of those that are there."""
-        paths = {f"{self._path}/{name}": name for name in names}
-        if not paths:
-            return {}
-        with self._told():
-            found = self._system.cat(list(paths), on_error="omit")
-        if isinstance(found, bytes):  # of one alone
-            return {next(iter(paths.values())): found}
-        return {paths[path]: data for path, data in found.items() if path in paths}
+    def contents(self, wanted: Iterable[Object]) -> dict[str, bytes]:
+        """Of small objects, many at once; of those that are still there."""
+        sizes = {one.name: one.size for one in wanted}
+        full = [name for name, size in sizes.items() if size]
+
+        def read() -> list[bytes | Exception]:
+            ends = [sizes[name] for name in full]
+            found: list[bytes | Exception] = self._system.cat_ranges(
+                [self._at(name) for name in full], [0] * len(full), ends, on_error="return"
+            )
+            for one, end in zip(found, ends, strict=True):
+                if isinstance(one, Exception) and not isinstance(one, FileNotFoundError):
+                    raise one  # that it cannot be read does not mean that it is gone
+                _refuse_short(one, end)
+            return found
+
+        found = zip(full, self._ask(read), strict=True) if full else ()
+        return {
+            **{name: b"" for name, size in sizes.items() if not size},
+            **{name: data for name, data in found if isinstance(data, bytes)},
+        }
 
     def piece(self, name: str, begin: int, end: int) -> bytes:
-        with self._told():
-            return bytes(self._system.cat_file(f"{self._path}/{name}", start=begin, end=end))
+        def read() -> bytes:
+            data = bytes(self._system.cat_file(self._at(name), start=begin, end=end)) if end > begin else b""
+            _refuse_short(data, end - begin)
+            return data
+
+        return self._ask(read)
+
+    def whole(self, name: str) -> bytes:
+        """Of a small object, whatever its size is by now; empty where there is none."""
+        try:
+            return self._ask(lambda: bytes(self._system.cat_file(self._at(name))))
+        except Missing:
+            return b""
 
     def pieces(self, one: Object, offset: int = 0) -> Iterator[tuple[int, bytes]]:
         """Its content from there on, each piece with its own offset."""
         while offset < one.size:
             data = self.piece(one.name, offset, min(offset + PIECE_BYTES, one.size))
-            if not data:
-                return  # it has become shorter meanwhile
             yield offset, data
             offset += len(data)
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Each library and storage has exceptions of its own."""
-        try:
-            yield
-        except ImportError as error:
-            raise StorageError(
-                f"{self.url} cannot be opened here: {error}", hint=f"pip install {self._needs}"
-            ) from error
-        except Exception as error:
-            why = " ".join(str(error).split())[:500] or type(error).__name__
-            raise StorageError(
-                f"{self.url} cannot be read from this machine: {why}",
-                hint="dtctl needs credentials here, too: those of your own account that may list and read",
-            ) from error
+    def upload(self, name: str, file: Path, report: Callable[[int], None]) -> None:
+        """`report` gets how many bytes of it are there."""
+        from fsspec.callbacks import Callback
 
-    @property
-    def _needs(self) -> str:
-        scheme = self.url.partition(":")[0]
-        return f"'{_EXTRAS[scheme]}'" if scheme in _EXTRAS else _PACKAGES.get(scheme, f"fsspec {_AZURE}")
+        told = Callback(hooks={"bytes": lambda size, value, **_: report(value)})
+        self._ask(lambda: self._system.put_file(str(file), self._at(name), callback=told))
+
+    def write(self, name: str, data: bytes) -> None:
+        self._ask(lambda: self._system.pipe_file(self._at(name), data))
+
+    def remove(self, name: str) -> None:
+        """One that is gone already is as good."""
+        with suppress(Missing):
+            self._ask(lambda: self._system.rm_file(self._at(name)))
+
+    def _at(self, name: str) -> str:
+        return f"{self._path}/{name}"
+
+    def _ask(self, work: Callable[[], T]) -> T:
+        """Each library and storage has exceptions of its own."""
+        until, pause_s = time.monotonic() + self._patience_s, 1.0
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                passes = is_passing(error)
+                if not passes or time.monotonic() + pause_s > until:
+                    raise self._error(error, passes) from error
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _error(self, error: Exception, passes: bool) -> StorageError:
+        if isinstance(error, ImportError):
+            extra = _EXTRAS.get(self.url.partition(":")[0], "azure")
+            return StorageError(f"{self.url} cannot be opened here: {error}", hint=f"pip install 'dtctl[{extra}]'")
+        why = " ".join(str(error).split())[:500] or type(error).__name__
+        if isinstance(error, FileNotFoundError):
+            return Missing(f"{self.url}: there is no {why}")
+        return StorageError(
+            f"{self.url} cannot be used from this machine: {why}",
+            hint="the next command tries again"
+            if passes
+            else "dtctl needs credentials here, too: those of your own account that may list, read and write",
+        )
 
 
 def _system(scheme: str) -> Any:
@@ -147,9 +216,19 @@ def _system(scheme: str) -> Any:
     return import_module("fsspec").get_filesystem_class(scheme)
 
 
+def _refuse_short(data: object, size: int) -> None:
+    """fsspec's WebHDFS takes an error of a data node for content."""
+    if isinstance(data, bytes) and len(data) != size:
+        raise _Short(f"{len(data)} bytes have come, and {size} were asked for")
+
+
 def _is_name(name: str) -> bool:
     """It may become that of a file here."""
-    return name not in ("", ".", "..") and "\0" not in name and len(name.encode("utf-8", "surrogateescape")) <= 255
+    return (
+        name not in ("", ".", "..")
+        and not {"\0", "/"} & set(name)
+        and len(name.encode("utf-8", "surrogateescape")) <= 255
+    )
 
 
 def _time(entry: Mapping[str, Any]) -> float:
@@ -169,22 +248,16 @@ def _version(entry: Mapping[str, Any]) -> str:
     return str(named or f"{entry.get('size')}-{_time(entry)}")[:100]
 
 
-def within(limit_s: float, url: str, work: Callable[[], T]) -> T:
-    """What `work` returns, or raises; StorageError if it takes longer. It is then left to itself."""
-    found: list[T] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            found.append(work())
-        except BaseException as error:
-            raised.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if raised:
-        raise raised[0]
-    if not found:
-        raise StorageError(f"{url} did not answer within {limit_s:g} s")
-    return found[0]
+def is_passing(error: BaseException | None) -> bool:
+    """A server or a network that may do in a moment what it did not do now."""
+    while error is not None:
+        response: Any = getattr(error, "response", None)
+        of_boto = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
+        codes = (getattr(error, "code", None), getattr(error, "status", None), getattr(error, "status_code", None))
+        for code in (*codes, getattr(response, "status_code", None), of_boto):
+            if str(code).isdecimal() and int(str(code)) in _PASSING_CODES:
+                return True
+        if getattr(error, "errno", None) == errno.EBUSY or _PASSING & {one.__name__ for one in type(error).__mro__}:
+            return True  # s3fs makes EBUSY of SlowDown
+        error = error.__cause__
+    return False

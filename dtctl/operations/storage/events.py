@@ -6,69 +6,78 @@ The copies stay in the cache of this machine from one command to the next, so th
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import shutil
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import astuple
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from dtctl.agent.metrics.reading import Reader
-from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.metrics import MetricsResult
+from dtctl.agent.records.kinds import InvalidValue, checked
+from dtctl.agent.records.metrics import FolderPoints, MetricsResult
+from dtctl.errors import DtctlError
 from dtctl.folder import PRIVATE, Folder
+from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.run_record import RunRecord
-from dtctl.operations.storage import EVERY_S, LIMIT_S, Object, Place, StorageError, label, within
+from dtctl.operations.storage import Object, Place, StorageError, label
+from dtctl.operations.storage.cached import EVERY_S, LIMIT_S, Cached, url_hash, within
 from dtctl.paths import cache_directory
 
 MARK = "tfevents"
 _DEPTH = 3
+_FETCH_S = 20.0
 _MOST_BYTES = 256 << 20
-"""That one look fetches."""
+"""That one look fetches, as long as it does not take longer."""
 
 _READ_S = 20.0
+_TICK_S = 0.5
 _KEPT_S = 30 * 86400.0
 """What nobody has looked at for so long is removed."""
 
 
-def at_urls(record: RunRecord, run: str, tags: list[str] | None, points: int) -> dict[str, MetricsResult]:
+def at_urls(record: RunRecord, run: str, tags: Sequence[str], points: int) -> dict[str, MetricsResult]:
     """By bucket, as a host would report it; what cannot be read is among the problems."""
-
-    def wanted(tag: str) -> bool:
-        return not tags or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in tags)
-
     found: dict[str, MetricsResult] = {}
     for url in record.event_urls:
-        answer = _at(url, run, wanted, points)
+        answer = _at(url, run, tags, points)
         before = found.get(label(url))
         found[label(url)] = answer if before is None else _together(before, answer)
     return found
 
 
-def _at(url: str, run: str, wanted: Callable[[str], bool], points: int) -> MetricsResult:
+def _at(url: str, run: str, tags: Sequence[str], points: int) -> MetricsResult:
     copies = Copies(url)
     problems = []
     try:
-        left = within(LIMIT_S * 2, url, copies.refresh)
-        if left:
+        if left := copies.refresh():
             problems.append({"path": url, "problem": f"{left} bytes are not fetched yet; the next command continues"})
     except (StorageError, OSError) as error:
         problems.append({"path": url, "problem": str(error)[:4000]})
-    reader = Reader([str(copies.files)], str(copies.directory) if copies.directory.is_dir() else None)
+    reader = copies.reader()
     reader.look_until_all_is_read(_READ_S)
     reader.keep()
-    folders = [{**one, "dir": url, "identity": url} for one in reader.series(wanted, points)]
     result = {
         "run": run,
         "time": time.time(),
         "dirs": [url],
-        "folders": folders,
+        "folders": _of_url(url, reader.series(_wanted(tags), points)),
         "problems": [*problems, *reader.problems()],
         "unread_bytes": reader.unread_bytes,
         "omitted": reader.omitted,
     }
     return checked(MetricsResult, result)
+
+
+def _wanted(tags: Sequence[str]) -> Callable[[str], bool]:
+    return lambda tag: not tags or any(tag == pattern or fnmatchcase(tag, pattern) for pattern in tags)
+
+
+def _of_url(url: str, folders: Iterable[FolderPoints]) -> list[FolderPoints]:
+    return [{**one, "dir": url, "identity": url} for one in folders]
 
 
 def _together(one: MetricsResult, other: MetricsResult) -> MetricsResult:
@@ -82,35 +91,95 @@ def _together(one: MetricsResult, other: MetricsResult) -> MetricsResult:
     }
 
 
+def follow(
+    urls: Sequence[str],
+    tags: Sequence[str],
+    points: int,
+    streams: Streams,
+    ended: threading.Event,
+    put: Callable[[str, Sequence[FolderPoints], bool], None],
+) -> None:
+    """`put` gets a bucket, its new points, and whether these are the first; until `ended`."""
+    readers: dict[str, Reader] = {}
+
+    def read(url: str, copies: Copies) -> None:
+        first = url not in readers
+        reader = readers.setdefault(url, copies.reader())
+        reader.look_until_all_is_read(_READ_S)
+        found = reader.series(_wanted(tags), points) if first else reader.new_points(_wanted(tags))
+        if first:
+            reader.forget_new()
+        put(label(url), _of_url(url, found), first)
+
+    keep_up(urls, streams, ended, read)
+
+
+def keep_up(urls: Sequence[str], streams: Streams, ended: threading.Event, each: Callable[[str, Copies], None]) -> None:
+    """Fetches what is new once a minute, until `ended`, and then once more; `each` is called when it is here."""
+    failing: set[str] = set()
+    while not streams.ended:
+        last = ended.is_set()
+        for url in urls:
+            copies = Copies(url)
+            try:
+                copies.refresh_all(streams, fresh=last)
+                if url in failing:
+                    failing.discard(url)
+                    streams.put(Reconnected(label(url)))
+            except (StorageError, OSError) as error:
+                if url not in failing:
+                    failing.add(url)
+                    streams.put(Disconnected(label(url), DtctlError(str(error), hint=getattr(error, "hint", ""))))
+            each(url, copies)
+        if last:
+            return
+        until = time.monotonic() + EVERY_S
+        while time.monotonic() < until and not (streams.ended or ended.is_set()):
+            ended.wait(_TICK_S)
+
+
 class Copies:
     """Of the event files at one URL, in `files`."""
 
     def __init__(self, url: str) -> None:
         self._url = url
         self._base = cache_directory() / "storage"
-        self.directory = self._base / f"events-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:32]}"
+        self.directory = self._base / f"events-{url_hash(url)}"
         self.files = self.directory / "files"
+        self._listing = Cached(url, "events", _checked_listing)
 
-    def refresh(self) -> int:
-        """Fetches what is new, once a minute at most; how many bytes are left. Raises StorageError, OSError."""
+    def reader(self) -> Reader:
+        return Reader([str(self.files)], str(self.directory) if self.directory.is_dir() else None)
+
+    def refresh_all(self, streams: Streams, *, fresh: bool = False) -> None:
+        """As `refresh`, again and again, as long as that fetches more."""
+        left, before = self.refresh(fresh=fresh), None
+        while left and left != before and not streams.ended:
+            left, before = self.refresh(), left
+
+    def refresh(self, *, fresh: bool = False) -> int:
+        """Fetches what is new by a listing of the last minute; how many bytes are left. Raises StorageError, OSError.
+
+        `fresh`: by a new listing.
+        """
+        return within(LIMIT_S + 2 * _FETCH_S, self._url, lambda: self._refresh(fresh))
+
+    def _refresh(self, fresh: bool) -> int:
         with (
             Folder(self.directory, make=PRIVATE) as kept,
             kept.below(self.files.name, make=PRIVATE) as files,
             _locked(kept) as free,
         ):
-            looked = kept.find("looked")
-            age_s = time.time() - looked.st_mtime if looked is not None else EVERY_S
-            if not free or 0 <= age_s < EVERY_S:
+            if not free:
                 return 0
             self._forget_old()
-            place = Place(self._url)
-            there = [one for one in place.objects(_DEPTH) if MARK in one.name.rpartition("/")[2]]
-            left = 0
-            for one, room in _with_room(there, files):
-                with suppress(NotADirectoryError, IsADirectoryError):  # a bucket may have `a` and `a/b`
-                    left += _copy(place, one, files, room)
-            if not left:
-                kept.replace("looked", b"")
+            kept.replace("looked", b"")
+            listed, problem = self._listing.find(_event_files, fresh=fresh)
+            lacking, left = list(_with_room(_objects(listed or []), files)), 0
+            if any(room for _, room in lacking):
+                left = _copy_all(Place(self._url), lacking, files)
+            if problem:
+                raise StorageError(problem)
         return left
 
     def _forget_old(self) -> None:
@@ -118,6 +187,21 @@ class Copies:
             with suppress(OSError):
                 if other != self.directory and time.time() - (other / "looked").stat().st_mtime > _KEPT_S:
                     shutil.rmtree(other)
+
+
+def _event_files(place: Place) -> list[Any]:
+    return [list(astuple(one)) for one in place.objects(_DEPTH) if MARK in one.name.rpartition("/")[2]]
+
+
+def _objects(listing: list[Any]) -> list[Object]:
+    return [Object(str(name), int(size), float(when), str(version)) for name, size, when, version in listing]
+
+
+def _checked_listing(kept: Any) -> list[Any]:
+    try:
+        return [list(astuple(one)) for one in _objects(kept)]
+    except (TypeError, ValueError):
+        raise InvalidValue("a listing", kept) from None
 
 
 def _with_room(there: list[Object], files: Folder) -> Iterator[tuple[Object, int]]:
@@ -137,7 +221,15 @@ def _size(path: Path) -> int:
         return 0
 
 
-def _copy(place: Place, one: Object, files: Folder, room: int) -> int:
+def _copy_all(place: Place, lacking: Iterable[tuple[Object, int]], files: Folder) -> int:
+    left, until = 0, time.monotonic() + _FETCH_S
+    for one, room in lacking:
+        with suppress(NotADirectoryError, IsADirectoryError):  # a bucket may have `a` and `a/b`
+            left += _copy(place, one, files, room, until)
+    return left
+
+
+def _copy(place: Place, one: Object, files: Folder, room: int, until: float) -> int:
     """Adds what the object has grown by, so many bytes at most; how many are left. A shorter one begins anew."""
     directory, _, name = one.name.rpartition("/")
     with files.below(directory, make=PRIVATE) as folder:
@@ -146,14 +238,14 @@ def _copy(place: Place, one: Object, files: Folder, room: int) -> int:
             folder.unlink(name)
             known = None
         have = known.st_size if known is not None else 0
-        if room <= 0:
+        if room <= 0 or time.monotonic() > until:
             return one.size - have
         with folder.append(name) as file:
             for _, data in place.pieces(one, have):
                 file.write(data)
                 have += len(data)
                 room -= len(data)
-                if room <= 0:
+                if room <= 0 or time.monotonic() > until:
                     break
     return max(0, one.size - have)
 

@@ -7,8 +7,10 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
-from typing import Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from dtctl.agent.records.metrics import FolderAt
 from dtctl.agent.records.tensorboard import MOST_FOLDERS, CaughtUp, EventDirsResult, EventFile
@@ -20,12 +22,16 @@ from dtctl.operations.client.plausible import check_run, wrong
 from dtctl.operations.client.streams import Disconnected, Reconnected, Streams
 from dtctl.operations.metrics import Key, key_of
 from dtctl.operations.run_record import RunRecord
+from dtctl.operations.storage import label
 from dtctl.transport.seam import Session, Transport
 
-Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here"]
+if TYPE_CHECKING:
+    from dtctl.operations.storage.events import Copies as StorageCopies
+
+Choice = Literal["asked", "no_tensorboard", "several_hosts", "one_host", "no_files", "not_here", "storage"]
 """Why it runs where it does: `asked` for copies; the files are on `one_host`; they are on `several_hosts`, or that
-host has `no_tensorboard`; there are `no_files` yet; they are on several hosts, and there is no TensorBoard here
-(`not_here`)."""
+host has `no_tensorboard`; there are `no_files` yet; the run writes to `storage`; they are on several hosts or there,
+and there is no TensorBoard here (`not_here`)."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +45,13 @@ class EventFileSources:
 
 @dataclass(frozen=True)
 class Location:
-    """`host` None: here, on copies from `sources`. `left_out`: hosts whose event files are not shown."""
+    """`host` None: here, on copies from `sources` and `urls`. `left_out`: hosts and buckets that are not shown."""
 
     host: str | None
     choice: Choice
     sources: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+    urls: tuple[str, ...] = ()
 
 
 def find_event_files(record: RunRecord, transport: Transport) -> EventFileSources:
@@ -62,8 +69,13 @@ def find_event_files(record: RunRecord, transport: Transport) -> EventFileSource
     )
 
 
-def choose(found_files: EventFileSources, coordinator: str, *, copy: bool, here: bool) -> Location:
-    """`here`: this machine has TensorBoard. Raises PreflightError where there is none that could show them."""
+def choose(
+    found_files: EventFileSources, coordinator: str, *, copy: bool, here: bool, urls: Sequence[str] = ()
+) -> Location:
+    """`urls`: where the run writes besides; `here`: this machine has TensorBoard.
+
+    Raises PreflightError where there is none that could show them.
+    """
     order = sorted(found_files.answers, key=lambda host: (host != coordinator, host))
     every = {key for host in order for key in keys_of(found_files.answers[host])}
     whole = [host for host in order if keys_of(found_files.answers[host]) == every]
@@ -71,7 +83,11 @@ def choose(found_files: EventFileSources, coordinator: str, *, copy: bool, here:
     if copy:
         if not here:
             raise none_here()
-        return Location(None, "asked", _sources(found_files, order))
+        return Location(None, "asked", _sources(found_files, order), urls=tuple(urls))
+    if urls and here:
+        return Location(None, "storage", _sources(found_files, order), urls=tuple(urls))
+    if able and urls:
+        return Location(able[0], "not_here", left_out=tuple(dict.fromkeys(map(label, urls))))
     if able:
         return Location(able[0], "one_host" if every else "no_files")
     if here:
@@ -127,7 +143,7 @@ _LONGEST_NAME = 255
 
 @dataclass(frozen=True)
 class Copied:
-    """All that a host had when it was asked is here."""
+    """All that a host, or a storage URL, had when it was asked is here."""
 
     host: str
     files: int
@@ -196,6 +212,12 @@ class Copies:
             if (answer["inode"], answer["offset"]) != (file.inode, file.size):
                 raise wrong("offset", f"{file.size} of the file that was begun", answer["offset"])
             self._write(file, data)
+
+    def show(self, url: str, files: Path) -> None:
+        """The copies of what lies at a storage URL, which are kept (../storage/events.py)."""
+        with self._lock:
+            if not self._closed and ("", url) not in self._labels:
+                self._shown.link(self._label("", url), files)
 
     def _file(self, host: str, answer: EventFile) -> _File:
         place = (host, answer["dir"], answer["name"], answer["file"])
@@ -279,9 +301,21 @@ def follow_copies(
         for name in place.sources:
             host, own = record.route_to(name), without(name, place.sources, found_files.answers)
             streams.begin(host, CopyStream(record, host, copies, streams, own).converse)
+        if place.urls:
+            streams.work("storage", partial(_follow_urls, place.urls, copies, streams))
         for answer in streams.all(TICK_S):
             assert answer is None or isinstance(answer, Copied | Disconnected | Reconnected)
             yield answer
+
+
+def _follow_urls(urls: Sequence[str], copies: Copies, streams: Streams) -> None:
+    from dtctl.operations.storage.events import keep_up
+
+    def show(url: str, kept: StorageCopies) -> None:
+        copies.show(url, kept.files)
+        streams.put(Copied(url, 0))
+
+    keep_up(urls, streams, threading.Event(), show)
 
 
 def without(host: str, sources: Sequence[str], answers: Mapping[str, EventDirsResult]) -> list[FolderAt]:

@@ -168,7 +168,7 @@ class UpResult:
     checked: Checked | None = None
     """What the checks sent along with the start found."""
     absent: Mapping[str, DtctlError] = field(default_factory=dict)
-    """Hosts that the run continues without, and why."""
+    """Hosts that the run continues without, spares and arbiters too, and why."""
     unconfirmed: Mapping[str, DtctlError] = field(default_factory=dict)
     """Hosts that did not confirm that they keep the run, and why."""
     lead: Session | None = None

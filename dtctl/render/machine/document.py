@@ -118,6 +118,9 @@ def plan(
         **picked(value, "lead success"),
         "strategy": value.strategy.value,
         "coordinator": picked(value.coordinator, "host address"),
+        "voters": [voter["host"] for voter in value.voters],
+        "spares": {spare: list(seats) for spare, seats in value.seats.items()},
+        "replaceSeconds": value.cluster.recovery.replace_s,
         "stages": [
             {
                 **picked(stage, "name tasks"),
@@ -175,6 +178,7 @@ def known_runs(known: KnownRuns) -> dict[str, Any]:
     return {
         "runs": [known_run(run) for run in known.runs],
         "damaged": [picked(one, "host run problem") for one in known.damaged],
+        "foreign": [picked(one, "run account hosts") for one in known.foreign],
         "errors": errors(known.errors),
     }
 
@@ -230,10 +234,11 @@ def gc(result: GcResult, *, dry_run: bool) -> dict[str, Any]:
 
 
 def errors(found: Mapping[str, DtctlError]) -> list[dict[str, Any]]:
-    return [
-        {"host": host, "code": getattr(error, "code", None), **picked(error, "summary=error detail hint")}
-        for host, error in found.items()
-    ]
+    return [{"host": host, **error_fields(error)} for host, error in found.items()]
+
+
+def error_fields(error: DtctlError) -> dict[str, Any]:
+    return {"code": getattr(error, "code", None), **picked(error, "summary=error detail hint")}
 
 
 def problems(found: Sequence[Problem]) -> list[dict[str, Any]]:

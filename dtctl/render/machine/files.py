@@ -97,14 +97,14 @@ def data_states(found: Mapping[str, Sequence[PlaceState]]) -> list[dict[str, Any
 
 def data_pushed(found: Mapping[str, Sequence[PushedData]]) -> list[dict[str, Any]]:
     return [
-        {**_place(one.place), **document.picked(one, "files"), **_counts(one)}
+        {
+            **_place(one.place),
+            **document.picked(one, "files"),
+            **document.picked(one.answer, "bundle sent_files found_files removed_files"),
+        }
         for each in found.values()
         for one in each
     ]
-
-
-def _counts(one: PushedData) -> dict[str, Any]:
-    return document.picked(one.answer, "bundle sent_files found_files removed_files")
 
 
 def data_dropped(found: Mapping[str, Sequence[DataDropped]]) -> list[dict[str, Any]]:

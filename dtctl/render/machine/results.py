@@ -143,10 +143,7 @@ def comparison(found: Comparison) -> dict[str, Any]:
             {"key": key, "values": dict(zip(found.runs, values, strict=True))}
             for key, values in found.differences.items()
         ],
-        "errors": [
-            {"run": run, "code": getattr(error, "code", None), **document.picked(error, "summary=error detail hint")}
-            for run, error in found.errors.items()
-        ],
+        "errors": [{"run": run, **document.error_fields(error)} for run, error in found.errors.items()],
     }
 
 

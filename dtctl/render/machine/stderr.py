@@ -60,10 +60,5 @@ def note(text: str, next_steps: Sequence[str] = ()) -> None:
 
 def _fields(found: DtctlError) -> dict[str, Any]:
     """`hintOf`: the host whose words the hint is."""
-    return {
-        "error": found.summary,
-        "detail": found.detail,
-        "hint": found.hint,
-        "hintOf": found.host or None if isinstance(found, AgentError) else None,
-        "code": getattr(found, "code", None),
-    }
+    own = document.error_fields(found)
+    return {**own, "hintOf": found.host or None if isinstance(found, AgentError) else None}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from markupsafe import Markup
 
 from dtctl import __version__
 from dtctl.operations.report import MARK, Report
 from dtctl.render.format import local_time
-from dtctl.render.report.html import Html, joined, tag
+from dtctl.render.report.html import templates
 from dtctl.render.report.sections import sections as sections_of
 from dtctl.render.terminal import console
 
@@ -24,32 +25,20 @@ STYLE = Path(__file__).with_name("report.css").read_text("utf-8")
 
 def page(report: Report, compared: Comparison | None = None) -> str:
     """`compared`: with other runs."""
-    record = report.status.record
-    run = record.run or record.cluster
-    parts = sections_of(report, compared)
-    head = tag(
-        "head",
-        tag("meta", charset="utf-8"),
-        tag("meta", http_equiv="Content-Security-Policy", content=policy()),
-        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        tag("meta", name="referrer", content="no-referrer"),
-        tag("title", f"{run}: {report.status.verdict.outcome.value}"),
-        tag("style", Html(STYLE)),
+    return (
+        templates()
+        .get_template("page.html")
+        .render(
+            report=report,
+            mark=Markup(MARK),
+            run=report.status.record.run or report.status.record.cluster,
+            policy=policy(),
+            style=Markup(STYLE),
+            about=about(report),
+            parts=sections_of(report, compared),
+            version=__version__,
+        )
     )
-    body = tag(
-        "body",
-        tag("a", "To the result", href="#result", class_="skip"),
-        tag("header", tag("h1", run), tag("p", about(report), class_="soft")),
-        nav({at: name for at, name, _ in parts}),
-        tag("main", [section(at, name, held) for at, name, held in parts]),
-        tag("footer", tag("p", f"dtctl {__version__}")),
-    )
-    return f"<!DOCTYPE html>\n{MARK} -->\n" + tag("html", head, body, lang="en") + "\n"
-
-
-def nav(headings: Mapping[str, str]) -> Html:
-    links = [tag("li", tag("a", name, href=f"#{at}")) for at, name in headings.items()]
-    return tag("nav", tag("ul", links), aria_label="Sections")
 
 
 def put(text: str) -> None:
@@ -72,7 +61,3 @@ def about(report: Report) -> str:
     record = report.status.record
     began = f", started {local_time(record.created)}" if record.created else ""
     return f"cluster {record.cluster}{began}; as of {local_time(report.status.time or report.made)}"
-
-
-def section(at: str, name: str, held: Html) -> Html:
-    return tag("section", tag("h2", name, id=f"{at}-heading"), joined(held), id=at, aria_labelledby=f"{at}-heading")

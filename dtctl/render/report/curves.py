@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
+from dtctl.model import grouped
 from dtctl.operations.metrics import Series
 from dtctl.operations.report import Report
-from dtctl.render.format import count
-from dtctl.render.report.html import Html, curves, joined, scaled, tag
+from dtctl.render.metrics import names
+from dtctl.render.report.html import scaled
 
 MOST_FIGURES = 40
 MOST_CURVES = 6
@@ -17,30 +19,29 @@ MOST_CURVES = 6
 _FIRST = ("loss", "steps/s", "global_step/sec")
 
 
-def figures(report: Report) -> Html | None:
-    """None where there is no scalar."""
-    return _figures(tags(report))
+@dataclass(frozen=True)
+class Figure:
+    """One tag. `lines`: each point between 0 and 1 in both directions; `texts`: each of them in words."""
+
+    tag: str
+    lines: Sequence[Sequence[tuple[float, float | None]]]
+    labels: Sequence[str]
+    texts: Sequence[str]
+    steps: tuple[int, int]
+    ends: Sequence[str]
+    """The greatest and the least of its numbers."""
+
+    @property
+    def described(self) -> str:
+        return "; ".join(self.labelled) if len(self.texts) > 1 else self.texts[0]
+
+    @property
+    def labelled(self) -> list[str]:
+        return [f"{label}: {text}" for label, text in zip(self.labels, self.texts, strict=True)]
 
 
-def figures_of_runs(runs: Mapping[str, Iterable[Series]]) -> Html | None:
-    """With a curve for each run that has the tag."""
-    named = [
-        dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
-        for run, series in runs.items()
-        for one in series
-    ]
-    return _figures(_by_tag(named))
-
-
-def _figures(by_tag: Mapping[str, Sequence[Series]]) -> Html | None:
-    if not by_tag:
-        return None
-    shown = list(by_tag.items())[:MOST_FIGURES]
-    left = len(by_tag) - len(shown)
-    return joined(
-        tag("div", [_figure(name, several) for name, several in shown], class_="curves"),
-        tag("p", f"{count(left, 'other tag')} left out: dtctl metrics shows all.", class_="soft") if left else None,
-    )
+def figures(by_tag: Mapping[str, Sequence[Series]]) -> list[Figure]:
+    return [_figure(name, several[:MOST_CURVES]) for name, several in list(by_tag.items())[:MOST_FIGURES]]
 
 
 def tags(report: Report) -> dict[str, list[Series]]:
@@ -48,22 +49,19 @@ def tags(report: Report) -> dict[str, list[Series]]:
     return _by_tag([*report.scalars.series, *report.rates])
 
 
+def tags_of_runs(runs: Mapping[str, Iterable[Series]]) -> dict[str, list[Series]]:
+    """With a series for each run that has the tag."""
+    return _by_tag(
+        dataclasses.replace(one, name=run if one.name in (".", "train") else f"{run} {one.name}")
+        for run, series in runs.items()
+        for one in series
+    )
+
+
 def _by_tag(series: Iterable[Series]) -> dict[str, list[Series]]:
     """Losses and rates first."""
-    found: dict[str, list[Series]] = {}
-    for one in series:
-        if one.points:
-            found.setdefault(one.tag, []).append(one)
+    found = grouped((one.tag, one) for one in series if one.points)
     return dict(sorted(found.items(), key=lambda item: (_place(item[0]), item[0])))
-
-
-def names(several: Sequence[Series]) -> list[str]:
-    """Names that distinguish the series of one tag."""
-    for name in (lambda one: one.name, lambda one: f"{one.host} {one.name}", lambda one: f"{one.host}:{one.directory}"):
-        found = [name(one) for one in several]
-        if len(set(found)) == len(found):
-            return found
-    return [f"{one.host}:{one.directory}/{one.name}" for one in several]
 
 
 def as_text(one: Series) -> str:
@@ -82,44 +80,22 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def _figure(name: str, several: Sequence[Series]) -> Html:
-    shown = list(several)[:MOST_CURVES]
+def _figure(name: str, shown: Sequence[Series]) -> Figure:
     points = [point for one in shown for point in one.points]
     values = [point.value for point in points if math.isfinite(point.value)]
     low, high = (min(values), max(values)) if values else (0.0, 0.0)
     first, last = min(point.step for point in points), max(point.step for point in points)
-    labels = names(shown)
     lines = [
         [(scaled(point.step, first, last) or 0.0, scaled(point.value, low, high)) for point in one.points]
         for one in shown
     ]
-    described = "; ".join(
-        (f"{label}: " if len(shown) > 1 else "") + as_text(one) for label, one in zip(labels, shown, strict=True)
-    )
     ends = [number(high), number(low)] if values else []
-    y = tag("div", [tag("span", end) for end in ends], class_="y axis", aria_hidden="true")
-    x = tag("div", tag("span", f"step {first}"), tag("span", str(last)), class_="x axis", aria_hidden="true")
-    plot = tag("div", y, curves(name, described, lines), x, class_="plot")
-    return tag("figure", tag("h3", name), plot, tag("figcaption", _legend(labels, shown), class_="small"))
+    return Figure(name, lines, names(shown), [as_text(one) for one in shown], (first, last), ends)
 
 
-def _legend(labels: Sequence[str], shown: Sequence[Series]) -> Iterable[Html]:
-    if len(shown) == 1:
-        yield tag("p", as_text(shown[0]))
-        return
-    yield tag(
-        "ul",
-        [
-            tag("li", _stroke(index), f"{label}: {as_text(one)}")
-            for index, (label, one) in enumerate(zip(labels, shown, strict=True))
-        ],
-        class_="legend",
-    )
-
-
-def _stroke(index: int) -> Html:
-    line = tag("path", d="M0 5L20 5", class_=f"k k{index % MOST_CURVES}")
-    return tag("svg", line, viewBox="0 0 20 10", aria_hidden="true", focusable="false")
+def looked_below(report: Report) -> str:
+    """Where it was looked for them."""
+    return ", ".join(sorted({path for answer in report.scalars.answers.values() for path in answer["dirs"]})[:5])
 
 
 def _place(name: str) -> int:

@@ -15,7 +15,7 @@ from dtctl.render import goodput as goodput_text
 from dtctl.render import gpus
 from dtctl.render.events import event_line
 from dtctl.render.format import count
-from dtctl.render.metrics import sparkline
+from dtctl.render.metrics import names, sparkline
 from dtctl.render.report import curves, timeline
 from dtctl.render.report.sections import MOST_INCIDENTS, checkpoint_problems, checkpoint_rows, facts, gaps, host_rows
 from dtctl.render.status import comparison_rows, restarts_lines
@@ -103,7 +103,7 @@ def _tasks(report: Report) -> Iterator[str]:
 def _curves(report: Report) -> Iterator[str]:
     rows = []
     for name, several in curves.tags(report).items():
-        for label, one in zip(curves.names(several), several, strict=True):
+        for label, one in zip(names(several), several, strict=True):
             shape = sparkline([point.value for point in one.points], CURVE_WIDTH)
             rows.append([name, label, shape, curves.as_text(one)])
     if rows:
@@ -134,7 +134,7 @@ def _hosts(report: Report) -> Iterator[str]:
     yield from _table(["host", "tasks", "system", "Python of the agent", "hardware"], host_rows(report))
     known = list(gpus.rows(report.status))
     if known:
-        yield from ("", *_table(gpus.HEADINGS, known))
+        yield from ("", *_table(list(gpus.COLUMNS), known))
     yield from ("", f"This report is by dtctl {__version__} on Python {_text(report.python)}.")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from dtctl.errors import ExitCode
-from dtctl.render.terminal.moving import above
+from dtctl.render.terminal.moving import above, still
 from dtctl.render.terminal.safe import one_line
 
 if TYPE_CHECKING:
@@ -112,8 +112,6 @@ def confirm(question: str, otherwise: str = "nothing was changed") -> None:
 def agrees(question: str) -> bool:
     """Asks on stderr; the end of input is a no. Raises KeyboardInterrupt for Ctrl-C."""
     import typer
-
-    from dtctl.render.terminal.moving import still
 
     with still():
         try:

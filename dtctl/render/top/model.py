@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from dtctl.model import TaskId, grouped
 from dtctl.operations.client.streams import Disconnected, Feed, Reconnected
-from dtctl.operations.metrics import Losses, Point, Series
+from dtctl.operations.metrics import Losses, Series
 from dtctl.operations.snapshot import RunStatus
 from dtctl.operations.watch import Over
 from dtctl.render.diagnosis import ended_in_problem, problem_lines
@@ -164,19 +163,6 @@ def number(text: str | None) -> float | None:
         return None if text is None else float(text)
     except ValueError:
         return None
-
-
-def rates_of(points: Sequence[Point]) -> list[tuple[float, float]]:
-    """Steps a second between points of an event file, at their steps; where the training went back there is a gap."""
-    return [
-        (
-            float(after.step),
-            (after.step - before.step) / (after.time - before.time)
-            if after.step > before.step and after.time > before.time
-            else math.nan,
-        )
-        for before, after in itertools.pairwise(points)
-    ]
 
 
 class Model:

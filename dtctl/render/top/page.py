@@ -9,13 +9,13 @@ from dataclasses import dataclass
 
 from dtctl.agent.records.reasons import sentence
 from dtctl.model import TaskId, grouped
-from dtctl.operations.metrics import Point
+from dtctl.operations.metrics import Point, rates_of
 from dtctl.operations.snapshot import Outcome, how_it_ended
 from dtctl.render.events import incident_lines
 from dtctl.render.format import count, duration, fold
 from dtctl.render.roster import STATE_STYLE, TROUBLE, WORST_FIRST, note
 from dtctl.render.status import OUTCOME_STYLE, SEPARATOR, in_short
-from dtctl.render.top.model import Choice, Histories, History, Line, Snapshot, rates_of, safe
+from dtctl.render.top.model import Choice, Histories, History, Line, Snapshot, safe
 from dtctl.render.top.table import Layout, Row, curve, layout, rows
 from dtctl.transport.group_errors import rows as error_rows
 
@@ -134,8 +134,8 @@ Values = list[tuple[float, float]]
 
 def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: bool = True) -> Line:
     """Loss and rate: those of the event files from the beginning of the run, else since the screen was opened."""
-    losses = [(float(one.step), one.value) for one in points] if len(points) > 1 else _in_order(histories.run_loss)
-    rates = rates_of(points) if len(points) > 2 else _in_order(histories.run_rate)
+    losses = _at_steps(points) if len(points) > 1 else _in_order(histories.run_loss)
+    rates = _at_steps(rates_of(points)) if len(points) > 2 else _in_order(histories.run_rate)
     shown = [one for one in (("loss", losses, False), ("rate", rates, True)) if _moves(one[1])]
     line: Line = []
     for name, values, from_zero in shown:
@@ -145,6 +145,10 @@ def curves(histories: Histories, points: Sequence[Point], width: int, *, fine: b
             drawn = curve(spread(values, room), room, fine=fine, from_zero=from_zero)
             line += [("  " if line else "", ""), (label, "dim"), (drawn, "cyan")]
     return line
+
+
+def _at_steps(points: Sequence[Point]) -> Values:
+    return [(float(one.step), one.value) for one in points]
 
 
 def _in_order(history: History) -> Values:

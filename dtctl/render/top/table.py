@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Literal
 
 from dtctl.model import TaskId, TaskState
@@ -83,10 +82,6 @@ def curve(values: Sequence[float], width: int, *, fine: bool, from_zero: bool = 
     return sparkline([0.0, *some], width + 1, fine=fine)[1:] if from_zero else sparkline(some, width, fine=fine)
 
 
-def _rates(seen: RowData) -> str:
-    return curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True)
-
-
 def _least_use(seen: RowData) -> float | None:
     """Of its GPUs: the one that is idle most holds up the others."""
     known = roster.gpus_of(seen.status, [seen.task])
@@ -100,7 +95,11 @@ COLUMNS = (
     Column("FOR", _since, "right", spare=3),
     Column("STEP", lambda seen: seen.task.entry["step"], "right", spare=1),
     Column("RATE", _rate, "right", spare=4),
-    Column(" RATE", text=_rates, spare=11),
+    Column(
+        " RATE",
+        text=lambda seen: curve(seen.histories.rate(seen.task.id), CURVE, fine=seen.fine, from_zero=True),
+        spare=11,
+    ),
     Column(
         "LOSS", lambda seen: number(seen.task.entry["loss"]), "right", 5, lambda seen: seen.task.entry["loss"] or ""
     ),
@@ -178,26 +177,16 @@ def _unknown(key: Key) -> bool:
 
 
 def _of_job(job: str, tasks: Sequence[RowData], snapshot: Snapshot) -> Row:
-    """The worst state, the furthest step, the rate in the middle, and how many tasks are in which state."""
+    """As `dtctl status` folds tasks; with the worst state, and how many tasks are in which."""
     states = Counter(seen.task.state for seen in tasks)
     in_order = [state for state in WORST_FIRST if states[state]]
-    steps = [seen.task.entry["step"] for seen in tasks if seen.task.entry["step"] is not None]
-    rates = [
-        seen.task.entry["rate"]
-        for seen in tasks
-        if seen.task.entry["rate"] is not None and seen.task.state is TaskState.RUNNING
-    ]
-    hosts = {seen.task.host for seen in tasks}
+    told = ", ".join(f"{states[state]} {state.value}" for state in in_order)
+    folded = roster.cells_of(roster.Row(tuple(seen.task for seen in tasks), told), tasks[0].status)
     whole = len(jobs_of(snapshot)[job])
     cells = {
-        **dict.fromkeys((column.heading for column in COLUMNS), ""),
+        **{column.heading: folded.get(column.heading, "") for column in COLUMNS},
         "TASK": f"{job} ({len(tasks)})" if len(tasks) == whole else f"{job} ({len(tasks)}/{whole})",
-        "HOST": next(iter(hosts)) if len(hosts) == 1 else f"{len(hosts)} hosts",
         "STATE": in_order[0].value,
-        "STEP": str(max(steps)) if steps else "",
-        "RATE": f"{median(rates):.3g}/s" if rates else "",
-        "RESTARTS": str(sum(seen.task.entry["restarts"] for seen in tasks)),
-        "NOTE": ", ".join(f"{states[state]} {state.value}" for state in in_order),
     }
     return Row(job, {heading: safe(text) for heading, text in cells.items()}, STATE_STYLE.get(in_order[0], ""))
 

@@ -14,7 +14,7 @@ import pytest
 from dtctl.agent.bundles import store
 from dtctl.agent.conversation import Gone
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.answers import BLOCK_BYTES, LARGE_BYTES
+from dtctl.agent.records.values import BLOCK_BYTES, LARGE_BYTES
 from dtctl.bundle import Bundle, Sender, scan
 from dtctl.errors import AgentError, ConnectionLost
 from dtctl.transport.seam import Message

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -117,11 +118,8 @@ def test_a_file_whose_mode_has_changed_is_a_file_of_its_own(code: Path, root: Pa
 def test_where_a_file_cannot_have_two_names_it_is_copied(
     code: Path, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
     first = placed(code, root)[1]
-    monkeypatch.setattr(os, "link", refused)
+    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Operation not permitted")))
     (code / "train.py").write_text("second\n")
     tree, asked = push(scan(code), root)
     assert asked == ["train.py"]

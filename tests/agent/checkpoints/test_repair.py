@@ -119,10 +119,7 @@ def test_the_only_one_that_is_damaged_is_a_loss_and_one_elsewhere_is_named(flipp
         path.unlink()
     lost = loss([str(flipped)])
     assert lost is not None
-    assert (lost.path, lost.problem) == (
-        f"{flipped}/model.ckpt-200",
-        "a part of embedding does not match its checksum",
-    )
+    assert (lost.path, lost.problem) == (f"{flipped}/model.ckpt-200", "a part of embedding does not match its checksum")
     assert lost.elsewhere is None
     shutil.copytree(DATA / "tf1_plain", tmp_path / "other")
     lost = loss([str(flipped)], [str(tmp_path / "other")])

@@ -7,14 +7,14 @@ import os
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from dtctl.agent.checkpoints import serving
 from dtctl.agent.host.errors import Refused
-from dtctl.agent.records.checkpoints import FilePart, FileSent
+from dtctl.agent.records.checkpoints import FetchRequest, FilePart, FileSent, PruneRequest, VerifyRequest
 from dtctl.agent.records.kinds import checked
-from dtctl.agent.records.requests import FetchRequest, PruneRequest, VerifyRequest
 from tests.agent.checkpoints.test_checkpoints import DATA
 from tests.unit.agent.checkpoints.test_formats import saved
 
@@ -143,12 +143,13 @@ def test_what_was_read_is_reported(directory: Path) -> None:
 
 
 def test_reading_ends_when_the_controller_is_gone(directory: Path) -> None:
-    def gone() -> None:
-        raise KeyboardInterrupt
-
     run: Any = KnownRun(directory)
     with pytest.raises(KeyboardInterrupt):
-        serving.verify(run, asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]), gone)
+        serving.verify(
+            run,
+            asked(VerifyRequest, wanted=[{"dir": str(directory), "prefix": "model.ckpt-300"}]),
+            Mock(side_effect=KeyboardInterrupt),
+        )
 
 
 def test_a_directory_of_orbax_is_verified_by_its_end_and_neither_sent_nor_removed(tmp_path: Path) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from io import BytesIO
+from unittest.mock import Mock
 
 import pytest
 
 from dtctl.agent.conversation import Wire
 from dtctl.agent.host.errors import Refused
 from dtctl.agent.logs import serving
-from dtctl.agent.records.run_state import State
 from tests.agent.logs.run import LINES, Run, asked, text
 from tests.waiting import eventually
 
@@ -131,11 +131,14 @@ def test_no_tasks_named_means_all(run: Run) -> None:
 
 
 def test_a_run_that_is_removed_meanwhile_is_reported(run: Run) -> None:
-    def states() -> State:
-        raise FileNotFoundError("state.json")
-
     with pytest.raises(Refused) as refused:
-        serving.serve(str(run.directory), asked(tasks=[]), Wire(BytesIO(), BytesIO()), states, bool)
+        serving.serve(
+            str(run.directory),
+            asked(tasks=[]),
+            Wire(BytesIO(), BytesIO()),
+            Mock(side_effect=FileNotFoundError("state.json")),
+            bool,
+        )
     assert refused.value.code == "no_run"
 
 

@@ -222,8 +222,7 @@ def test_a_full_disk_loses_no_exit_and_kills_no_supervisor(host: AgentHost) -> N
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=6m,mode=700", "tmpfs", str(host.root)], check=True)
     try:
         spec = host.started(
-            shell("worker:0", WAITS_FOR_A_FILE),
-            python_task("worker:1", "import time; time.sleep(1000)"),
+            shell("worker:0", WAITS_FOR_A_FILE), python_task("worker:1", "import time; time.sleep(1000)")
         )
         supervisor = host.supervisor(spec)
         filler = host.root / "checkpoint"

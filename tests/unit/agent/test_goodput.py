@@ -93,12 +93,7 @@ def test_silence_while_a_host_is_away_is_its_absence() -> None:
 
 @pytest.mark.parametrize(
     ("outcome", "hung", "what"),
-    [
-        ("Succeeded", False, "end"),
-        ("Failed", False, "unsaved"),
-        ("Failed", True, "stall"),
-        ("Stopped", False, "kept"),
-    ],
+    [("Succeeded", False, "end"), ("Failed", False, "unsaved"), ("Failed", True, "stall"), ("Stopped", False, "kept")],
 )
 def test_the_time_after_the_last_step_is_judged_by_the_outcome(outcome: str, hung: bool, what: str) -> None:
     run = started().train(1, 10).pass_(5)

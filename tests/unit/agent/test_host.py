@@ -312,13 +312,7 @@ def test_marks_are_replaced_and_other_text_is_not(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HOME", "/home/u")
     marks = environment.Marks("/root/bundles/b/tree")
     argv = ["\0HOME/data", "--out=\0HOME/x:\0CODE/y", "HOME", "$HOME", "\\0HOME"]
-    assert marks.expand(argv) == [
-        "/home/u/data",
-        "--out=/home/u/x:/root/bundles/b/tree/y",
-        "HOME",
-        "$HOME",
-        "\\0HOME",
-    ]
+    assert marks.expand(argv) == ["/home/u/data", "--out=/home/u/x:/root/bundles/b/tree/y", "HOME", "$HOME", "\\0HOME"]
     assert environment.Marks(None).text("\0CODE") == "/home/u"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -84,12 +85,8 @@ def test_what_a_session_has_asked_for_in_the_meantime_is_kept(files: RunFiles) -
 
 def test_on_a_full_disk_an_order_holds_and_is_written_later(files: RunFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     followed = reading(files)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", full)
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         followed.take({"worker:0": intent("run", 2)})
         followed.read()
         assert followed.value["tasks"]["worker:0"]["want"] == "run"
@@ -137,12 +134,8 @@ def test_a_run_that_its_coordinator_keeps_is_kept_without_its_session_and_on_a_f
     monkeypatch.setattr(processes, "find", lambda _: None)
     followed = reading(files)
     assert followed.lost_session is True
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", full)
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         assert followed.keep() is True
         followed.read()
         assert (followed.lost_session, followed.settled(), on_disk(files)["session"]) == (False, False, SESSION)

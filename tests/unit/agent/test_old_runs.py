@@ -66,10 +66,7 @@ def test_of_a_cluster_that_was_taken_down_every_run_that_is_over_goes() -> None:
 
 def test_the_reason_is_reported() -> None:
     runs = expired([standing(0, 10.0), standing(1, 10.0, ttl_s=1.0), standing(2, 10.0), standing(3, 10.0)], 1000.0)
-    assert runs == {
-        ("r0", "h"): "newer runs that have ended: 3",
-        ("r1", "h"): "it ended longer ago than its ttl",
-    }
+    assert runs == {("r0", "h"): "newer runs that have ended: 3", ("r1", "h"): "it ended longer ago than its ttl"}
 
 
 REASONS = [errno.EACCES, errno.EIO, errno.EMFILE, errno.ESTALE]

@@ -80,10 +80,7 @@ TABLE: dict[str, tuple[Facts, Expected]] = {
         facts(
             {
                 "ps:0": failed(20.0),
-                "worker:1": {
-                    **failed(30.0),
-                    "history": [past(1, 5.0), past(2, 8.0, None, asked=True), past(3, 30.0)],
-                },
+                "worker:1": {**failed(30.0), "history": [past(1, 5.0), past(2, 8.0, None, asked=True), past(3, 30.0)]},
             }
         ),
         ("Failed", "ps:0"),

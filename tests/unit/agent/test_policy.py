@@ -80,13 +80,7 @@ def decide(
         (killed(15), RUN, False, "backoff", "killed by SIGTERM"),
         (code(127), RUN, False, "backoff", "exit code 127"),  # a shell's own: the program that we ran did run
         (code(127, "cannot run x: No such file"), RUN, False, "failed", "cannot run x: No such file"),
-        (
-            unknown_exit(None, fact("never_started")),
-            RUN,
-            False,
-            "backoff",
-            "its keeper was killed before the start",
-        ),
+        (unknown_exit(None, fact("never_started")), RUN, False, "backoff", "its keeper was killed before the start"),
     ],
 )
 def test_the_next_state(ending: Ending, wanted: Intent, asked: bool, state: str, reason: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dtctl.agent.records.values import is_storage_url, paths_of, urls_of
+from dtctl.agent.records.values import is_storage_url, normal_url, paths_of, urls_of
 from dtctl.plan.hosts import on_host
 
 URLS = (
@@ -35,3 +35,20 @@ def test_anything_else_is_none(text: str) -> None:
 
 def test_places_are_parted_into_paths_and_urls() -> None:
     assert (paths_of([*URLS, *PATHS]), urls_of([*URLS, *PATHS])) == (list(PATHS), list(URLS))
+
+
+@pytest.mark.parametrize(
+    ("written", "same"),
+    [
+        ("gs://b/run///", "gs://b/run"),
+        ("gs://b//run", "gs://b//run"),  # another object
+        ("s3://b/", "s3://b"),
+        ("webhdfs://Name:9870//user/ada/", "webhdfs://name:9870/user/ada"),
+        ("hdfs:///user//ada", "hdfs:///user/ada"),
+        ("abfss://C@Account.dfs.core.windows.net/Run", "abfs://C@account.dfs.core.windows.net/Run"),
+        ("/data/x/", "/data/x"),
+        ("/", "/"),
+    ],
+)
+def test_one_place_has_one_url(written: str, same: str) -> None:
+    assert normal_url(written) == normal_url(same) == same

@@ -23,7 +23,7 @@ from dtctl.operations.client.conversation import Progress, silent
 from dtctl.operations.run_record import record_of
 from dtctl.render import checks
 from dtctl.render.checks import shown
-from dtctl.render.machine import diagnosis as machine_form
+from dtctl.render.machine import status as machine_form
 from tests.unit.checks.contexts import GB, context, disk, machine, software, storage
 from tests.unit.checks.network.rounds import listening, reaching
 from tests.unit.fakes import FakeSession, FakeTransport
@@ -215,10 +215,7 @@ EIGHT = [f"gpu-{number}" for number in range(1, 9)]
             [("tensorflow", "gpu-[1-7]: 2.21.0; gpu-8: 2.19.0")],
         ),
         (Line("torch", dict.fromkeys(EIGHT, "")), []),
-        (
-            Line("torch", {**dict.fromkeys(EIGHT, "2.2"), "gpu-3": ""}),
-            [("torch", "gpu-[1-2,4-8]: 2.2; gpu-3: none")],
-        ),
+        (Line("torch", {**dict.fromkeys(EIGHT, "2.2"), "gpu-3": ""}), [("torch", "gpu-[1-2,4-8]: 2.2; gpu-3: none")]),
         (Line("memory_bytes", dict.fromkeys(EIGHT, 16 * 10**9)), [("memory", "16.0 GB")]),
         (Line("memory_bytes", {"gpu-1": 16 * 10**9}), [("memory", "gpu-1: 16.0 GB")]),
         (

@@ -351,14 +351,7 @@ def test_each_figure_of_a_machine_is_reported_by_host() -> None:
 
 
 def gpu(index: int, used: int = 0, name: str = "A100", driver: str = "550.54") -> dict[str, Any]:
-    return {
-        "index": index,
-        "name": name,
-        "driver": driver,
-        "busy": None,
-        "used_bytes": used,
-        "memory_bytes": 80 * GB,
-    }
+    return {"index": index, "name": name, "driver": driver, "busy": None, "used_bytes": used, "memory_bytes": 80 * GB}
 
 
 def planned(tasks: int, have: int, **settings: Any) -> CheckContext:

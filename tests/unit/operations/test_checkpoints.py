@@ -17,15 +17,7 @@ import pytest
 from dtctl.agent.records.checkpoints import Checkpoint
 from dtctl.agent.records.kinds import InvalidValue, made
 from dtctl.errors import DtctlError
-from dtctl.operations.checkpoints import (
-    Checkpoints,
-    Found,
-    chosen,
-    each_once,
-    every,
-    missing_elsewhere,
-    named,
-)
+from dtctl.operations.checkpoints import Checkpoints, Found, chosen, each_once, every, missing_elsewhere, named
 from dtctl.operations.checkpoints.pull import Landing, pull
 from dtctl.operations.checkpoints.upkeep import prune
 from tests.unit.coordinated import Agents, record
@@ -380,8 +372,8 @@ def test_nothing_is_pruned_without_a_confirmed_list() -> None:
             return [{"type": "result", "run": "digits-1", "directories": [answer]}]
 
     agents, found = Silent(), [place("c", WHOLE), place("a", WHOLE, directory="/out")]
-    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True)
+    looked = prune(record(), FakeTransport(agents), found, keep=1, dry_run=True, live=True)
     assert list(looked.errors) == ["c"]
-    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False)
+    done = prune(record(), FakeTransport(agents), looked.as_reported(found), keep=1, dry_run=False, live=True)
     assert not done.errors
     assert [(host, fields["dry_run"]) for host, _, fields in agents.asked if not fields["dry_run"]] == [("a", False)]

@@ -81,10 +81,7 @@ def test_the_end_of_a_log_is_recognised(end: EndedLog) -> None:
         (FRAMES + "FileNotFoundError: [Errno 2] No such file or directory: 'data/x.csv'\n", "data/x.csv"),
         (FRAMES + "FileNotFoundError: [Errno 2] No such file or directory: '/h/.dtctl/work/d/tree/a b'\n", "a b"),
         (FRAMES + f"{ERRORS}NotFoundError: data/x.csv; No such file or directory\n", "data/x.csv"),
-        (
-            FRAMES + f"{ERRORS}NotFoundError: {{{{function_node f}}}} ./x.csv; No such file [Op:R]\n",
-            "x.csv",
-        ),
+        (FRAMES + f"{ERRORS}NotFoundError: {{{{function_node f}}}} ./x.csv; No such file [Op:R]\n", "x.csv"),
         (
             "python3: can't open file '/h/.dtctl/work/d/tree/train.py': [Errno 2] No such file or directory\n",
             "train.py",

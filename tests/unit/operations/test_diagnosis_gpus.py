@@ -76,11 +76,7 @@ OF_GPUS = [
         "GPU 0 of gpu-3 lowers its clock to 600 of 1410 MHz: it is too hot, its protection, at 91 degrees. worker:3 is",
     ),
     ("gpu_throttled", of_last(throttled=["power_cap"], clock_mhz=500), "500 of 1410 MHz: its power limit"),
-    (
-        "gpu_slow",
-        of_last(clock_mhz=900),
-        "GPU 0 of gpu-3, which worker:3 uses, is at 900 MHz, others at 1400",
-    ),
+    ("gpu_slow", of_last(clock_mhz=900), "GPU 0 of gpu-3, which worker:3 uses, is at 900 MHz, others at 1400"),
     ("gpu_slow", of_last(busy=0.2), "GPU 0 of gpu-3, which worker:3 uses, is 20 % busy, others 90 %"),
     (
         "gpu_held",

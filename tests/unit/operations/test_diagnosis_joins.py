@@ -69,10 +69,7 @@ SAVED = checkpoint("model.ckpt-7", 7)
     [
         ((), {}),
         ((checkpoint_directory("gpu-a", "/o", SAVED, newest_complete=None),), {}),
-        (
-            (checkpoint_directory("gpu-b", "/o", SAVED),),
-            {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"},
-        ),
+        ((checkpoint_directory("gpu-b", "/o", SAVED),), {"checkpoint": "/o/model.ckpt-7", "holder_host": "gpu-b"}),
     ],
 )
 def test_the_checkpoint_that_trainers_restore_is_the_newest_complete_one(

@@ -107,10 +107,7 @@ def test_a_record_that_does_not_hold_is_one_error_that_names_host_and_field(
     assert error.summary.startswith(f"d answered `status` with an invalid record: {field}")
     assert "tampered" in error.hint
     states = {str(task): status.state for task, status in found.tasks.items()}
-    assert states == {
-        **dict.fromkeys(("ps:0", "ps:1", "worker:0"), TaskState.RUNNING),
-        "worker:1": TaskState.LOST,
-    }
+    assert states == {**dict.fromkeys(("ps:0", "ps:1", "worker:0"), TaskState.RUNNING), "worker:1": TaskState.LOST}
 
 
 def enumerate_names(roster: list[Any]) -> list[tuple[str, Any]]:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -118,11 +119,10 @@ def test_an_abandoned_log_reader_blocks_no_host() -> None:
 
 
 def test_a_bug_in_a_thread_is_raised_where_lines_are_shown() -> None:
-    def script_of(task: str) -> Script:
-        raise ZeroDivisionError
-
     with pytest.raises(ZeroDivisionError):
-        read_logs(record(), FakeTransport(Printed(script_of)), LogRequest(ALL), lambda one: None)
+        read_logs(
+            record(), FakeTransport(Printed(Mock(side_effect=ZeroDivisionError))), LogRequest(ALL), lambda one: None
+        )
 
 
 def test_what_a_host_reported_before_it_was_lost_is_shown() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -341,11 +342,7 @@ def test_a_full_disk_is_reported_and_leaves_the_old_record(state: Path, monkeypa
     memory.save(record())
     old = (state / "runs" / "digits-1.json").read_text()
     newer = record(created=2.0)
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("dtctl.folder.os.fchmod", full)
+    monkeypatch.setattr("dtctl.folder.os.fchmod", Mock(side_effect=OSError(28, "No space left on device")))
     with pytest.raises(DtctlError, match="run digits-1 cannot be remembered in") as error:
         memory.save(newer)
     assert error.value.detail == "no space left on device"

@@ -151,9 +151,7 @@ def test_where_no_common_ports_are_free_the_hosts_are_to_choose() -> None:
 def test_hosts_are_asked_for_the_ports_that_nothing_says_and_no_others() -> None:
     auto = CHOSEN_PORT
     value = cluster(
-        job("ps", ["a"], [4000], own_port=True),
-        job("worker", ["a", "b"], [auto, auto]),
-        coordinator_port=auto,
+        job("ps", ["a"], [4000], own_port=True), job("worker", ["a", "b"], [auto, auto]), coordinator_port=auto
     )
     assert [(list(map(str, tasks)), led) for tasks, led in (wanted_ports(value, name) for name in "ab")] == [
         (["worker:0"], True),

@@ -126,9 +126,7 @@ def test_of_many_hosts_few_conversations_are_kept() -> None:
         assert [session.closed for session in transport.sessions.values()].count(False) == 2
 
 
-def test_a_slow_host_is_queried_after_as_long_as_it_delayed_others(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_slow_host_is_queried_after_as_long_as_it_delayed_others(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
 

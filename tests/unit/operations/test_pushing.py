@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from dtctl.errors import AgentError, DtctlError, PreflightError, TransportError, UsageError
+from dtctl.operations.checkpoints.delivery import Target
 from dtctl.operations.checkpoints.local import OwnCheckpoint, find, read
-from dtctl.operations.checkpoints.push import Pushed, Target, push, targets
+from dtctl.operations.checkpoints.push import Pushed, push, targets
 from dtctl.operations.client.conversation import silent
 from dtctl.plan.run import plan_run
 from tests.unit.clusters import cluster
@@ -107,10 +108,12 @@ def test_where_no_setting_says_where_that_is_it_has_to_be_named() -> None:
     assert {one.directory for one in targets(planned(), "/other")} == {"/other"}
 
 
-def test_a_storage_url_is_not_written_to() -> None:
-    with pytest.raises(PreflightError, match="looks for checkpoints in gs://b/run: dtctl writes to no storage URL"):
-        targets(planned(dirs={"output": "gs://b/run"}), None)
-    assert {one.directory for one in targets(planned(dirs={"output": "gs://b/run"}), "/other")} == {"/other"}
+def test_a_storage_url_is_a_place_as_well_or_another_directory() -> None:
+    plan = planned(dirs={"output": "gs://b/run"})
+    assert {(one.directory, one.below) for one in targets(plan, None)} == {("gs://b/run", None)}
+    assert {(one.directory, one.below) for one in targets(plan, "chief")} == {("gs://b/run", "chief")}
+    for other in ("/other", "s3://c/x"):
+        assert {(one.directory, one.below) for one in targets(plan, other)} == {(other, None)}
 
 
 @pytest.mark.parametrize("into", ["a/b", "..", ".", ""])

@@ -392,8 +392,7 @@ def test_the_run_is_written_down_before_any_host_hears_of_it_and_again_before_on
 
 
 @pytest.mark.parametrize(
-    ("code", "then"),
-    [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])],
+    ("code", "then"), [("port_taken", ["begin", "take_back"]), ("disk_full", ["begin"]), ("internal", ["begin"])]
 )
 def test_only_a_start_that_every_host_has_certainly_taken_back_is_forgotten(
     launch: Start, code: str, then: list[str]

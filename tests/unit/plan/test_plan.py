@@ -45,10 +45,7 @@ def test_flags_hold_every_job_in_the_order_of_the_file() -> None:
 def test_tf_config_names_the_cluster_and_the_task() -> None:
     config = json.loads(task(planned(cluster()), "ps:1").env["TF_CONFIG"])
     assert config == {
-        "cluster": {
-            "ps": ["a.example:2222", "b.example:2222"],
-            "worker": ["c.example:2222", "d.example:2222"],
-        },
+        "cluster": {"ps": ["a.example:2222", "b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]},
         "task": {"type": "ps", "index": 1},
     }
 
@@ -85,11 +82,7 @@ def test_in_a_sparse_cluster_workers_do_not_see_each_other() -> None:
         "chief": {"0": "b.example:2222"},
         "worker": {"1": "d.example:2222"},
     }
-    whole = {
-        "ps": ["a.example:2222"],
-        "chief": ["b.example:2222"],
-        "worker": ["c.example:2222", "d.example:2222"],
-    }
+    whole = {"ps": ["a.example:2222"], "chief": ["b.example:2222"], "worker": ["c.example:2222", "d.example:2222"]}
     assert spec["ps:0"]["cluster"] == spec["chief:0"]["cluster"] == whole
 
 
@@ -170,9 +163,7 @@ def test_the_evaluator_stands_in_the_task_but_not_in_the_cluster() -> None:
 
 def test_the_gpus_of_a_host_are_shared_and_ps_sees_none() -> None:
     hosts = [ssh_host("a", gpus=4)]
-    plan = planned(
-        cluster(job("ps", ["a"], [2222]), job("worker", ["a", "a"], [2223, 2224]), hosts=hosts),
-    )
+    plan = planned(cluster(job("ps", ["a"], [2222]), job("worker", ["a", "a"], [2223, 2224]), hosts=hosts))
     seen = {str(one.id): (one.gpus, one.env["CUDA_VISIBLE_DEVICES"]) for one in plan.tasks}
     assert seen == {"ps:0": ((), "-1"), "worker:0": ((0, 1), "0,1"), "worker:1": ((2, 3), "2,3")}
     assert [one.env.get("CUDA_DEVICE_ORDER") for one in plan.tasks] == [None, "PCI_BUS_ID", "PCI_BUS_ID"]

@@ -173,12 +173,7 @@ FAILED = "worker:0 attempt 1 on gpu-1 ran 9s, exit code 1 (KeyError: 'x'), to be
 
 STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
     "from its start to its end": (
-        [
-            *begun(10),
-            moved(261, "running", "backoff", **EXIT),
-            *begun(262, 2),
-            moved(270, "running", "succeeded", 2),
-        ],
+        [*begun(10), moved(261, "running", "backoff", **EXIT), *begun(262, 2), moved(270, "running", "succeeded", 2)],
         [
             "worker:0 attempt 1 on gpu-1 ran 4m10s, exit code 1 (KeyError: 'x'), restarted",
             "worker:0 attempt 2 on gpu-1 ran 7s, succeeded",
@@ -225,10 +220,7 @@ STORIES: dict[str, tuple[list[HistoryEvent], list[str]]] = {
         [*begun(10), FAILS, moved(25, "backoff", "failed", **EXIT)],
         [FAILED, "worker:0 on gpu-1 backoff -> failed: exit code 1 (KeyError: 'x')"],
     ),
-    "the end of one that never began": (
-        [moved(10, "pending", "stopped")],
-        ["worker:0 on gpu-1 pending -> stopped"],
-    ),
+    "the end of one that never began": ([moved(10, "pending", "stopped")], ["worker:0 on gpu-1 pending -> stopped"]),
     "damage is shown by itself, and that it was asked to end with its end": (
         [
             *begun(10),

@@ -120,10 +120,7 @@ def leaving(way: StopPhase, for_s: float | None = None, signal: int | None = Non
             "1 of 3 ended; worker:1 saving, 3 s of 30 s; ps:0 to be ended after them",
             {PS: leaving("waits"), W0: leaving("ended", 2.0, None), W1: leaving("saving", 3.0)},
         ),
-        (
-            "2 of 2 ended; worker:1: SIGKILL after 30 s",
-            {W0: leaving("ended", 2.0, 15), W1: leaving("ended", 30.1, 9)},
-        ),
+        ("2 of 2 ended; worker:1: SIGKILL after 30 s", {W0: leaving("ended", 2.0, 15), W1: leaving("ended", 30.1, 9)}),
         ("worker:1: still there after SIGKILL; ps:0 to be ended", {PS: leaving("waits"), W1: leaving("killed", 31.0)}),
         ("worker:0 out of reach", {W0: leaving("away")}),
         ("worker:[0-5] saving, 1 s of 30 s", {TaskId("worker", n): leaving("saving", 1.0) for n in range(6)}),
@@ -142,10 +139,7 @@ def test_off_a_terminal_each_change_is_a_line_and_no_line_comes_twice(capsys: py
         assert progress.heard
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.splitlines() == [
-        "worker:0, worker:1 saving, 1 s of 30 s",
-        "1 of 2 ended; worker:1 saving, 1 s of 30 s",
-    ]
+    assert err.splitlines() == ["worker:0, worker:1 saving, 1 s of 30 s", "1 of 2 ended; worker:1 saving, 1 s of 30 s"]
 
 
 def test_the_lines_are_bounded_and_none_is_shown_where_programs_read(capsys: pytest.CaptureFixture[str]) -> None:

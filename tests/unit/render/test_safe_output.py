@@ -36,9 +36,10 @@ from dtctl.config.cluster import Hook
 from dtctl.errors import AgentError, ConfigError, DtctlError, Place, Problem
 from dtctl.model import TaskId, TaskState
 from dtctl.operations.checkpoints import Found
+from dtctl.operations.checkpoints.delivery import StoredCheckpoint
 from dtctl.operations.checkpoints.local import OwnCheckpoint, OwnFile
 from dtctl.operations.checkpoints.pull import Pulled
-from dtctl.operations.checkpoints.push import Pushed, StoredCheckpoint
+from dtctl.operations.checkpoints.push import Pushed
 from dtctl.operations.checkpoints.upkeep import Pruning, Verification, Verified
 from dtctl.operations.checks import Line, Statement, found
 from dtctl.operations.checks.checking import Checked
@@ -61,7 +62,7 @@ from dtctl.operations.metrics import Metrics, Point, Series
 from dtctl.operations.push import PushedData
 from dtctl.operations.replace import Replacement
 from dtctl.operations.restart import RestartResult
-from dtctl.operations.runs import KnownRun
+from dtctl.operations.runs import ForeignRun, KnownRun, KnownRuns
 from dtctl.operations.snapshot import Coordination, CoordinatorUnreachable, Outcome, RunStatus, TaskStatus, Verdict
 from dtctl.operations.stop import StopResult, Survivor
 from dtctl.operations.tensorboard import Location as BoardPlace
@@ -88,10 +89,10 @@ from dtctl.render import metrics as scalars
 from dtctl.render import plan as plans
 from dtctl.render.events import history_line
 from dtctl.render.logs import LogPrinter, Narrator, show_onward
-from dtctl.render.machine import diagnosis as machine_checks
-from dtctl.render.machine import diagnosis as machine_diagnosis
 from dtctl.render.machine import document, results
 from dtctl.render.machine import files as machine_checkpoints
+from dtctl.render.machine import status as machine_checks
+from dtctl.render.machine import status as machine_diagnosis
 from dtctl.render.machine import status as machine_status
 from dtctl.render.output import OutputPrinter
 from dtctl.render.progress import UpProgress
@@ -276,6 +277,7 @@ LEFT_OUT = Bundle(
     (LeftOut(f".env{BAD}", BAD),),
     twins=(f"copy{BAD}",),
 )
+FOREIGN = ForeignRun("letters-1", "bob", ("a",))
 RUN = KnownRun("run", "cluster", 1.0, False, ("a",), {TASK: TaskState.RUNNING}, Verdict(Outcome.FAILED, SAID, TASK))
 WRITTEN = (Written("c", "/path", 1, 2, ("a",)), Written(None, "/path", 1, 2, ("a", "b"), 2))
 REMAINS = GcResult(
@@ -411,7 +413,7 @@ SHOWS: dict[str, Callable[[], object]] = {
     "show_whole_tasks": lambda: plans.show_whole_tasks(poisoned(plan()), None),
     "show_doubts": lambda: errors.show_doubts(poisoned_mistakes().problems),
     "show_comparison": lambda: show_comparison(poisoned(COMPARISON)),
-    "show_runs": lambda: status.show_runs([poisoned(RUN)]),
+    "show_runs": lambda: status.show_runs(KnownRuns((poisoned(RUN),), (), {}, (poisoned(FOREIGN),))),
     "show_checkpoints": lambda: checkpoints.show_checkpoints([poisoned(FOUND)], 10.0),
     "show_checkpoints of several": lambda: checkpoints.show_checkpoints(
         [poisoned(dataclasses.replace(FOUND, others=("b",)))], 10.0, lambda place, one: poisoned({0: "b"})

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -204,10 +205,9 @@ def test_what_is_no_place_for_a_file_is_refused(tmp_path: Path, force: bool) -> 
 
 
 def test_what_the_system_refuses_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("dtctl.operations.report.replace_file", full)
+    monkeypatch.setattr(
+        "dtctl.operations.report.replace_file", Mock(side_effect=OSError(28, "No space left on device"))
+    )
     with pytest.raises(DtctlError, match="No space left"):
         write_report(tmp_path / "a.html", TEXT, force=False)
 

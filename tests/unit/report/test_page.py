@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markupsafe import Markup
 
 from dtctl.agent.run.goodput import PARTS as SPENT
 from dtctl.errors import DtctlError
@@ -16,7 +17,7 @@ from dtctl.model import TaskState
 from dtctl.operations.compare import Comparison, compared
 from dtctl.operations.report import MARK, Report
 from dtctl.render.report import STYLE, page, policy
-from dtctl.render.report.html import Html, bars, curves, joined, scaled, tag
+from dtctl.render.report.html import across, path, scaled, templates
 from dtctl.render.report.markdown import markdown
 from tests.unit.agent.poisons import left_in
 from tests.unit.report.reports import EVIL, report
@@ -208,21 +209,20 @@ def contrast(one: str, other: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def test_parts_are_escaped_unless_they_were_made_here() -> None:
-    assert tag("p", "<b>", tag("b", "&"), title='"<') == '<p title="&quot;&lt;">&lt;b&gt;<b>&amp;</b></p>'
-    assert joined(None, ["a", [Html("<i>")]]) == "a<i>"
-    assert tag("meta", http_equiv="x", hidden=True, id=None) == '<meta http-equiv="x" hidden>'
+def test_what_is_filled_in_is_escaped_and_made_safe_unless_it_was_made_here() -> None:
+    template = templates().from_string('<p title="{{ a }}">{{ a }}{{ b }}</p>')
+    shown = template.render(a='"<\x1b', b=Markup("<i>"))
+    assert shown == '<p title="&#34;&lt;\\x1b">&#34;&lt;\\x1b<i></p>'
 
 
 def test_bars_stay_in_their_frame_and_thin_ones_can_be_seen() -> None:
-    drawn = str(bars("x", "y", [("running", -1, 0.5, "hint"), ("failed", 1, 1, "")]))
-    assert 'x="0" y="0" width="500"' in drawn
-    assert 'x="998.5" y="0" width="1.5"' in drawn
+    assert across(-1, 0.5) == ("0", "500", True)
+    assert across(1, 1) == ("998.5", "1.5", False)
 
 
 def test_a_curve_has_gaps_where_its_values_are_no_numbers() -> None:
     points = [(0.0, 0.5), (0.5, None), (1.0, 1.0)]
-    assert str(curves("x", "y", [points])).count("M") == 2
+    assert path(points).count("M") == 2
     assert [scaled(value, 0.0, 2.0) for value in (1.0, float("nan"), 9.0)] == [0.5, None, 1.0]
     assert scaled(1.0, 1.0, 1.0) == 0.5
     assert scaled(0.0, -1.7e308, 1.7e308) == 0.5

@@ -211,14 +211,7 @@ def test_a_listening_wire_tells_frames_and_the_end_without_being_waited_for() ->
 
 @pytest.mark.parametrize(
     "line",
-    [
-        *NO_FRAMES,
-        b"",
-        b"null",
-        b'{"type":["stop"]}',
-        b"[" * 100_000,
-        b'{"type":"a","x":' + b"9" * 100_000 + b"}",
-    ],
+    [*NO_FRAMES, b"", b"null", b'{"type":["stop"]}', b"[" * 100_000, b'{"type":"a","x":' + b"9" * 100_000 + b"}"],
 )
 @pytest.mark.parametrize("listening", [False, True])
 def test_what_is_no_frame_is_refused_however_it_is_read(line: bytes, listening: bool) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -515,14 +516,12 @@ def test_a_full_disk_is_reported_in_words_and_with_what_to_do(
     file.write_text(line("gpu-b") + "\n")
     before = file.read_bytes()
     pinned = KnownHosts()
-
-    def full(*_: object) -> int:
-        raise OSError(number, os.strerror(number))
-
     if call == "open":
         (project / "known_hosts").unlink()
         before = b""
-    monkeypatch.setattr(f"dtctl.transport.ssh.known_hosts.os.{call}", full)
+    monkeypatch.setattr(
+        f"dtctl.transport.ssh.known_hosts.os.{call}", Mock(side_effect=OSError(number, os.strerror(number)))
+    )
     for learn in (lambda: pinned.pin("gpu-a", [key(1)], file), lambda: pinned.learn("gpu-a", key(1), file)):
         with pytest.raises(TransportError, match=r"host keys cannot be kept: the disk of .* is full") as error:
             learn()

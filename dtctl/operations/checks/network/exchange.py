@@ -7,7 +7,7 @@ with all of them then meets those that were not, while no other host sends. Pure
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from statistics import median
 
 from dtctl.agent.records.network import Measured
@@ -126,13 +126,9 @@ def judged(rounds: Iterable[Round]) -> list[Behind]:
     for host, own in every.items():
         others = [pace for other, pace in every.items() if other != host]
         if others:
-            columns = list(zip(*map(_figures, others), strict=True))
+            columns = list(zip(*map(astuple, others), strict=True))
             found.append(Behind(host, own, Pace(*map(median, columns)), Pace(*map(speed.least_usual, columns))))
     return [behind for behind in found if behind]
-
-
-def _figures(pace: Pace) -> tuple[float, float, float, float]:
-    return pace.sends, pace.receives, pace.latency_s, pace.again
 
 
 MOST_ROUNDS = 8

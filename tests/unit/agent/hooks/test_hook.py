@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 
@@ -184,10 +185,7 @@ def test_unsent_events_at_the_end_of_the_run_are_reported(receiver: Receiver) ->
 
 
 def test_a_post_that_cannot_start_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(11, "Resource temporarily unavailable")
-
-    monkeypatch.setattr(module, "Delivery", full)
+    monkeypatch.setattr(module, "Delivery", Mock(side_effect=OSError(11, "Resource temporarily unavailable")))
     desk = Desk()
     desk.happens("1")
     desk.runs(60)

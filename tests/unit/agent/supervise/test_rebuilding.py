@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -34,13 +35,7 @@ JUNK = {
 }
 LOOKS = 40
 
-NOT_TOLD_BY_EVENTS = (
-    "since",
-    "history",
-    "exit",
-    "progress",
-    "version",
-)
+NOT_TOLD_BY_EVENTS = ("since", "history", "exit", "progress", "version")
 
 
 class Ended(Exception):
@@ -201,12 +196,8 @@ def test_damaged_events_and_attempts_are_passed_over(host: Host) -> None:
 def test_a_full_disk_leaves_the_damaged_file_in_its_place(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     host.supervise()
     Path(host.files.state_path).write_bytes(b"junk")
-
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as during:
-        during.setattr(paths, "write_json", full)
+        during.setattr(paths, "write_json", Mock(side_effect=OSError(28, "No space left on device")))
         with pytest.raises(OSError, match="No space"):
             Supervisor(host.files)
     assert Path(host.files.state_path).read_bytes() == b"junk"

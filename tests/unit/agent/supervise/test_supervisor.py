@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -222,12 +223,9 @@ def test_an_agent_that_cannot_begin_anew_goes_on_as_it_is(
     def orders(role: ScriptedRole, state: State) -> None:
         role.moved = moved(b="s") if why == "full disk" else moved(x="s")
 
-    def full(*_: object) -> None:
-        raise OSError(28, "no space")
-
     files = spread(tmp_path, "s")
     if why == "full disk":
-        monkeypatch.setattr(RunFiles, "write_moved", full)
+        monkeypatch.setattr(RunFiles, "write_moved", Mock(side_effect=OSError(28, "no space")))
     assert not supervise(files, ScriptedRole(orders), monkeypatch)
     assert files.spec()["moved"]["number"] == 0
 

@@ -140,11 +140,7 @@ def test_a_host_does_not_measure_itself() -> None:
 
 
 def test_pairs_that_have_no_host_in_common_are_measured_together() -> None:
-    first, second, third = (
-        (("a", "p"), ("b", "q")),
-        (("c", "p"), ("a", "q")),
-        (("b", "p"), ("c", "q")),
-    )
+    first, second, third = ((("a", "p"), ("b", "q")), (("c", "p"), ("a", "q")), (("b", "p"), ("c", "q")))
     assert rounds(["a", "b", "c"], ["p", "q"]) == (first, second, third)
     assert rounds(["a", "b", "c"], ["p", "q"], most=2) == (first, second)
     assert rounds(["a", "b", "c"], ["p", "q"], most=1) == (first,)

@@ -14,13 +14,7 @@ from dtctl.render.checks import shown
 from tests.unit.checks.contexts import context, hosts_by_signature, judged, sentence
 from tests.unit.clusters import cluster, job
 
-WELL = {
-    "shell": "/bin/bash",
-    "start_up_s": 0.01,
-    "max_startups": "10:30:100",
-    "max_sessions": 10,
-    "told_by": "file",
-}
+WELL = {"shell": "/bin/bash", "start_up_s": 0.01, "max_startups": "10:30:100", "max_sessions": 10, "told_by": "file"}
 
 
 def facts(host: str = "a", **changed: Any) -> SshFacts:

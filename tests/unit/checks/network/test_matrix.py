@@ -276,9 +276,7 @@ def test_a_host_that_is_shut_both_ways_at_some_ports_is_reported_for_each_way() 
 
 def test_a_host_that_is_shut_for_some_of_what_comes_in_and_all_that_goes_out_is_reported_for_each_way() -> None:
     causes = causes_of(
-        4,
-        lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "",
-        (1, 2),
+        4, lambda source, target, port: "timeout" if source == "gpu-2" or (target, port) == ("gpu-2", 1) else "", (1, 2)
     )
     assert {(cause.kind, cause.hosts, cause.fields["limited"]) for cause in causes} == {
         ("firewall_in", ("gpu-2",), True),

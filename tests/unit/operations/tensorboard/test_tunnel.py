@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -409,10 +410,9 @@ def test_an_absolute_name_is_one_below_the_directory(copies: Copies) -> None:
 
 
 def test_a_disk_that_is_nearly_full_is_not_filled(copies: Copies, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(folder: Folder, size_bytes: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(Folder, "refuse_without_room", refuse)
+    monkeypatch.setattr(
+        Folder, "refuse_without_room", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    )
     with pytest.raises(DtctlError) as full:
         copies.add("a", event_file(), b"x")
     assert "TMPDIR=" in full.value.hint
@@ -483,6 +483,17 @@ def test_it_runs_where_it_shows_all_of_them(case: str) -> None:
 def test_copies_are_of_each_directory_once_and_of_hosts_that_may_still_have_some() -> None:
     found = found_files(a=answer("x"), b=answer("x", "y"), c=answer(), d=answer("x"))
     assert choose(found, "b", copy=True, here=True) == Location(None, "asked", ("b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "here", "place"),
+    [
+        ({"a": answer()}, True, Location(None, "storage", ("a",), urls=("gs://b/x", "gs://b/y"))),
+        ({"a": answer("x")}, False, Location("a", "not_here", left_out=("gs://b",))),
+    ],
+)
+def test_what_is_at_a_storage_url_is_shown_here(hosts: dict[str, EventDirsResult], here: bool, place: Location) -> None:
+    assert choose(found_files(**hosts), "a", copy=False, here=here, urls=("gs://b/x", "gs://b/y")) == place
 
 
 def test_where_nobody_has_tensorboard_it_is_said_where_it_was_looked_for() -> None:
