@@ -52,7 +52,8 @@ class TaskContext:
         self._secrets = secrets
         self._marks = environment.Marks(code, inherited, spec["roster"])
         self._box = containers.of_spec(RunFiles(run_dir).root, spec["environment"], self._marks)
-        self.checkpoints = CheckpointSigns(self._marks.expand(spec["checkpoint_dirs"]))
+        self.checkpoint_dirs = self._marks.expand(spec["checkpoint_dirs"])
+        self.checkpoints = CheckpointSigns(self.checkpoint_dirs)
 
     def launch(self, task: TaskSpec, attempt: int, directory: str) -> AttemptSpec:
         """All that an attempt of a task needs."""
